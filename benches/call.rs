@@ -26,7 +26,7 @@ fn timed<R>(c: &mut Criterion, name: &str, call: impl Fn() -> R) {
 
 fn bench(c: &mut Criterion) {
     let f = kiln::compile(|x: Tensor| x + 1).options([("threads", "1")]);
-    let x = Tensor::of(&[8], &[1.0f32; 8]).expect("a tensor");
+    let x = Tensor::from_slice(&[8], &[1.0f32; 8]).expect("a tensor");
     f.call(&x).expect("a result");
     timed(c, "call of one small kernel", || f.call(&x).expect("a result"));
     let many = kiln::compile(|all: Vec<Tensor>| &all[0] + 1).options([("threads", "1")]);
@@ -54,7 +54,7 @@ fn bench(c: &mut Criterion) {
         let chain = move |x: Tensor| (0..ops).fold(x, |x, _| x + 1);
         let read =
             kiln::compile(move |x: Tensor| chain(x).item::<f64>()).options([("threads", "1")]);
-        let one = Tensor::of(&[1], &[1.0f32]).expect("a tensor");
+        let one = Tensor::from_slice(&[1], &[1.0f32]).expect("a tensor");
         read.call(&one).expect("a result");
         read.call(&one).expect("a result");
         timed(c, &format!("call with {ops} ops and a read"), || read.call(&one).expect("a result"));
@@ -65,7 +65,7 @@ fn bench(c: &mut Criterion) {
             kiln::while_loop(move |x: Tensor| x.select(0, 0).lt(steps), |x: Tensor| x + 1, x)
         };
         let looped = kiln::compile(f).options([("threads", "1")]);
-        let zero = Tensor::of(&[8], &[0.0f32; 8]).expect("a tensor");
+        let zero = Tensor::from_slice(&[8], &[0.0f32; 8]).expect("a tensor");
         looped.call(&zero).expect("a result");
         timed(c, &format!("call with {steps} steps of a loop"), || {
             looped.call(&zero).expect("a result")

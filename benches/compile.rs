@@ -110,9 +110,9 @@ fn layers(c: &mut Criterion) {
             verify: false,
             salt: "bench",
             progress: &|_, _| (),
-            made: &|_, _| (),
+            on_kernel: &|_, _| (),
             schedules: &Default::default(),
-            stop: Default::default(),
+            cancellation: Default::default(),
             debug: Default::default(),
         };
         group.bench_function(BenchmarkId::from_parameter(layers), |b| {

@@ -17,8 +17,8 @@ fn root(x: Tensor, precision: f64) -> Result<Tensor, TraceError> {
 /// The text to print.
 pub fn run() -> Result<String, Error> {
     let all = [
-        root(Tensor::of(&[3], &[1.0f32, 4.0, 9.0])?, 1e-5)?,
-        root(Tensor::of(&[2], &[16.0f32, 100.0])?, 1e-5)?,
+        root(Tensor::from_slice(&[3], &[1.0f32, 4.0, 9.0])?, 1e-5)?,
+        root(Tensor::from_slice(&[2], &[16.0f32, 100.0])?, 1e-5)?,
     ];
     Ok(all
         .iter()

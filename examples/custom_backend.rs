@@ -50,7 +50,7 @@ impl Runnable for Rectifier {
                 .bytes()
                 .chunks_exact(4)
                 .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]).max(0.0));
-            Ok(Array::of(view.shape(), &numbers.collect::<Vec<f32>>())?)
+            Ok(Array::from_slice(view.shape(), &numbers.collect::<Vec<f32>>())?)
         };
         inputs.iter().map(one).collect()
     }
@@ -59,7 +59,7 @@ impl Runnable for Rectifier {
 /// The text to print.
 pub fn run() -> Result<String, Error> {
     backend::register(Arc::new(Relu))?;
-    let x = Tensor::of(&[3], &[-1.0f32, 0.5, 2.0])?;
+    let x = Tensor::from_slice(&[3], &[-1.0f32, 0.5, 2.0])?;
     let relu = kiln::compile(|x: Tensor| x.relu()).backend("relu");
     let refused = kiln::compile(|x: Tensor| x.exp()).backend("relu").call(&x);
     let refused = refused.err().map_or(String::new(), |e| e.to_string());

@@ -42,7 +42,7 @@ pub fn run() -> Result<String, Error> {
         swish.one(&[counts.to(DType::F32) - 2])
     })
     .fullgraph(true);
-    let y = f.call(Tensor::of(&[7], &[0i64, 1, 5, 9, 2, 2, 4])?)?;
+    let y = f.call(Tensor::from_slice(&[7], &[0i64, 1, 5, 9, 2, 2, 4])?)?;
     let kernels: Vec<String> =
         f.explain().graphs.iter().flat_map(|g| &g.kernels).map(|(_, ops)| ops.join(" ")).collect();
     Ok(format!("{y}\nkernels: {}", kernels.join("; ")))

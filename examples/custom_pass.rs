@@ -56,7 +56,7 @@ pub fn run() -> Result<String, Error> {
         // A cache hit would run no passes.
         let f = kiln::compile(|x: Tensor| x.exp() / 3)
             .options([("passes", passes), ("cache_dir", "off")]);
-        let y = f.call(Tensor::of(&[2], &[0.0f32, 1.0])?)?;
+        let y = f.call(Tensor::from_slice(&[2], &[0.0f32, 1.0])?)?;
         let graphs = f.explain().graphs;
         let ops: Vec<String> =
             graphs.iter().flat_map(|g| &g.kernels).flat_map(|(_, ops)| ops.clone()).collect();

@@ -11,7 +11,7 @@ fn main() -> Result<(), kiln::Error> {
 /// The text to print: the guards of both programs, and the reason for the recompilation.
 pub fn run() -> Result<String, kiln::Error> {
     let mean = kiln::compile(|x: Tensor| x.softmax(-1).mean(0, false)).name("mean");
-    let rows = |n: usize| Tensor::of(&[n, 4], &vec![0.5f32; 4 * n]);
+    let rows = |n: usize| Tensor::from_slice(&[n, 4], &vec![0.5f32; 4 * n]);
     for n in [8, 16, 100, 7] {
         mean.call(&rows(n)?)?;
     }

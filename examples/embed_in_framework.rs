@@ -58,7 +58,7 @@ pub fn run() -> Result<String, Box<dyn std::error::Error>> {
     if !module.op().verify() {
         return Err("the graph does not verify".into());
     }
-    let program = Model::of_module(&module, Path::new(""))
+    let program = Model::from_module(&module, Path::new(""))
         .compile(&Options { threads: 1, ..Options::default() })?;
     let w = [1.0f32, 0.0, 0.0, 1.0, -1.0, -1.0];
     let mut lines = vec![];
@@ -67,8 +67,8 @@ pub fn run() -> Result<String, Box<dyn std::error::Error>> {
         let mut y = vec![0.0f32; rows * 2];
         let shapes = ([rows, 3], [3, 2], [rows, 2]);
         program.call(
-            &[View::of(&shapes.0, x)?, View::of(&shapes.1, &w)?],
-            &mut [ViewMut::of(&shapes.2, &mut y)?],
+            &[View::from_slice(&shapes.0, x)?, View::from_slice(&shapes.1, &w)?],
+            &mut [ViewMut::from_slice(&shapes.2, &mut y)?],
         )?;
         lines.push(format!("{y:?}"));
     }

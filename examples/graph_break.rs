@@ -20,7 +20,8 @@ fn in_the_graph(x: Tensor) -> Tensor {
 
 /// The text to print.
 pub fn run() -> Result<String, kiln::Error> {
-    let (up, down) = (Tensor::of(&[2], &[1.0f32, 2.0])?, Tensor::of(&[2], &[-1.0f32, -2.0])?);
+    let (up, down) =
+        (Tensor::from_slice(&[2], &[1.0f32, 2.0])?, Tensor::from_slice(&[2], &[-1.0f32, -2.0])?);
     let broken = kiln::compile(by_value).name("by_value");
     let whole = kiln::compile(in_the_graph).name("in_the_graph").fullgraph(true);
     let mut text = format!("{} {}\n", broken.call(&up)?, broken.call(&down)?);

@@ -27,6 +27,6 @@ pub fn run(model: &str) -> Result<String, Error> {
     // Result shapes follow from the input shapes.
     let shapes = exe.output_shapes(&[x.shape()])?;
     let mut y = ArrayD::<f32>::zeros(IxDyn(&shapes[0]));
-    exe.call(&[View::of_array(&x)], &mut [ViewMut::of_array(&mut y)?])?;
+    exe.call(&[View::from_array(&x)], &mut [ViewMut::from_array(&mut y)?])?;
     Ok(format!("{text}{:?}, the first element {:.4}", y.shape(), y[[0, 0]]))
 }

@@ -5,7 +5,7 @@
 use kiln::{
     Model, Options,
     dialects::{ir, rules::Level},
-    lowering::driver::user_passes::Own,
+    lowering::driver::user_passes::UserPasses,
     passes::{Numerics, Pass, pass},
     runtime::{View, ViewMut},
 };
@@ -118,13 +118,15 @@ pub fn run() -> Result<String, Box<dyn std::error::Error>> {
         let options = Options {
             threads: 1,
             cache: kiln::model::CachePolicy::Off,
-            passes: Own::parse(passes)?,
+            passes: UserPasses::parse(passes)?,
             ..Options::default()
         };
-        let program = Model::of_module(&module, Path::new("")).compile(&options)?;
+        let program = Model::from_module(&module, Path::new("")).compile(&options)?;
         let (x, y, mut z) = ([1.0f32, 2.0, 3.0, 4.0], [0.5f32, -2.0, 0.25, 1.0], [0.0f32; 4]);
-        program
-            .call(&[View::of(&[4], &x)?, View::of(&[4], &y)?], &mut [ViewMut::of(&[4], &mut z)?])?;
+        program.call(
+            &[View::from_slice(&[4], &x)?, View::from_slice(&[4], &y)?],
+            &mut [ViewMut::from_slice(&[4], &mut z)?],
+        )?;
         let all = program.times().compile.iter().flat_map(|report| &report.passes);
         let runs: usize = all.filter(|p| p.pass == TwoNegations::FLAG).map(|p| p.runs).sum();
         lines.push(format!("{z:?}, {runs} runs"));

@@ -18,7 +18,7 @@ pub fn run(threads: usize, requests: usize) -> Result<String, kiln::Error> {
         .layer(|s| Linear::new(s, 16, 3));
     let model =
         kiln::compile(move |x: Tensor| model.forward(&x).softmax(-1)).name("model").fullgraph(true);
-    let batch = |n: usize| Tensor::of(&[n, 8], &vec![0.25f32; 8 * n]);
+    let batch = |n: usize| Tensor::from_slice(&[n, 8], &vec![0.25f32; 8 * n]);
     // Warm up before the first request: one program serves every batch size.
     let first = batch(4)?;
     kiln::mark_dynamic(&first, 0, 2..=64)?;

@@ -7,7 +7,7 @@ use kiln_dialects::{
     rules::{LEVELS, numerics},
 };
 use kiln_lowering::{
-    driver::{pipeline::STEPS, table},
+    driver::{pipeline::PIPELINE, table},
     strategies::{Device, table::STRATEGIES},
 };
 use std::{fmt::Write, path::Path};
@@ -118,7 +118,7 @@ pub fn passes() -> String {
         let _ = writeln!(s, "| `{}` | {} |", level.name(), level.summary());
     }
     s += "\n## The pipeline\n\n| from | pass | why here |\n| --- | --- | --- |\n";
-    for step in STEPS {
+    for step in PIPELINE {
         // A list of upstream's passes is one row.
         let pass = if step.pass.matches(',').count() > 3 {
             format!("{}, …", step.pass.split(',').take(3).collect::<Vec<_>>().join(", "))

@@ -5,9 +5,9 @@
 #[repr(u8)]
 pub enum Exit {
     /// Success.
-    Done = 0,
+    Success = 0,
     /// A check failed: a mismatch or an unmet expectation.
-    No = 1,
+    CheckFailed = 1,
     /// Bad command line, or unusable input.
     Usage = 2,
     /// An op that kiln does not support.
@@ -20,8 +20,14 @@ pub enum Exit {
 
 impl Exit {
     /// Every code, in numeric order.
-    pub const ALL: [Exit; 6] =
-        [Exit::Done, Exit::No, Exit::Usage, Exit::Unsupported, Exit::Failed, Exit::Device];
+    pub const ALL: [Exit; 6] = [
+        Exit::Success,
+        Exit::CheckFailed,
+        Exit::Usage,
+        Exit::Unsupported,
+        Exit::Failed,
+        Exit::Device,
+    ];
 
     /// The numeric exit code.
     pub const fn code(self) -> u8 {
@@ -30,8 +36,8 @@ impl Exit {
     /// One-line description, as printed by `--help`.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Exit::Done => "done",
-            Exit::No => "the answer is no: a mismatch, an unmet expectation",
+            Exit::Success => "done",
+            Exit::CheckFailed => "the answer is no: a mismatch, an unmet expectation",
             Exit::Usage => "usage, or unusable input",
             Exit::Unsupported => "unsupported op",
             Exit::Failed => "compile failed; if a pass did, the path of a reproducer is printed",

@@ -9,7 +9,8 @@
 //! ```
 //! use kiln::Tensor;
 //! let f = kiln::compile(|x: Tensor, y: Tensor| (&x * 2 + y).softmax(-1));
-//! let (x, y) = (Tensor::of(&[2], &[1.0f32, 2.0])?, Tensor::of(&[2], &[0.0f32, -2.0])?);
+//! let x = Tensor::from_slice(&[2], &[1.0f32, 2.0])?;
+//! let y = Tensor::from_slice(&[2], &[0.0f32, -2.0])?;
 //! assert_eq!(f.call((&x, &y))?.to_vec::<f32>()?, [0.5, 0.5]);
 //! println!("{}", f.explain());
 //! # Ok::<(), kiln::Error>(())
@@ -18,14 +19,15 @@
 //! # Compile a file
 //!
 //! [`load`] opens an archive of `torch.export.save` (`.pt2`), IR (`.mlir`) or a compiled package.
-//! Arguments are slices, `ndarray` arrays (`View::of_array`) or DLPack tensors: see [`View`].
+//! Arguments are slices, `ndarray` arrays (`View::from_array`) or DLPack tensors: see [`View`].
 //!
 //! ```
 //! let exe = kiln::load("tests/models/mlp.pt2")?.compile(&kiln::Options::default())?;
 //! let x = vec![1.0f32; 8 * 64];
 //! let shape = exe.output_shapes(&[&[8, 64]])?.remove(0);
 //! let mut y = vec![0.0f32; shape.iter().product()];
-//! exe.call(&[kiln::View::of(&[8, 64], &x)?], &mut [kiln::ViewMut::of(&shape, &mut y)?])?;
+//! let input = kiln::View::from_slice(&[8, 64], &x)?;
+//! exe.call(&[input], &mut [kiln::ViewMut::from_slice(&shape, &mut y)?])?;
 //! assert_eq!(shape, [8, 10]);
 //! # Ok::<(), kiln::Error>(())
 //! ```

@@ -34,7 +34,7 @@ fn same_type(have: &Tensor, want: &Tensor) -> Result<(), Mismatch> {
 }
 
 /// Relative tolerance of a dtype; 0 means bitwise equality.
-pub const fn of(dtype: DType) -> f64 {
+pub const fn for_dtype(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-12,
         DType::F32 => 1e-5,
@@ -50,10 +50,10 @@ pub const fn of(dtype: DType) -> f64 {
 /// tf32 has 11 significant bits, so rounding is off by at most 2^-11 and by 0.41 of that in RMS. A
 /// product of two rounded factors, and the norm of a long sum of them, is off by 1.41 times as
 /// much: 2.8e-4. The remaining margin covers short sums.
-pub const fn of_tf32(dtype: DType) -> f64 {
+pub const fn for_dtype_tf32(dtype: DType) -> f64 {
     match dtype {
         DType::F32 => 5e-4,
-        _ => of(dtype),
+        _ => for_dtype(dtype),
     }
 }
 
@@ -61,9 +61,9 @@ pub const fn of_tf32(dtype: DType) -> f64 {
 /// execution with one rounding per op, plus the dtype's tolerance. It holds for the relative norm
 /// and for the maximum element. Results that overflow, or integers that change, by rounding alone
 /// are not bounded.
-pub fn law(found: &Tensor, rounded: &Tensor, exact: &Tensor) -> Result<(), Mismatch> {
+pub fn check_error_bound(found: &Tensor, rounded: &Tensor, exact: &Tensor) -> Result<(), Mismatch> {
     same_type(found, exact)?;
-    let floor = of(exact.dtype());
+    let floor = for_dtype(exact.dtype());
     for (what, error) in [
         ("by the norm", (|a, b| errors(a, b).0) as fn(&Tensor, &Tensor) -> f64),
         ("at the greatest", |a, b| errors(a, b).1),
@@ -132,7 +132,7 @@ pub fn compare(have: &Tensor, want: &Tensor) -> Result<Comparison, Mismatch> {
         Data::F(v) => v.clone(),
         Data::I(v) => v.iter().map(|i| *i as f64).collect(),
     };
-    let tolerance = of(want.dtype());
+    let tolerance = for_dtype(want.dtype());
     let (mut off, mut size, mut max_abs, mut greatest) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
     for (a, b) in numbers(have).into_iter().zip(numbers(want)) {
         // Equal infinities agree, and so do two NaNs; a lone one is an infinite error.

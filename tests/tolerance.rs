@@ -13,7 +13,7 @@ pub const CONSTANTS: f64 = 1e-6;
 
 /// The absolute term of a dtype: err(result, exact) <= 2 * err(rounded reference, exact) + floor.
 pub fn floor(dtype: DType) -> f64 {
-    kiln::tolerance::of(dtype)
+    kiln::tolerance::for_dtype(dtype)
 }
 
 /// For each result of a function, whether it is of f64 and computed from narrower floats. Their sums

@@ -2,14 +2,14 @@
 //! GPU too.
 use kiln::{
     Options,
-    autotune::{autotune, parts::Products},
+    autotune::{autotune, split_k::SplitKCandidates},
     dialects::{ir::*, rules::Level},
     load,
     lowering::{
         RunOptions, Schedules, Target, analysis::kernels_of, driver::schedules, pipeline_text_for,
         run_pipeline,
     },
-    model::{CachePolicy, Data},
+    model::{CachePolicy, OwnedTensor},
     runtime::Program,
 };
 use std::{
@@ -30,7 +30,7 @@ const MODEL: &str =
   return %3 : tensor<96xf32>
 }";
 
-fn ones(p: &Program) -> Result<Vec<Data>, kiln::Error> {
+fn ones(p: &Program) -> Result<Vec<OwnedTensor>, kiln::Error> {
     let size = |t: &kiln::runtime::program::Tensor| {
         t.dims.iter().map(|d| d.value(&[], &[]).unwrap() as usize).collect::<Vec<_>>()
     };
@@ -38,7 +38,7 @@ fn ones(p: &Program) -> Result<Vec<Data>, kiln::Error> {
         let shape = size(t);
         let values =
             (0..shape.iter().product::<usize>()).map(|i| (i % 17) as f64 / 8.0 - 1.0).collect();
-        Data::of(
+        OwnedTensor::from_tensor(
             &kiln::dialects::value::Tensor::floats(
                 kiln::dialects::value::DType::F32,
                 shape,
@@ -125,8 +125,9 @@ fn kernels_are_tuned_and_compilations_use_the_fastest() {
 fn tuned(path: &Path, options: &Options) -> (kiln::model::Executable, usize) {
     let count = Arc::new(AtomicUsize::new(0));
     let told = count.clone();
-    let model =
-        load(path).unwrap().measuring(move |_, total, _| told.store(total, Ordering::Relaxed));
+    let model = load(path)
+        .unwrap()
+        .autotune_progress(move |_, total, _| told.store(total, Ordering::Relaxed));
     let exe = model.compile(options).unwrap();
     (exe, count.load(Ordering::Relaxed))
 }
@@ -282,7 +283,7 @@ fn compiled_functions_are_autotuned() {
         ("autotune_budget", "86400"),
         ("autotune_candidates", "2"),
     ]);
-    let x = kiln::Tensor::of(&[4], &[-1f32, 0.0, 1.0, 2.0]).unwrap();
+    let x = kiln::Tensor::from_slice(&[4], &[-1f32, 0.0, 1.0, 2.0]).unwrap();
     assert_eq!(f.call(x).unwrap().to_vec::<f32>().unwrap(), [0.0, 0.0, 2.0, 4.0]);
     let text = std::fs::read_to_string(folder.path().join("autotune.txt")).unwrap();
     assert!(
@@ -356,7 +357,7 @@ fn split_k_follows_the_table() {
         Target::parse("cuda:sm_90a").unwrap(),
         Options { cache: CachePolicy::Off, ..Options::default() },
     );
-    let products = Products::of(&load(&path).unwrap(), &options, &target).unwrap();
+    let products = SplitKCandidates::of(&load(&path).unwrap(), &options, &target).unwrap();
     let keys: Vec<&str> = products.keys().collect();
     let [key] = keys[..] else { panic!("{keys:?}") };
     assert!(key.starts_with("parts tensor<64x4096xbf16> tensor<128x4096xbf16>"), "{key}");

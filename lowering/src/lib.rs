@@ -13,11 +13,13 @@ pub mod program;
 pub mod strategies;
 pub mod target;
 
-pub use driver::cancellation::{Stop, Stopped};
+pub use driver::cancellation::{CancellationError, CancellationToken};
 pub use driver::manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
 pub use driver::pass_options::PassOptions;
-pub use driver::pipeline::{For, On, Step, part_text, pipeline_text, pipeline_text_for, steps};
+pub use driver::pipeline::{
+    On, PipelineStep, TargetFilter, part_text, pipeline_text, pipeline_text_for, steps,
+};
 pub use driver::schedules::Schedules;
 pub use driver::table::passes;
-pub use driver::user_passes::Own;
+pub use driver::user_passes::UserPasses;
 pub use target::{Chip, Relaxed, Target};

@@ -90,7 +90,8 @@ impl Program {
         let json = json.as_bytes().to_vec();
         let held = weights.iter().map(|(name, dtype, t)| Ok((name.clone(), weight(dtype, t)?)));
         let held = held.collect::<PyResult<BTreeMap<String, Weight>>>()?;
-        let exe = py.detach(move || Model::of_fx(json, held).compile(&options)).map_err(failure)?;
+        let exe =
+            py.detach(move || Model::from_fx(json, held).compile(&options)).map_err(failure)?;
         Ok(Program { exe })
     }
     /// The element types of the results, in MLIR's names, and their sizes where all are static.

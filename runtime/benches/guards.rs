@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kiln_runtime::{
     View,
-    guards::{Given, Guards, InputGuard, Layout, OPEN, Same, TensorGuard, dtype_word},
+    guards::{DYNAMIC, Guards, InputGuard, Layout, LeafView, Same, TensorGuard, dtype_word},
     program::Symbol,
 };
 
@@ -21,7 +21,7 @@ fn guards(n: usize, symbolic: bool) -> Guards {
             align: 16,
         })
     };
-    let size = if symbolic { OPEN } else { 32 };
+    let size = if symbolic { DYNAMIC } else { 32 };
     let symbol = Symbol { name: "s0".into(), min: 2, max: None, divisor: 1, input: 0, dim: 0 };
     Guards {
         inputs: (0..n).map(tensor).collect(),
@@ -51,10 +51,10 @@ fn bench(c: &mut Criterion) {
     let view = unsafe { View::strided("f32", &shape, &strides, bytes.as_ptr().cast()) };
     let mut group = c.benchmark_group("guards");
     for n in [1, 10, 100] {
-        let given: Vec<Given> = vec![Given::Tensor(view); n];
+        let leaves: Vec<LeafView> = vec![LeafView::Tensor(view); n];
         for (name, g) in [("static", guards(n, false)), ("symbolic", guards(n, true))] {
             let check = || {
-                std::hint::black_box(std::hint::black_box(&g).check(std::hint::black_box(&given)))
+                std::hint::black_box(std::hint::black_box(&g).check(std::hint::black_box(&leaves)))
             };
             // CPU time, so that other work on the machine matters little.
             let timed = |rounds: u64| {

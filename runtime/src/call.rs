@@ -1,10 +1,10 @@
 //! Calls a host program: checks arguments, resolves sizes, provides the arena, calls the entry.
 use crate::{
-    Buffer, OutOfMemory, Place, View, ViewMut,
+    Buffer, DeviceId, OutOfMemory, View, ViewMut,
     call_error::{CallError, tensor_error},
     profile::Profile,
     program::{Dim, Program, SizeError, Tensor},
-    view::{byte_size, check_bytes, check_place, purpose, tensor_bytes},
+    view::{byte_size, check_bytes, check_device, purpose, tensor_bytes},
 };
 use std::{any::Any, sync::Arc, sync::Mutex};
 
@@ -364,7 +364,7 @@ impl Loaded {
             };
             for (v, t) in inputs.iter().zip(&p.inputs) {
                 same_dtype("input", v.dtype(), t)?;
-                check_place("input", &t.name, v.place(), Place::Host)?;
+                check_device("input", &t.name, v.device(), DeviceId::Host)?;
                 if v.is_dense(&t.order) {
                     push(v.data as u64);
                 } else {
@@ -378,7 +378,7 @@ impl Loaded {
             for (v, t) in outputs.iter().zip(&p.outputs) {
                 same_dtype("output", v.dtype(), t)?;
                 p.check("output", t, v.shape, &symbols, &exprs)?;
-                check_place("output", &t.name, v.place(), Place::Host)?;
+                check_device("output", &t.name, v.device(), DeviceId::Host)?;
                 v.check_order(&t.name)?;
                 push(v.data as u64);
             }

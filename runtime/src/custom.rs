@@ -17,13 +17,13 @@ static ALL: LazyLock<RwLock<HashMap<String, Arc<CustomFn>>>> = LazyLock::new(RwL
 /// A name that is registered already.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is already a custom op '{0}'")]
-pub struct Taken(pub String);
+pub struct NameTaken(pub String);
 
 /// Registers a function. Programs loaded afterwards can call it. Err: the name is taken.
-pub fn register(name: &str, f: Arc<CustomFn>) -> Result<(), Taken> {
+pub fn register(name: &str, f: Arc<CustomFn>) -> Result<(), NameTaken> {
     let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
     if all.contains_key(name) {
-        return Err(Taken(name.into()));
+        return Err(NameTaken(name.into()));
     }
     all.insert(name.into(), f);
     Ok(())

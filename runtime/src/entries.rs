@@ -10,17 +10,17 @@ use std::sync::PoisonError;
 use std::sync::{Arc, Mutex, RwLock};
 
 /// The entries to keep, and the new one, which is appended.
-pub type Made<E> = (Vec<Arc<E>>, E);
+pub type NewEntry<E> = (Vec<Arc<E>>, E);
 
 /// The cache, and the state `H` that only the compiling thread uses.
 pub struct Entries<E, H> {
     all: RwLock<Arc<Vec<Arc<E>>>>,
-    making: Mutex<H>,
+    compiling: Mutex<H>,
 }
 
 impl<E, H: Default> Default for Entries<E, H> {
     fn default() -> Self {
-        Entries { all: RwLock::new(Arc::new(vec![])), making: Mutex::new(H::default()) }
+        Entries { all: RwLock::new(Arc::new(vec![])), compiling: Mutex::new(H::default()) }
     }
 }
 
@@ -36,18 +36,18 @@ impl<E, H: Default> Entries<E, H> {
     /// The first entry that matches, looked up under the compile lock. On a miss, `make` returns
     /// the entries to keep and the new one, or `None` for no new one. Err: that of `make`; the cache is
     /// unchanged.
-    pub fn find_or_make<X>(
+    pub fn find_or_compile<X>(
         &self,
         fits: impl Fn(&E) -> bool,
-        make: impl FnOnce(&mut H, &[Arc<E>]) -> Result<Option<Made<E>>, X>,
+        make: impl FnOnce(&mut H, &[Arc<E>]) -> Result<Option<NewEntry<E>>, X>,
     ) -> Result<Option<Arc<E>>, X> {
-        let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have compiled it meanwhile.
         let before = self.all();
         if let Some(found) = before.iter().find(|e| fits(e)) {
             return Ok(Some(found.clone()));
         }
-        let Some((mut kept, new)) = make(&mut making, &before)? else { return Ok(None) };
+        let Some((mut kept, new)) = make(&mut compiling, &before)? else { return Ok(None) };
         let new = Arc::new(new);
         kept.push(new.clone());
         self.set(kept);
@@ -55,9 +55,9 @@ impl<E, H: Default> Entries<E, H> {
     }
     /// Drops all entries, after a compilation in progress.
     pub fn reset(&self) {
-        let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
         self.set(vec![]);
-        *making = H::default();
+        *compiling = H::default();
     }
     fn set(&self, all: Vec<Arc<E>>) {
         *self.all.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(all);
@@ -81,7 +81,7 @@ mod tests {
                     thread::yield_now();
                     Ok::<_, ()>(Some((before.to_vec(), n)))
                 };
-                e.find_or_make(fits, make)
+                e.find_or_compile(fits, make)
             },
             |found| Ok(Some(found)),
         );
@@ -132,7 +132,7 @@ mod tests {
             let resets = thread::spawn(move || b.reset());
             assert_eq!(*makes.join().expect("no panic"), 1);
             resets.join().expect("no panic");
-            let history = e.making.lock().expect("a lock").clone();
+            let history = e.compiling.lock().expect("a lock").clone();
             // The history has all that the cache holds.
             assert_eq!(e.all().iter().map(|n| **n).collect::<Vec<_>>(), history);
         };
@@ -145,10 +145,11 @@ mod tests {
             let e = List::default();
             get(&e, 1);
             assert_eq!(
-                e.find_or_make(|n| *n == 2, |_, _| Err::<Option<(Vec<_>, u32)>, &str>("no")).err(),
+                e.find_or_compile(|n| *n == 2, |_, _| Err::<Option<(Vec<_>, u32)>, &str>("no"))
+                    .err(),
                 Some("no")
             );
-            assert_eq!(e.find_or_make(|n| *n == 2, |_, _| Ok::<_, ()>(None)), Ok(None));
+            assert_eq!(e.find_or_compile(|n| *n == 2, |_, _| Ok::<_, ()>(None)), Ok(None));
             assert_eq!(e.all().len(), 1);
         };
         check_random(run, 1);

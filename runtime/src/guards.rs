@@ -7,14 +7,14 @@
 mod check;
 
 use crate::{
-    Place, View,
+    DeviceId, View,
     program::{Condition, Dim, Expr, Symbol},
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// In [`Guards::sizes`]: a dynamic size, which only symbols constrain.
-pub const OPEN: i64 = -1;
+pub const DYNAMIC: i64 = -1;
 
 /// The guards of one program. See the module.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -146,7 +146,7 @@ impl fmt::Display for Scalar {
 
 /// One leaf of a call's arguments.
 #[derive(Clone, Copy)]
-pub enum Given<'a> {
+pub enum LeafView<'a> {
     /// A tensor.
     Tensor(View<'a>),
     /// A scalar.
@@ -224,14 +224,14 @@ impl fmt::Display for Guards {
                 InputGuard::Any(s) => writeln!(f, "{name}: any {}", s.kind())?,
                 InputGuard::Tensor(t) => {
                     let size = |d: usize| match self.sizes.get(t.first + d).copied() {
-                        Some(n) if n != OPEN => n.to_string(),
+                        Some(n) if n != DYNAMIC => n.to_string(),
                         _ => self.symbol(i, d).map_or("?".into(), |s| s.name.clone()),
                     };
                     let sizes: Vec<String> = (0..t.rank).map(size).collect();
-                    let place = t.gpu.map_or(Place::Host, Place::Cuda);
+                    let device = t.gpu.map_or(DeviceId::Host, DeviceId::Cuda);
                     write!(
                         f,
-                        "{name}: {}[{}] {}, on {place}",
+                        "{name}: {}[{}] {}, on {device}",
                         dtype_name(t.dtype),
                         sizes.join(", "),
                         t.layout

@@ -4,7 +4,7 @@ use crate::{
     call::Entry,
     call_error::tensor_error,
     control::Driver,
-    link::{Code, LinkError, library_symbols},
+    link::{LinkError, LinkedCode, library_symbols},
     profile::Profile,
     program::{Global, Role},
 };
@@ -78,13 +78,13 @@ impl Package {
 /// A host program, ready to be called.
 pub enum Host {
     /// One program.
-    One(Box<Loaded>),
+    Single(Box<Loaded>),
     /// Control flow between several programs.
-    Several(Box<Driver>),
+    ControlFlow(Box<Driver>),
 }
 
 /// An opened package.
-pub struct Opened {
+pub struct OpenedHost {
     /// What is called.
     pub program: Host,
     /// Time spent linking; the rest was weights.
@@ -95,20 +95,20 @@ impl Host {
     /// Links a host package, finds its weights, and computes the packed ones on at most `threads`
     /// threads.
     pub fn open(package: &Package, find: &mut Find, threads: usize) -> Result<Host, OpenError> {
-        Ok(Opened::new(package, find, threads)?.program)
+        Ok(OpenedHost::new(package, find, threads)?.program)
     }
     /// The compiled program.
     pub fn program(&self) -> &Program {
         match self {
-            Host::One(p) => p.program(),
-            Host::Several(d) => d.program(),
+            Host::Single(p) => p.program(),
+            Host::ControlFlow(d) => d.program(),
         }
     }
     /// Bytes of arenas.
     pub fn arena_bytes(&self) -> usize {
         match self {
-            Host::One(p) => p.arena_bytes(),
-            Host::Several(d) => d.arena_bytes(),
+            Host::Single(p) => p.arena_bytes(),
+            Host::ControlFlow(d) => d.arena_bytes(),
         }
     }
     /// Runs the program on at most `threads` threads of the pool.
@@ -119,8 +119,8 @@ impl Host {
         threads: usize,
     ) -> Result<(), CallError> {
         match self {
-            Host::One(p) => p.call(inputs, outputs, threads),
-            Host::Several(d) => d.call(inputs, outputs, threads),
+            Host::Single(p) => p.call(inputs, outputs, threads),
+            Host::ControlFlow(d) => d.call(inputs, outputs, threads),
         }
     }
     /// As [`Host::call`], with the time of each launch of [`Program::parts`].
@@ -131,19 +131,23 @@ impl Host {
         threads: usize,
     ) -> Result<Profile, CallError> {
         match self {
-            Host::One(p) => p.profile(inputs, outputs, threads),
-            Host::Several(d) => d.profile(inputs, outputs, threads),
+            Host::Single(p) => p.profile(inputs, outputs, threads),
+            Host::ControlFlow(d) => d.profile(inputs, outputs, threads),
         }
     }
 }
 
-impl Opened {
+impl OpenedHost {
     /// As [`Host::open`], with the time that linking took.
-    pub fn new(package: &Package, find: &mut Find, threads: usize) -> Result<Opened, OpenError> {
+    pub fn new(
+        package: &Package,
+        find: &mut Find,
+        threads: usize,
+    ) -> Result<OpenedHost, OpenError> {
         let start = Instant::now();
         let program = &package.program;
         runs_here(program)?;
-        let code = Arc::new(Code::link(
+        let code = Arc::new(LinkedCode::link(
             package.objects.iter().map(|(n, o)| (n.as_str(), o.as_slice())),
             &symbols(),
         )?);
@@ -172,11 +176,11 @@ impl Opened {
         let program = match &program.control {
             Some(control) => {
                 let parts = control.parts.iter().map(one).collect::<Result<_, _>>()?;
-                Host::Several(Box::new(Driver::new(program.clone(), parts)?))
+                Host::ControlFlow(Box::new(Driver::new(program.clone(), parts)?))
             }
-            None => Host::One(Box::new(one(program)?)),
+            None => Host::Single(Box::new(one(program)?)),
         };
-        Ok(Opened { program, link })
+        Ok(OpenedHost { program, link })
     }
 }
 

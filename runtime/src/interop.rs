@@ -40,7 +40,10 @@ fn bytes<T: Element>(values: &[T]) -> &[u8] {
 
 impl<'a> View<'a> {
     /// Row-major elements. Err: `values` has another length than the shape says.
-    pub fn of<T: Element>(shape: &'a [usize], values: &'a [T]) -> Result<View<'a>, CallError> {
+    pub fn from_slice<T: Element>(
+        shape: &'a [usize],
+        values: &'a [T],
+    ) -> Result<View<'a>, CallError> {
         View::new(T::DTYPE, shape, bytes(values))
     }
 }
@@ -48,7 +51,7 @@ impl<'a> View<'a> {
 impl<'a> ViewMut<'a> {
     /// Memory for row-major elements. Err: `values` has another length than the shape says.
     /// Programs write 0 or 1 to a `bool`.
-    pub fn of<T: Element>(
+    pub fn from_slice<T: Element>(
         shape: &'a [usize],
         values: &'a mut [T],
     ) -> Result<ViewMut<'a>, CallError> {
@@ -66,9 +69,9 @@ fn fits<T: Element>(
     dtype: &str,
     data: *const u8,
     dense: bool,
-    place: crate::Place,
+    device: crate::DeviceId,
 ) -> Result<(), CallError> {
-    crate::view::check_place(what, "", place, crate::Place::Host)?;
+    crate::view::check_device(what, "", device, crate::DeviceId::Host)?;
     let wrong = |e: String| Err(crate::call_error::tensor_error(what, "", e));
     match () {
         () if dtype != T::DTYPE => wrong(format!("is {dtype}, not {}", T::DTYPE)),
@@ -83,7 +86,7 @@ fn fits<T: Element>(
 impl<'a> View<'a> {
     /// The elements, row-major. Err: another element type, layout or device.
     pub fn elements<T: Element>(&self) -> Result<&'a [T], CallError> {
-        fits::<T>("input", self.dtype(), self.data, self.is_dense(&[]), self.place())?;
+        fits::<T>("input", self.dtype(), self.data, self.is_dense(&[]), self.device())?;
         let n = self.shape.iter().product();
         // SAFETY: that many elements of the type, which the view's creator promised.
         Ok(if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data.cast(), n) } })
@@ -93,7 +96,7 @@ impl<'a> View<'a> {
 impl ViewMut<'_> {
     /// The elements, row-major and mutable. Err: another element type, layout or device.
     pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T], CallError> {
-        fits::<T>("output", self.dtype(), self.data, self.check_order("").is_ok(), self.place())?;
+        fits::<T>("output", self.dtype(), self.data, self.check_order("").is_ok(), self.device())?;
         let n = self.shape.iter().product();
         // SAFETY: as above, and borrowed mutably.
         Ok(if n == 0 {
@@ -112,7 +115,7 @@ mod arrays {
 
     impl<'a> View<'a> {
         /// An array of any strides.
-        pub fn of_array<S: Data<Elem: Element>, D: Dimension>(
+        pub fn from_array<S: Data<Elem: Element>, D: Dimension>(
             array: &'a ArrayBase<S, D>,
         ) -> View<'a> {
             // SAFETY: an array's strides reach its own elements only.
@@ -124,7 +127,7 @@ mod arrays {
 
     impl<'a> ViewMut<'a> {
         /// A row-major array. Err: it has other strides.
-        pub fn of_array<S: DataMut<Elem: Element>, D: Dimension>(
+        pub fn from_array<S: DataMut<Elem: Element>, D: Dimension>(
             array: &'a mut ArrayBase<S, D>,
         ) -> Result<ViewMut<'a>, CallError> {
             if !array.is_standard_layout() {
@@ -143,7 +146,9 @@ mod arrays {
                 )
             };
             // SAFETY: as above; shape and elements do not overlap.
-            ViewMut::of(parts.0, unsafe { std::slice::from_raw_parts_mut(parts.1, parts.2) })
+            ViewMut::from_slice(parts.0, unsafe {
+                std::slice::from_raw_parts_mut(parts.1, parts.2)
+            })
         }
     }
 }
@@ -152,7 +157,7 @@ mod arrays {
 #[cfg(all(feature = "dlpack", target_pointer_width = "64"))]
 mod dlpack {
     use super::{View, ViewMut};
-    use crate::{CallError, Place, call_error::tensor_error};
+    use crate::{CallError, DeviceId, call_error::tensor_error};
     use dlpark::ffi::{DLDataTypeCode as Code, DLDeviceType, DLTensor};
 
     /// MLIR's name of a DLPack element type.
@@ -175,8 +180,8 @@ mod dlpack {
     }
 
     /// A DLPack tensor, checked as far as it can be.
-    struct Parts<'a> {
-        place: Place,
+    struct DlpackParts<'a> {
+        device: DeviceId,
         dtype: &'static str,
         shape: &'a [usize],
         strides: Option<&'a [isize]>,
@@ -184,14 +189,17 @@ mod dlpack {
     }
 
     /// # Safety
-    /// As for [`View::of_dlpack`].
-    unsafe fn parts<'a>(what: &'static str, t: &'a DLTensor) -> Result<Parts<'a>, CallError> {
+    /// As for [`View::from_dlpack`].
+    unsafe fn dlpack_parts<'a>(
+        what: &'static str,
+        t: &'a DLTensor,
+    ) -> Result<DlpackParts<'a>, CallError> {
         let refuse = |reason: String| tensor_error(what, "", reason);
-        let place = match t.device.device_type {
-            DLDeviceType::CPU | DLDeviceType::CUDAHOST => Place::Host,
+        let device = match t.device.device_type {
+            DLDeviceType::CPU | DLDeviceType::CUDAHOST => DeviceId::Host,
             DLDeviceType::CUDA => {
                 let index = t.device.device_id;
-                Place::Cuda(
+                DeviceId::Cuda(
                     usize::try_from(index)
                         .map_err(|_| refuse(format!("lies on GPU {index}, which is none")))?,
                 )
@@ -212,7 +220,7 @@ mod dlpack {
             false => t.data.cast::<u8>().wrapping_add(t.byte_offset as usize),
         };
         if rank == 0 {
-            return Ok(Parts { place, dtype, shape: &[], strides: Some(&[]), data });
+            return Ok(DlpackParts { device, dtype, shape: &[], strides: Some(&[]), data });
         }
         if t.shape.is_null() {
             return Err(refuse("has no shape".into()));
@@ -229,7 +237,7 @@ mod dlpack {
                 .then(|| std::slice::from_raw_parts(t.strides.cast::<isize>().cast_const(), rank));
             (std::slice::from_raw_parts(t.shape.cast::<usize>().cast_const(), rank), strides)
         };
-        Ok(Parts { place, dtype, shape, strides, data })
+        Ok(DlpackParts { device, dtype, shape, strides, data })
     }
 
     impl<'a> View<'a> {
@@ -239,13 +247,13 @@ mod dlpack {
         /// # Safety
         /// The tensor is valid by DLPack's specification. Its memory, shape and strides live for
         /// `'a` and are not written; device memory as [`View::on_cuda`] says.
-        pub unsafe fn of_dlpack(t: &'a DLTensor) -> Result<View<'a>, CallError> {
+        pub unsafe fn from_dlpack(t: &'a DLTensor) -> Result<View<'a>, CallError> {
             // SAFETY: the caller's promise.
             unsafe {
-                let p = parts("input", t)?;
-                Ok(match p.place {
-                    Place::Host => View::at(Place::Host, p.dtype, p.shape, p.strides, p.data),
-                    Place::Cuda(info) => {
+                let p = dlpack_parts("input", t)?;
+                Ok(match p.device {
+                    DeviceId::Host => View::at(DeviceId::Host, p.dtype, p.shape, p.strides, p.data),
+                    DeviceId::Cuda(info) => {
                         View::on_cuda(info, p.dtype, p.shape, p.strides, p.data as u64)
                     }
                 })
@@ -254,17 +262,17 @@ mod dlpack {
     }
 
     impl<'a> ViewMut<'a> {
-        /// A row-major tensor in host or device memory. Err: as for [`View::of_dlpack`]. The call
+        /// A row-major tensor in host or device memory. Err: as for [`View::from_dlpack`]. The call
         /// checks the strides, since it can name the output.
         ///
         /// # Safety
         /// The tensor is valid by DLPack's specification. Its memory, shape and strides live for
         /// `'a` and are otherwise unused; device memory as [`ViewMut::on_cuda`] says.
-        pub unsafe fn of_dlpack(t: &'a mut DLTensor) -> Result<ViewMut<'a>, CallError> {
+        pub unsafe fn from_dlpack(t: &'a mut DLTensor) -> Result<ViewMut<'a>, CallError> {
             // SAFETY: the caller's promise.
             unsafe {
-                let p = parts("output", t)?;
-                Ok(ViewMut::at(p.place, p.dtype, p.shape, p.strides, p.data))
+                let p = dlpack_parts("output", t)?;
+                Ok(ViewMut::at(p.device, p.dtype, p.shape, p.strides, p.data))
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Views of the caller's tensors: dtype, shape, strides, device and address.
-use crate::{Buffer, CallError, DataError, OutOfMemory, Place, call_error::tensor_error};
+use crate::{Buffer, CallError, DataError, DeviceId, OutOfMemory, call_error::tensor_error};
 use std::marker::PhantomData;
 
 /// An input tensor in memory.
@@ -9,7 +9,7 @@ pub struct View<'a> {
     dtype: &'a str,
     pub(crate) shape: &'a [usize],
     strides: Option<&'a [isize]>,
-    place: Place,
+    device: DeviceId,
     _bytes: PhantomData<&'a [u8]>,
 }
 
@@ -19,7 +19,7 @@ pub struct ViewMut<'a> {
     dtype: &'a str,
     pub(crate) shape: &'a [usize],
     strides: Option<&'a [isize]>,
-    place: Place,
+    device: DeviceId,
     _bytes: PhantomData<&'a mut [u8]>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> View<'a> {
             dtype,
             shape,
             strides: None,
-            place: Place::Host,
+            device: DeviceId::Host,
             _bytes: PhantomData,
         })
     }
@@ -80,13 +80,13 @@ impl<'a> View<'a> {
     ///
     /// # Safety
     /// `bytes` is as long as the shape says.
-    pub unsafe fn known(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> View<'a> {
+    pub unsafe fn new_unchecked(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> View<'a> {
         View {
             data: bytes.as_ptr(),
             dtype,
             shape,
             strides: None,
-            place: Place::Host,
+            device: DeviceId::Host,
             _bytes: PhantomData,
         }
     }
@@ -95,8 +95,8 @@ impl<'a> View<'a> {
         self.shape
     }
     /// The device that holds the elements.
-    pub fn place(&self) -> Place {
-        self.place
+    pub fn device(&self) -> DeviceId {
+        self.device
     }
     pub(crate) fn strides(&self) -> Option<&'a [isize]> {
         self.strides
@@ -104,7 +104,7 @@ impl<'a> View<'a> {
     /// A contiguous, row-major copy. Err: the elements are in device memory, or the host is out of
     /// memory.
     pub fn copied(&self) -> Result<Buffer, CallError> {
-        check_place("input", "", self.place, Place::Host)?;
+        check_device("input", "", self.device, DeviceId::Host)?;
         self.gathered(byte_size(self.dtype).unwrap_or(1), &[])
     }
     /// Elements in the memory of GPU `index`, with strides in elements; `None` is row-major. A
@@ -121,7 +121,7 @@ impl<'a> View<'a> {
         address: u64,
     ) -> View<'a> {
         // SAFETY: the caller's promise.
-        unsafe { View::at(Place::Cuda(index), dtype, shape, strides, address as *const u8) }
+        unsafe { View::at(DeviceId::Cuda(index), dtype, shape, strides, address as *const u8) }
     }
     /// Elements in host memory, with strides in elements; negative and 0 are allowed.
     ///
@@ -134,20 +134,20 @@ impl<'a> View<'a> {
         data: *const u8,
     ) -> View<'a> {
         // SAFETY: the caller's promise.
-        unsafe { View::at(Place::Host, dtype, shape, Some(strides), data) }
+        unsafe { View::at(DeviceId::Host, dtype, shape, Some(strides), data) }
     }
     /// Elements on any device; strides in elements, or `None` for row-major.
     ///
     /// # Safety
     /// As for [`View::strided`].
     pub(crate) unsafe fn at(
-        place: Place,
+        device: DeviceId,
         dtype: &'a str,
         shape: &'a [usize],
         strides: Option<&'a [isize]>,
         data: *const u8,
     ) -> View<'a> {
-        View { data, dtype, shape, strides, place, _bytes: PhantomData }
+        View { data, dtype, shape, strides, device, _bytes: PhantomData }
     }
     /// Whether the elements are dense in this dimension order, outermost first; an empty order is
     /// row-major.
@@ -272,7 +272,7 @@ impl<'a> ViewMut<'a> {
         check_bytes(dtype, shape, bytes.len())
             .map_err(|e| tensor_error("output", "", e.to_string()))?;
         // SAFETY: as many bytes as the shape says, borrowed for as long as this lives.
-        Ok(unsafe { ViewMut::at(Place::Host, dtype, shape, None, bytes.as_mut_ptr()) })
+        Ok(unsafe { ViewMut::at(DeviceId::Host, dtype, shape, None, bytes.as_mut_ptr()) })
     }
     /// Memory of GPU `index`, with strides in elements; `None` is row-major. A program on that GPU
     /// writes its result in place. The call returns an error if the strides are not row-major.
@@ -288,24 +288,24 @@ impl<'a> ViewMut<'a> {
         address: u64,
     ) -> ViewMut<'a> {
         // SAFETY: the caller's promise.
-        unsafe { ViewMut::at(Place::Cuda(index), dtype, shape, strides, address as *mut u8) }
+        unsafe { ViewMut::at(DeviceId::Cuda(index), dtype, shape, strides, address as *mut u8) }
     }
     /// Elements on any device; strides in elements, or `None` for row-major.
     ///
     /// # Safety
     /// The row-major elements are in memory of this device that lives for `'a`.
     pub(crate) unsafe fn at(
-        place: Place,
+        device: DeviceId,
         dtype: &'a str,
         shape: &'a [usize],
         strides: Option<&'a [isize]>,
         data: *mut u8,
     ) -> ViewMut<'a> {
-        ViewMut { data, dtype, shape, strides, place, _bytes: PhantomData }
+        ViewMut { data, dtype, shape, strides, device, _bytes: PhantomData }
     }
     /// The device that holds the elements.
-    pub fn place(&self) -> Place {
-        self.place
+    pub fn device(&self) -> DeviceId {
+        self.device
     }
     /// Err: the elements are not row-major.
     pub(crate) fn check_order(&self, name: &str) -> Result<(), CallError> {
@@ -331,18 +331,18 @@ impl<'a> ViewMut<'a> {
 }
 
 /// Err: the program cannot access the device that holds the tensor.
-pub(crate) fn check_place(
+pub(crate) fn check_device(
     what: &'static str,
     name: &str,
-    place: Place,
-    runs: Place,
+    device: DeviceId,
+    runs: DeviceId,
 ) -> Result<(), CallError> {
-    match place == Place::Host || place == runs {
+    match device == DeviceId::Host || device == runs {
         true => Ok(()),
         false => Err(tensor_error(
             what,
             name,
-            format!("lies in the memory of {place}, the program runs on {runs}"),
+            format!("lies in the memory of {device}, the program runs on {runs}"),
         )),
     }
 }

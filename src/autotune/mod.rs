@@ -9,11 +9,11 @@
 //!
 //! `kiln tune` writes a table of its own; compilation with [`Options::max_autotune`] updates the
 //! persistent one.
-mod alone;
-mod kept;
-pub mod parts;
+pub mod split_k;
+mod standalone;
+mod store;
 
-pub use kept::{Kept, MAX_TABLE, measured};
+pub use store::{MAX_TABLE, ScheduleStore, autotuned};
 
 use crate::{
     Error, Model, Options,
@@ -24,7 +24,7 @@ use crate::{
         value::Tensor,
     },
     lowering::{
-        RunOptions, Schedules, Stop, Target,
+        CancellationToken, RunOptions, Schedules, Target,
         analysis::kernels_of,
         driver::{
             compile::CompileError,
@@ -33,12 +33,12 @@ use crate::{
         },
         run_pipeline,
     },
-    model::{Data, target},
+    model::{OwnedTensor, target},
     passes::pass::level_of,
-    runtime::{Place, Program, cuda::libraries::present},
+    runtime::{DeviceId, Program, cuda::libraries::present},
     tolerance,
 };
-use alone::{Alone, Timed};
+use standalone::{StandaloneKernel, Timed};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -46,13 +46,13 @@ use std::{
 };
 
 /// A candidate must take at most this fraction of the best time to replace it.
-const FASTER: f64 = 0.98;
+const ACCEPT_RATIO: f64 = 0.98;
 
 /// Serialises measurements within the process.
 static TIMING: Mutex<()> = Mutex::new(());
 
 /// Holds the measurement lock until dropped.
-fn timing() -> MutexGuard<'static, ()> {
+fn lock_measurements() -> MutexGuard<'static, ()> {
     TIMING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -76,16 +76,16 @@ pub struct Tuned {
 }
 
 /// Provides the inputs of a single-kernel program.
-pub type Inputs<'a> = dyn Fn(&Program) -> Result<Vec<Data>, Error> + 'a;
+pub type Inputs<'a> = dyn Fn(&Program) -> Result<Vec<OwnedTensor>, Error> + 'a;
 /// Progress callback: kernels done, kernels in total, name of the next kernel.
 pub type Progress<'a> = dyn Fn(usize, usize, &str) + 'a;
 
 /// Measurement settings.
-pub struct How<'a> {
+pub struct MeasureOptions<'a> {
     /// Deadline.
-    pub until: Instant,
+    pub deadline: Instant,
     /// Cancellation token, as for compilations.
-    pub stop: Stop,
+    pub cancellation: CancellationToken,
     /// Provides the inputs.
     pub inputs: &'a Inputs<'a>,
     /// Progress callback.
@@ -95,11 +95,11 @@ pub struct How<'a> {
 /// Err: why code for this target cannot be timed on this machine.
 pub fn measurable(options: &Options, target: &Target) -> Result<(), Error> {
     match (target, options.device) {
-        (Target::Host(_), Place::Host) | (Target::Cuda { .. }, Place::Cuda(_)) => Ok(()),
-        (Target::Cuda { .. }, Place::Host) => Err(Error::Target(format!(
+        (Target::Host(_), DeviceId::Host) | (Target::Cuda { .. }, DeviceId::Cuda(_)) => Ok(()),
+        (Target::Cuda { .. }, DeviceId::Host) => Err(Error::Target(format!(
             "nothing is measured: the program is for {target}, and no GPU is named as the device"
         ))),
-        (Target::Host(_), Place::Cuda(_)) => Err(Error::Target(format!(
+        (Target::Host(_), DeviceId::Cuda(_)) => Err(Error::Target(format!(
             "nothing is measured: the program is for {target}, the device is a GPU"
         ))),
     }
@@ -108,14 +108,14 @@ pub fn measurable(options: &Options, target: &Target) -> Result<(), Error> {
 /// A model's kernels at `linalg`.
 pub struct Kernels {
     /// By key; `None` if not measurable: dynamic sizes, or launched only by initialisers.
-    all: BTreeMap<String, Option<Alone>>,
+    all: BTreeMap<String, Option<StandaloneKernel>>,
     _module: Module,
     // Dropped last: the modules live in it.
     _context: Context,
 }
 
 /// Initialiser functions, which run once at load time; globals refer to them.
-fn once(module: Op) -> Vec<String> {
+fn initialisers(module: Op) -> Vec<String> {
     let made = |o: Op| Some(Global::of(o)?.source?.split_once('#')?.0.to_string());
     walk(module).into_iter().filter_map(made).collect()
 }
@@ -130,28 +130,28 @@ impl Kernels {
     ) -> Result<Kernels, Error> {
         let context = Context::new();
         let (module, _) = model.module(&context)?;
-        parts::request(&module, table, target);
+        split_k::attach_split_k(&module, table, target);
         let level = level_of(module.op()).unwrap_or(Level::Graph);
         let run = RunOptions {
             skip_verifier: !options.verify,
             disable: options.disable.clone(),
-            stop: options.stop.clone(),
+            cancellation: options.cancellation.clone(),
             ..Default::default()
         };
         if level < Level::Linalg || !options.passes.is_empty() {
             let text = whole_text(level, Level::Linalg.max(level), target, &options.passes)?;
             run_pipeline(&module, &text, &run, &|_, _, _| ()).map_err(CompileError::from)?;
         }
-        let once = once(module.op());
+        let initialisers = initialisers(module.op());
         let within =
-            |o: &Op| o.parent().and_then(|f| f.symbol()).is_some_and(|f| once.contains(&f));
+            |o: &Op| o.parent().and_then(|f| f.symbol()).is_some_and(|f| initialisers.contains(&f));
         let launches: Vec<Op> = walk(module.op())
             .into_iter()
             .filter(|o| o.kind() == Some(OpKind::Launch) && !within(o))
             .collect();
         let known =
             |v: &Value| v.ty().is_tensor() && v.ty().dims().iter().all(|d| d.known().is_some());
-        let mut all: BTreeMap<String, Option<Alone>> = BTreeMap::new();
+        let mut all: BTreeMap<String, Option<StandaloneKernel>> = BTreeMap::new();
         for func in
             kernels_of(module.op()).into_iter().filter(|f| f.attr("kiln.schedule").is_none())
         {
@@ -160,9 +160,9 @@ impl Kernels {
                 let same = Launch::of(*o).is_some_and(|l| Some(l.kernel) == kernel.symbol());
                 same && o.operands().iter().chain(&o.results()).all(known)
             });
-            let alone = launch.map(|launch| Alone { launch, kernel });
+            let standalone = launch.map(|launch| StandaloneKernel { launch, kernel });
             let place = all.entry(key(func)).or_default();
-            *place = place.or(alone);
+            *place = place.or(standalone);
         }
         Ok(Kernels { all, _module: module, _context: context })
     }
@@ -178,10 +178,10 @@ impl Kernels {
         &self,
         options: &Options,
         target: &Target,
-        how: &How<'_>,
+        settings: &MeasureOptions<'_>,
         table: &mut Schedules,
     ) -> Result<Vec<Tuned>, Error> {
-        let todo: Vec<(&String, &Alone)> = self
+        let todo: Vec<(&String, &StandaloneKernel)> = self
             .all
             .iter()
             .filter_map(|(k, a)| Some((k, a.as_ref()?)))
@@ -192,48 +192,50 @@ impl Kernels {
             return Ok(made);
         }
         let open = self.all.values().filter(|a| a.is_none()).count();
-        tracing::info!(target: "kiln::autotune", "{total} kernels to measure for {target} in {:.1} s; {open} of open sizes, or that run once, are not", how.until.saturating_duration_since(Instant::now()).as_secs_f64());
-        let own = options.alone();
-        for (i, (key, alone)) in todo.into_iter().enumerate() {
-            how.stop.check().map_err(CompileError::from)?;
-            if Instant::now() >= how.until {
+        tracing::info!(target: "kiln::autotune", "{total} kernels to measure for {target} in {:.1} s; {open} of open sizes, or that run once, are not", settings.deadline.saturating_duration_since(Instant::now()).as_secs_f64());
+        let own = options.for_single_kernel();
+        for (i, (key, standalone)) in todo.into_iter().enumerate() {
+            settings.cancellation.check().map_err(CompileError::from)?;
+            if Instant::now() >= settings.deadline {
                 tracing::info!(target: "kiln::autotune", "the time is over with {} of {total} kernels measured", i);
                 break;
             }
-            (how.progress)(i, total, &alone.name());
+            (settings.progress)(i, total, &standalone.name());
             // The remaining time is shared by the remaining kernels.
-            let share = how.until.saturating_duration_since(Instant::now()) / (total - i) as u32;
-            match tune(alone, &own, target, how, Instant::now() + share) {
+            let share =
+                settings.deadline.saturating_duration_since(Instant::now()) / (total - i) as u32;
+            match tune(standalone, &own, target, settings, Instant::now() + share) {
                 Ok(tuned) => {
                     table.insert(key, &target.to_string(), tuned.after, &tuned.schedule);
                     made.push(tuned);
                 }
                 Err(
-                    e
-                    @ (Error::Cuda(_) | Error::Call(_) | Error::Compile(CompileError::Stopped(_))),
+                    e @ (Error::Cuda(_)
+                    | Error::Call(_)
+                    | Error::Compile(CompileError::Cancelled(_))),
                 ) => return Err(e),
                 // Other errors concern this kernel only.
                 Err(e) => {
-                    tracing::info!(target: "kiln::autotune", "{}: not measured: {e}", alone.name())
+                    tracing::info!(target: "kiln::autotune", "{}: not measured: {e}", standalone.name())
                 }
             }
         }
-        (how.progress)(made.len(), total, "");
+        (settings.progress)(made.len(), total, "");
         Ok(made)
     }
 }
 
 /// Autotunes one kernel.
 fn tune(
-    alone: &Alone,
+    standalone: &StandaloneKernel,
     options: &Options,
     target: &Target,
-    how: &How<'_>,
-    until: Instant,
+    settings: &MeasureOptions<'_>,
+    deadline: Instant,
 ) -> Result<Tuned, Error> {
-    let kernel = alone.name();
-    let mut best = alone.default(options, target)?;
-    let mut fastest = alone.time(best, options, how)?;
+    let kernel = standalone.name();
+    let mut best = standalone.default(options, target)?;
+    let mut fastest = standalone.time(best, options, settings)?;
     let want = fastest.results.clone();
     let before = fastest.time;
     tracing::info!(target: "kiln::autotune", "{kernel}: {before:.2} us, the default, {best}");
@@ -249,21 +251,21 @@ fn tune(
     let mut seen = vec![best.to_string()];
     loop {
         let from = best;
-        let near = candidates(alone.launch, from, target);
+        let near = candidates(standalone.launch, from, target);
         let near = near.map_err(|f| CompileError::Module(f.message))?;
         for candidate in near {
             let text = candidate.to_string();
-            if Instant::now() >= until
+            if Instant::now() >= deadline
                 || made.tried >= options.autotune_candidates
                 || seen.contains(&text)
             {
                 continue;
             }
-            how.stop.check().map_err(CompileError::from)?;
+            settings.cancellation.check().map_err(CompileError::from)?;
             seen.push(text.clone());
             made.tried += 1;
             let kernel = &made.kernel;
-            match outcome(alone.time(candidate, options, how), &want) {
+            match classify(standalone.time(candidate, options, settings), &want) {
                 Ok(mut timed) => {
                     tracing::info!(target: "kiln::autotune", "{kernel}: {:.2} us, {text}", timed.time);
                     if faster(&mut timed, &mut fastest)? {
@@ -276,7 +278,7 @@ fn tune(
                     tracing::info!(target: "kiln::autotune", "{kernel}: refused, {text}: {why}");
                     made.refused += 1;
                     if failed {
-                        fastest.again()?;
+                        fastest.remeasure()?;
                     }
                 }
             }
@@ -286,12 +288,12 @@ fn tune(
         }
     }
     // Library calls are tried with the best schedule, which is the fallback without the library.
-    let calls = by_library(best, alone.launch.ctx())
+    let calls = by_library(best, standalone.launch.ctx())
         .into_iter()
         .filter(|(l, _)| matches!(target, Target::Cuda { .. }) && present(l));
     for (library, candidate) in calls {
-        let timed = outcome(alone.time(candidate, options, how), &want);
-        match timed.and_then(|t| if t.by_library() { Ok(t) } else { Err((t.remarks(), false)) }) {
+        let timed = classify(standalone.time(candidate, options, settings), &want);
+        match timed.and_then(|t| if t.uses_library() { Ok(t) } else { Err((t.remarks(), false)) }) {
             Ok(mut timed) => {
                 made.tried += 1;
                 tracing::info!(target: "kiln::autotune", "{}: {:.2} us, {candidate}", made.kernel, timed.time);
@@ -314,7 +316,7 @@ fn tune(
 }
 
 /// Classifies a candidate. Err: why it is discarded, and whether the device may be at fault.
-fn outcome(timed: Result<Timed, Error>, want: &[Tensor]) -> Result<Timed, (String, bool)> {
+fn classify(timed: Result<Timed, Error>, want: &[Tensor]) -> Result<Timed, (String, bool)> {
     let first = |e: &Error| e.to_string().lines().next().unwrap_or_default().to_string();
     let timed = timed.map_err(|e| (first(&e), matches!(e, Error::Cuda(_) | Error::Call(_))))?;
     for (have, want) in timed.results.iter().zip(want) {
@@ -329,14 +331,14 @@ fn outcome(timed: Result<Timed, Error>, want: &[Tensor]) -> Result<Timed, (Strin
 
 /// Whether one candidate is faster than another, confirmed by alternating measurements.
 fn faster(one: &mut Timed, other: &mut Timed) -> Result<bool, Error> {
-    if one.time >= FASTER * other.time {
+    if one.time >= ACCEPT_RATIO * other.time {
         return Ok(false);
     }
     for _ in 0..2 {
-        other.time = other.time.min(other.again()?);
-        one.time = one.time.min(one.again()?);
+        other.time = other.time.min(other.remeasure()?);
+        one.time = one.time.min(one.remeasure()?);
     }
-    Ok(one.time < FASTER * other.time)
+    Ok(one.time < ACCEPT_RATIO * other.time)
 }
 
 /// Autotunes the kernels that the table lacks, and adds the best schedules to it. Kernels with
@@ -352,9 +354,14 @@ pub fn autotune(
     progress: &Progress<'_>,
 ) -> Result<Vec<Tuned>, Error> {
     let target = target(options)?;
-    let products = parts::Products::of(model, options, &target)?;
-    let _one = timing();
-    let how = How { until: Instant::now() + budget, stop: options.stop.clone(), inputs, progress };
-    products.measure(options, &target, &how, table)?;
-    Kernels::of(model, options, &target, table)?.measure(options, &target, &how, table)
+    let products = split_k::SplitKCandidates::of(model, options, &target)?;
+    let _one = lock_measurements();
+    let settings = MeasureOptions {
+        deadline: Instant::now() + budget,
+        cancellation: options.cancellation.clone(),
+        inputs,
+        progress,
+    };
+    products.measure(options, &target, &settings, table)?;
+    Kernels::of(model, options, &target, table)?.measure(options, &target, &settings, table)
 }

@@ -9,11 +9,11 @@ use kiln_dialects::value::{self, DType, Data};
 
 /// Outcome of one function on one backend.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct CaseResult {
     /// The function's name.
     pub name: &'static str,
     /// The mismatch; `None` if the results are right.
-    pub wrong: Option<String>,
+    pub mismatch: Option<String>,
 }
 
 type Case = (&'static str, &'static [&'static [usize]], fn(&[Tensor]) -> Tensor);
@@ -75,25 +75,25 @@ fn random(shape: &[usize], seed: u64) -> Result<Tensor, Error> {
 
 /// Runs the suite on a backend, on the host. Each function is compiled with static and with dynamic
 /// shapes. Err: no such backend.
-pub fn conformance(backend: &str) -> Result<Vec<Outcome>, Error> {
+pub fn conformance(backend: &str) -> Result<Vec<CaseResult>, Error> {
     conformance_on(backend, "cpu")
 }
 
 /// As [`conformance`], on a device such as `cuda:0`. Err: no such backend, or an invalid device
 /// name.
-pub fn conformance_on(backend: &str, device: &str) -> Result<Vec<Outcome>, Error> {
+pub fn conformance_on(backend: &str, device: &str) -> Result<Vec<CaseResult>, Error> {
     super::find(backend)?;
-    crate::runtime::Place::parse(device).map_err(Error::Setting)?;
+    crate::runtime::DeviceId::parse(device).map_err(Error::Setting)?;
     let run = |case: &Case| {
         let (name, shapes, f) = *case;
-        let wrong = [Some(false), Some(true)].into_iter().find_map(|dynamic| {
+        let mismatch = [Some(false), Some(true)].into_iter().find_map(|dynamic| {
             let outcome = compare((backend, device), shapes, f, dynamic)
                 .unwrap_or_else(|e| Some(e.to_string()));
             outcome.map(|why| {
                 format!("{}: {why}", if dynamic == Some(true) { "dynamic" } else { "static" })
             })
         });
-        Outcome { name, wrong }
+        CaseResult { name, mismatch }
     };
     Ok(CASES.iter().map(run).collect())
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-pub(super) struct Oracle;
+pub(super) struct InterpreterBackend;
 
 /// A graph as bytecode, since a context is single-threaded.
 struct Interpreted {
@@ -23,7 +23,7 @@ struct Interpreted {
     weights: BTreeMap<String, Weight>,
 }
 
-impl Backend for Oracle {
+impl Backend for InterpreterBackend {
     fn name(&self) -> &str {
         "interpreter"
     }
@@ -52,7 +52,7 @@ impl Runnable for Interpreted {
         let results = interpreter
             .run(module.op(), "main", &values)
             .map_err(|e| Error::Backend(e.to_string()))?;
-        Ok(results.iter().map(Array::of_value).collect())
+        Ok(results.iter().map(Array::from_value).collect())
     }
 }
 

@@ -1,10 +1,10 @@
 //! Backends: the trait that compiles captured graphs, and the registry.
 mod conformance;
 mod interpreter;
-mod machine;
-mod one_op;
+mod kiln_backend;
+mod unfused;
 
-pub use conformance::{Outcome, conformance, conformance_on};
+pub use conformance::{CaseResult, conformance, conformance_on};
 
 use crate::{
     Error,
@@ -97,9 +97,13 @@ const EAGER: (&str, &str) =
     ("eager", "captures nothing: every op runs at once, as a program of its own");
 
 type Backends = Vec<Arc<dyn Backend>>;
-static KILN: LazyLock<Arc<dyn Backend>> = LazyLock::new(|| Arc::new(machine::Machine));
+static KILN: LazyLock<Arc<dyn Backend>> = LazyLock::new(|| Arc::new(kiln_backend::KilnBackend));
 static ALL: LazyLock<RwLock<Backends>> = LazyLock::new(|| {
-    RwLock::new(vec![KILN.clone(), Arc::new(interpreter::Oracle), Arc::new(one_op::OneOp)])
+    RwLock::new(vec![
+        KILN.clone(),
+        Arc::new(interpreter::InterpreterBackend),
+        Arc::new(unfused::UnfusedBackend),
+    ])
 });
 
 fn all() -> Backends {

@@ -145,7 +145,11 @@ fn missing(graph: &Graph, all: &mut Vec<Unsupported>) {
         }
         match all.iter_mut().find(|u| u.target == target) {
             Some(u) => u.count += 1,
-            None => all.push(Unsupported { target: target.into(), count: 1, place: place(node) }),
+            None => all.push(Unsupported {
+                target: target.into(),
+                count: 1,
+                location: source_location(node),
+            }),
         }
     }
 }
@@ -162,7 +166,7 @@ fn frames(node: &GraphNode) -> Vec<(String, u32)> {
     trace.lines().filter_map(frame).collect()
 }
 
-pub(super) fn place(node: &GraphNode) -> String {
+pub(super) fn source_location(node: &GraphNode) -> String {
     frames(node).first().map_or("an unknown place".into(), |(f, l)| format!("{f}:{l}"))
 }
 
@@ -251,9 +255,9 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
     for node in &graph.nodes {
         let target = aten::short(&node.target);
         let names = outputs(node);
-        let op_error = |e: Error| CaptureError::op(place(node), target, e);
+        let op_error = |e: Error| CaptureError::op(source_location(node), target, e);
         cx.b.loc = location(cx.b.ctx, node, names.first().map_or(target, String::as_str));
-        cx.place = place(node);
+        cx.location = source_location(node);
         if control::is_control(target) {
             let all = control::emit(cx, symbols, graph, node, target)?;
             cx.names.extend(names.into_iter().zip(all));

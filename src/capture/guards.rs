@@ -13,7 +13,7 @@ use kiln_dialects::{
 
 /// Emits the guards that compare sizes.
 pub fn emit(cx: &mut Cx, guards: &[String]) -> Result<()> {
-    cx.place = "a guard of the export".into();
+    cx.location = "a guard of the export".into();
     for guard in guards {
         for part in guard.split(" and ") {
             let mut p = Parser { cx, rest: part, depth: 0 };

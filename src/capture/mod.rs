@@ -59,12 +59,12 @@ pub enum CaptureError {
     #[error("{} unsupported op{}:\n{}", .0.len(), if .0.len() == 1 { "" } else { "s" }, .0.iter().map(|u| format!("  {u}")).collect::<Vec<_>>().join("\n"))]
     Unsupported(Vec<Unsupported>),
     /// A supported op whose arguments are invalid or unsupported.
-    #[error("{place}: {target}: {reason}")]
+    #[error("{location}: {target}: {reason}")]
     Op {
         /// Whose fault it is.
         kind: Kind,
         /// The user's source file and line.
-        place: String,
+        location: String,
         /// The overload, such as `aten.relu.default`.
         target: String,
         /// What is wrong.
@@ -74,8 +74,8 @@ pub enum CaptureError {
 
 impl CaptureError {
     /// An error of one op, at the user's source line.
-    fn op(place: String, target: &str, e: Error) -> CaptureError {
-        CaptureError::Op { kind: e.kind, place, target: target.into(), reason: e.to_string() }
+    fn op(location: String, target: &str, e: Error) -> CaptureError {
+        CaptureError::Op { kind: e.kind, location, target: target.into(), reason: e.to_string() }
     }
     /// An error of the file `file`.
     fn file(file: &str, reason: impl ToString) -> CaptureError {
@@ -105,7 +105,7 @@ pub struct Unsupported {
     /// Number of uses.
     pub count: usize,
     /// The user's source file and line of the first use.
-    pub place: String,
+    pub location: String,
 }
 
 impl std::fmt::Display for Unsupported {
@@ -113,7 +113,7 @@ impl std::fmt::Display for Unsupported {
         write!(
             f,
             "{} ({}x, first at {}); export with run_decompositions(), or register it as a custom call",
-            self.target, self.count, self.place
+            self.target, self.count, self.location
         )
     }
 }

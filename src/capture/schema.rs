@@ -47,13 +47,13 @@ pub struct Graph {
 #[derive(Deserialize)]
 pub struct GraphNode {
     pub target: String,
-    pub inputs: Vec<Named>,
+    pub inputs: Vec<NamedArgument>,
     pub outputs: Vec<Json>,
     #[serde(default)]
     pub metadata: BTreeMap<String, Json>,
 }
 #[derive(Deserialize)]
-pub struct Named {
+pub struct NamedArgument {
     pub name: String,
     pub arg: Json,
 }

@@ -5,7 +5,7 @@ use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// A view operation.
 #[derive(Clone, Debug)]
-pub enum Movement {
+pub enum ViewOp {
     /// Same elements, another shape.
     Reshape(Vec<Size>),
     /// Permuted dimensions.
@@ -23,7 +23,7 @@ pub type Alias = usize;
 
 struct View {
     storage: usize,
-    chain: Vec<Movement>,
+    chain: Vec<ViewOp>,
     /// The value at this version of the storage.
     cached: (usize, Value),
 }
@@ -39,25 +39,23 @@ pub struct Store {
     storages: Vec<Storage>,
 }
 
-impl Movement {
+impl ViewOp {
     pub(super) fn apply(&self, b: &Builder, input: Value) -> Result<Value> {
         match self.clone() {
-            Movement::Reshape(sizes) => Ok(b.add(&Reshape { input, sizes })?),
-            Movement::Transpose(permutation) => Ok(b.add(&Transpose { input, permutation })?),
-            Movement::Slice(offsets, sizes, strides) => {
+            ViewOp::Reshape(sizes) => Ok(b.add(&Reshape { input, sizes })?),
+            ViewOp::Transpose(permutation) => Ok(b.add(&Transpose { input, permutation })?),
+            ViewOp::Slice(offsets, sizes, strides) => {
                 Ok(b.add(&Slice { input, offsets, sizes, strides })?)
             }
-            Movement::Broadcast(dims, sizes) => {
-                Ok(b.add(&BroadcastInDim { input, dims, sizes })?)
-            }
-            Movement::Gather(indices, dims) => Ok(b.add(&Gather { input, indices, dims })?),
+            ViewOp::Broadcast(dims, sizes) => Ok(b.add(&BroadcastInDim { input, dims, sizes })?),
+            ViewOp::Gather(indices, dims) => Ok(b.add(&Gather { input, indices, dims })?),
         }
     }
     /// The inverse: the new value of `from` after its view was written as `new`.
     fn undo(&self, b: &Builder, from: Value, new: Value) -> Result<Value> {
         match self {
-            Movement::Reshape(_) => Ok(b.add(&Reshape { input: new, sizes: b.sizes_of(from)? })?),
-            Movement::Transpose(permutation) => {
+            ViewOp::Reshape(_) => Ok(b.add(&Reshape { input: new, sizes: b.sizes_of(from)? })?),
+            ViewOp::Transpose(permutation) => {
                 let mut inverse = vec![0; permutation.len()];
                 for (i, p) in permutation.iter().enumerate() {
                     *usize::try_from(*p)
@@ -67,7 +65,7 @@ impl Movement {
                 }
                 Ok(b.add(&Transpose { input: new, permutation: inverse })?)
             }
-            Movement::Slice(offsets, sizes, strides) => {
+            ViewOp::Slice(offsets, sizes, strides) => {
                 // Indices of the slice along each dimension, in the slice's shape.
                 let mut indices = vec![];
                 for (axis, (offset, stride)) in offsets.iter().zip(strides).enumerate() {
@@ -97,14 +95,14 @@ impl Movement {
                     dims,
                 })?)
             }
-            Movement::Gather(indices, dims) => Ok(b.add(&Scatter {
+            ViewOp::Gather(indices, dims) => Ok(b.add(&Scatter {
                 kind: ScatterKind::Assign,
                 input: from,
                 updates: new,
                 indices: indices.clone(),
                 dims: dims.clone(),
             })?),
-            Movement::Broadcast(..) => {
+            ViewOp::Broadcast(..) => {
                 Err("writes to an expanded tensor, whose elements share memory".into())
             }
         }
@@ -123,7 +121,7 @@ impl Store {
         self.views.len() - 1
     }
     /// A view of another tensor.
-    pub fn view(&mut self, b: &Builder, of: Alias, movement: Movement) -> Result<Alias> {
+    pub fn view(&mut self, b: &Builder, of: Alias, movement: ViewOp) -> Result<Alias> {
         let value = movement.apply(b, self.get(b, of)?)?;
         let storage = self.views[of].storage;
         let chain = [self.views[of].chain.as_slice(), &[movement]].concat();

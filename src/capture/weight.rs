@@ -58,7 +58,7 @@ impl Weight {
         Ok(weight)
     }
     /// A copy of a tensor, rounded to its dtype.
-    pub fn of(tensor: &Tensor) -> Weight {
+    pub fn from_tensor(tensor: &Tensor) -> Weight {
         let (dtype, shape) = (tensor.dtype(), tensor.shape().to_vec());
         Weight {
             dtype,
@@ -76,7 +76,7 @@ impl Weight {
         Ok(weight)
     }
     /// Shares a tensor's elements without a copy.
-    pub(crate) fn of_array(array: &Arc<Array>) -> Weight {
+    pub(crate) fn from_array(array: &Arc<Array>) -> Weight {
         let (dtype, shape) = (array.dtype(), array.shape().to_vec());
         Weight {
             dtype,
@@ -164,7 +164,7 @@ impl Weight {
 
 impl Array {
     /// The elements of a weight, without a copy if it is contiguous. Err: the weight is malformed.
-    pub fn of_weight(w: &Weight) -> Result<Array, DataError> {
+    pub fn from_weight(w: &Weight) -> Result<Array, DataError> {
         let bytes = match w.elements()? {
             Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => {
                 Bytes::part_of(Arc::new(w.clone()), bytes)

@@ -1,5 +1,5 @@
 //! `kiln bench`: times calls, alone or in alternation with other implementations.
-use super::{Calling, Common, File, Stop, data, measuring, progress};
+use super::{CliError, Common, File, ModeOptions, autotune_progress, data, progress};
 use crate::{Exit, load};
 use std::{
     io::{BufRead, Write},
@@ -22,7 +22,7 @@ pub struct Bench {
     #[arg(long)]
     worker: bool,
     #[command(flatten)]
-    calling: Calling,
+    mode_options: ModeOptions,
     #[command(flatten)]
     common: Common,
 }
@@ -31,7 +31,7 @@ pub struct Bench {
 /// time, so that the GPU never idles.
 const ROUNDS: usize = 20;
 /// Upper bound of that count.
-const MOST_ROUNDS: usize = 10_000;
+const MAX_ROUNDS: usize = 10_000;
 /// Calls per round on a GPU, for short calls: as many as the other implementations in `benches/gpu`
 /// put into one CUDA graph.
 const CALLS: usize = 20;
@@ -46,11 +46,11 @@ struct Sample {
 }
 
 impl Bench {
-    pub fn run(&self) -> Result<Exit, Stop> {
+    pub fn run(&self) -> Result<Exit, CliError> {
         let start = Instant::now();
         let exe = load(&self.model)?
-            .measuring(measuring())
-            .compile_with(&self.calling.options(&self.common)?, &progress())?;
+            .autotune_progress(autotune_progress())
+            .compile_with(&self.mode_options.options(&self.common)?, &progress())?;
         let inputs = match &self.inputs {
             Some(path) => data::read(path)?,
             None => data::random(exe.program())?,
@@ -58,15 +58,15 @@ impl Bench {
         let (ready, mut outputs) = (start.elapsed(), exe.memory(&inputs)?);
         let kernels: Duration = exe.measure(&inputs, &mut outputs, 1, 1)?.iter().sum();
         let first = start.elapsed().as_secs_f64();
-        let on_card = exe.card().map(|_| (ready + kernels).as_secs_f64());
-        let mut sample = |seconds: f64| -> Result<Sample, Stop> {
+        let on_device = exe.device_info().map(|_| (ready + kernels).as_secs_f64());
+        let mut sample = |seconds: f64| -> Result<Sample, CliError> {
             let (start, mut times) = (Instant::now(), vec![]);
             let (mut rounds, mut calls) = (1, 1);
-            if exe.card().is_some() {
+            if exe.device_info().is_some() {
                 let made = exe.measure(&inputs, &mut outputs, ROUNDS, 1)?;
                 let least = made.iter().min().map_or(0.0, |t| t.as_secs_f64()).max(1e-6);
                 calls = ((ROUND / least) as usize).clamp(1, CALLS);
-                rounds = ((seconds / least) as usize / calls).clamp(ROUNDS, MOST_ROUNDS);
+                rounds = ((seconds / least) as usize / calls).clamp(ROUNDS, MAX_ROUNDS);
             }
             while times.len() < 3 || start.elapsed().as_secs_f64() < seconds {
                 times.extend(exe.measure(&inputs, &mut outputs, rounds, calls)?);
@@ -82,22 +82,22 @@ impl Bench {
                 s.least.as_secs_f64() * 1e6,
                 s.calls
             );
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
-        println!("{}", serde_json::json!({ "first_s": first, "on_card_s": on_card }));
+        println!("{}", serde_json::json!({ "first_s": first, "on_card_s": on_device }));
         for line in std::io::stdin().lock().lines() {
-            let line = line.map_err(|e| Stop::usage(e.to_string()))?;
+            let line = line.map_err(|e| CliError::usage(e.to_string()))?;
             let seconds = line
                 .trim()
                 .parse()
-                .map_err(|_| Stop::usage(format!("'{line}' is no number of seconds")))?;
+                .map_err(|_| CliError::usage(format!("'{line}' is no number of seconds")))?;
             let s = sample(seconds)?;
             println!(
                 "{}",
                 serde_json::json!({"median_us": s.median.as_secs_f64() * 1e6, "least_us": s.least.as_secs_f64() * 1e6, "calls": s.calls})
             );
-            std::io::stdout().flush().map_err(|e| Stop::usage(e.to_string()))?;
+            std::io::stdout().flush().map_err(|e| CliError::usage(e.to_string()))?;
         }
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

@@ -1,5 +1,5 @@
 //! `kiln cache`: inspects, clears, exports and imports the compile cache.
-use super::{File, Named, Stop};
+use super::{CliError, File, OptionFlags};
 use crate::{
     Error, Exit,
     model::CachePolicy,
@@ -12,7 +12,7 @@ pub struct Cache {
     #[command(subcommand)]
     action: Action,
     #[command(flatten)]
-    named: Named,
+    option_flags: OptionFlags,
 }
 
 #[derive(Subcommand)]
@@ -33,35 +33,35 @@ enum Action {
     },
 }
 
-fn stop(r: Remark) -> Stop {
-    Stop::usage(r.to_string())
+fn cache_error(r: Remark) -> CliError {
+    CliError::usage(r.to_string())
 }
 
 impl Cache {
-    pub fn run(&self) -> Result<Exit, Stop> {
-        let options = self.named.settings()?.for_file();
+    pub fn run(&self) -> Result<Exit, CliError> {
+        let options = self.option_flags.settings()?.for_file();
         let CachePolicy::Dir(dir) = &options.cache else {
-            return Err(Stop::usage(
+            return Err(CliError::usage(
                 "there is no cache: KILN_CACHE_DIR is off, or there is no home folder",
             ));
         };
-        let store = Store::open(dir).map_err(stop)?;
+        let store = Store::open(dir).map_err(cache_error)?;
         match &self.action {
             Action::Stat => {
-                let (programs, kernels) = store.count().map_err(stop)?;
+                let (programs, kernels) = store.count().map_err(cache_error)?;
                 println!("{}, at most {} KiB", dir.display(), options.cache_bytes >> 10);
                 println!("{} programs, {} KiB", programs.entries, programs.bytes >> 10);
                 println!("{} kernels, {} KiB", kernels.entries, kernels.bytes >> 10);
             }
-            Action::Clear => println!("{} KiB freed", store.trim(0).map_err(stop)? >> 10),
+            Action::Clear => println!("{} KiB freed", store.trim(0).map_err(cache_error)? >> 10),
             Action::Export { file } => {
                 println!("{}: {} entries", file.display(), store.export(file).map_err(Error::from)?)
             }
             Action::Import { file } => {
                 println!("{} new entries", store.import(file).map_err(Error::from)?);
-                store.trim(options.cache_bytes).map_err(stop)?;
+                store.trim(options.cache_bytes).map_err(cache_error)?;
             }
         }
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

@@ -1,5 +1,5 @@
 //! `kiln compile`: ahead-of-time compilation to a package.
-use super::{Calling, Common, File, Stop, measuring, progress};
+use super::{CliError, Common, File, ModeOptions, autotune_progress, progress};
 use crate::{Error, Exit, load};
 
 #[derive(clap::Args)]
@@ -13,19 +13,19 @@ pub struct Compile {
     #[arg(long)]
     with_weights: bool,
     #[command(flatten)]
-    calling: Calling,
+    mode_options: ModeOptions,
     #[command(flatten)]
     common: Common,
 }
 
 impl Compile {
-    pub fn run(&self) -> Result<Exit, Stop> {
-        let model = load(&self.model)?.measuring(measuring());
-        let options = self.calling.options(&self.common)?;
+    pub fn run(&self) -> Result<Exit, CliError> {
+        let model = load(&self.model)?.autotune_progress(autotune_progress());
+        let options = self.mode_options.options(&self.common)?;
         let (mut package, times) = model.build(&options, &progress())?;
         times.tuning.iter().for_each(|t| println!("remark: {t}"));
         if self.with_weights {
-            model.hold_weights(&mut package, &options)?;
+            model.embed_weights(&mut package, &options)?;
         }
         package.save(&self.output).map_err(Error::from)?;
         println!(
@@ -34,6 +34,6 @@ impl Compile {
             package.program.parts().iter().map(|p| p.kernels.len()).sum::<usize>(),
             package.objects.len()
         );
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

@@ -1,21 +1,21 @@
 //! Inputs of a call: from a file, or random.
-use super::Stop;
+use super::CliError;
 use crate::{
     capture::weight,
-    model::{Data, made_up},
+    model::{OwnedTensor, random_inputs},
     runtime::{DataError, Program},
 };
 use std::path::Path;
 
 /// Reads `input_0`, `input_1`, … of a file, with their stored dtypes and shapes.
-pub fn read(path: &Path) -> Result<Vec<Data>, Stop> {
-    let fail = |e: DataError| Stop::usage(format!("{}: {e}", path.display()));
-    let mut found: Vec<(usize, Data)> = vec![];
+pub fn read(path: &Path) -> Result<Vec<OwnedTensor>, CliError> {
+    let fail = |e: DataError| CliError::usage(format!("{}: {e}", path.display()));
+    let mut found: Vec<(usize, OwnedTensor)> = vec![];
     for (name, w) in weight::open(path).map_err(fail)? {
         let Some(n) = name.strip_prefix("input_").and_then(|n| n.parse().ok()) else { continue };
         found.push((
             n,
-            Data {
+            OwnedTensor {
                 bytes: w.elements().map_err(fail)?.into_owned(),
                 dtype: w.dtype,
                 shape: w.shape,
@@ -27,6 +27,6 @@ pub fn read(path: &Path) -> Result<Vec<Data>, Stop> {
 }
 
 /// Random inputs.
-pub fn random(program: &Program) -> Result<Vec<Data>, Stop> {
-    Ok(made_up(program)?)
+pub fn random(program: &Program) -> Result<Vec<OwnedTensor>, CliError> {
+    Ok(random_inputs(program)?)
 }

@@ -1,11 +1,11 @@
 //! `kiln bisect`, `kiln reduce`, `kiln ablate`: miscompilation bisection, test-case reduction and
 //! pass ablation.
-use super::{Common, File, Stop, data};
+use super::{CliError, Common, File, data};
 use crate::{
     Exit, debug,
     dialects::ir::{Context, PrintOptions},
     load,
-    model::Data,
+    model::OwnedTensor,
 };
 use std::{
     path::Path,
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-fn inputs(file: &Option<File>) -> Result<Option<Vec<Data>>, Stop> {
+fn inputs(file: &Option<File>) -> Result<Option<Vec<OwnedTensor>>, CliError> {
     file.as_deref().map(data::read).transpose()
 }
 
@@ -29,14 +29,14 @@ pub struct Bisect {
 }
 
 impl Bisect {
-    pub fn run(&self) -> Result<Exit, Stop> {
+    pub fn run(&self) -> Result<Exit, CliError> {
         let found = debug::bisect(
             &load(&self.model)?,
-            &self.common.options_of_many()?,
+            &self.common.options_for_comparison()?,
             inputs(&self.inputs)?.as_deref(),
         )?;
         print!("{found}");
-        Ok(if found.wrong.is_some() { Exit::No } else { Exit::Done })
+        Ok(if found.mismatch.is_some() { Exit::CheckFailed } else { Exit::Success })
     }
 }
 
@@ -59,8 +59,8 @@ pub struct Reduce {
 }
 
 impl Reduce {
-    pub fn run(&self) -> Result<Exit, Stop> {
-        let options = self.common.options_of_many()?;
+    pub fn run(&self) -> Result<Exit, CliError> {
+        let options = self.common.options_for_comparison()?;
         let context = Context::new();
         let (module, _) = load(&self.model)?.module(&context)?;
         let text = module.print(PrintOptions { names_from_locations: true, ..Default::default() });
@@ -78,16 +78,16 @@ impl Reduce {
             }
         };
         let small = debug::reduce(&text, &options.function, &mut fails)
-            .map_err(|e| Stop { exit: Exit::No, message: e.to_string() })?;
+            .map_err(|e| CliError { exit: Exit::CheckFailed, message: e.to_string() })?;
         std::fs::write(&self.output, &small)
-            .map_err(|e| Stop::usage(format!("{}: {e}", self.output.display())))?;
+            .map_err(|e| CliError::usage(format!("{}: {e}", self.output.display())))?;
         println!(
             "{}: {} lines of {}, {asked} attempts",
             self.output.display(),
             small.lines().count(),
             text.lines().count()
         );
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 
     /// Compiles in a child process, which may crash.
@@ -137,16 +137,16 @@ pub struct Ablate {
 }
 
 impl Ablate {
-    pub fn run(&self) -> Result<Exit, Stop> {
-        let time =
-            Duration::try_from_secs_f64(self.seconds).map_err(|e| Stop::usage(e.to_string()))?;
+    pub fn run(&self) -> Result<Exit, CliError> {
+        let time = Duration::try_from_secs_f64(self.seconds)
+            .map_err(|e| CliError::usage(e.to_string()))?;
         let found = debug::ablate(
             &load(&self.model)?,
-            &self.common.options_of_many()?,
+            &self.common.options_for_comparison()?,
             inputs(&self.inputs)?.as_deref(),
             time,
         )?;
         print!("{found}");
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

@@ -1,6 +1,6 @@
 //! `kiln explain`: inputs and guards, kernels, missed fusions, memory, copies, CUDA-graph blockers
 //! and compile times, in the format of `Compiled::explain`.
-use super::{Common, File, Stop, progress, screen::wrapped};
+use super::{CliError, Common, File, progress, terminal::wrapped};
 use crate::{
     Error, Exit, Options,
     compile::GraphInfo,
@@ -21,7 +21,7 @@ pub struct Explain {
 }
 
 impl Explain {
-    pub fn run(&self) -> Result<Exit, Stop> {
+    pub fn run(&self) -> Result<Exit, CliError> {
         let options = self.common.options()?;
         let (package, times) = load(&self.model)?.build(&options, &progress())?;
         let p = &package.program;
@@ -39,10 +39,10 @@ impl Explain {
         if let Some(path) = &self.svg {
             let times = measured(&self.model, &options).unwrap_or_default();
             std::fs::write(path, svg(p, &times))
-                .map_err(|e| Stop::usage(format!("{}: {e}", path.display())))?;
+                .map_err(|e| CliError::usage(format!("{}: {e}", path.display())))?;
             println!("graph of launches: {}", path.display());
         }
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }
 

@@ -1,5 +1,5 @@
 //! `kiln inspect` and `kiln doctor`: package contents, and the state of this machine.
-use super::{File, Named, Stop, screen::wrapped};
+use super::{CliError, File, OptionFlags, terminal::wrapped};
 use crate::{
     Exit,
     lowering::{Chip, cpu::llvm::version, target::cpu::Target},
@@ -22,12 +22,12 @@ pub struct Inspect {
 }
 
 impl Inspect {
-    pub fn run(&self) -> Result<Exit, Stop> {
+    pub fn run(&self) -> Result<Exit, CliError> {
         let package = Package::load(&self.package).map_err(crate::Error::from)?;
         let p = &package.program;
         if self.json {
             println!("{}", serde_json::to_string_pretty(p).unwrap_or_default());
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
         println!("{} for {} {}", p.name, p.target.arch, p.target.cpu);
         let size = |d: &Dim| match d {
@@ -69,21 +69,21 @@ impl Inspect {
         for (name, bytes) in &package.objects {
             println!("object {name}: {} bytes", bytes.len());
         }
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }
 
 #[derive(clap::Args)]
 pub struct Doctor {
     #[command(flatten)]
-    named: Named,
+    option_flags: OptionFlags,
 }
 
 impl Doctor {
-    pub fn run(&self) -> Result<Exit, Stop> {
-        let options = self.named.settings()?.for_file();
+    pub fn run(&self) -> Result<Exit, CliError> {
+        let options = self.option_flags.settings()?.for_file();
         print!("{}", wrapped(&report(&options).join("\n")));
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }
 
@@ -95,10 +95,10 @@ fn report(options: &Options) -> Vec<String> {
         Err(e) => format!("processor: {e}"),
     });
     match (cuda::driver_version(), cuda::devices()) {
-        (Ok(driver), Ok(cards)) => {
+        (Ok(driver), Ok(gpus)) => {
             let (major, minor) = (driver / 1000, driver % 1000 / 10);
-            all.push(format!("NVIDIA driver: CUDA {major}.{minor}, {} GPUs", cards.len()));
-            all.extend(cards.iter().map(card));
+            all.push(format!("NVIDIA driver: CUDA {major}.{minor}, {} GPUs", gpus.len()));
+            all.extend(gpus.iter().map(gpu_line));
         }
         (Err(e), _) | (_, Err(e)) => all.push(format!("NVIDIA GPUs: {e}")),
     }
@@ -126,7 +126,7 @@ fn report(options: &Options) -> Vec<String> {
     all
 }
 
-fn card(c: &cuda::DeviceInfo) -> String {
+fn gpu_line(c: &cuda::DeviceInfo) -> String {
     let (major, minor) = c.capability;
     let chip = Chip::of_capability(major, minor)
         .map_or("older than kiln compiles for".into(), |c| format!("cuda:{}", c.name()));

@@ -11,15 +11,15 @@ mod options;
 mod profile;
 mod report;
 mod run;
-mod screen;
+mod terminal;
 mod tune;
 
 use crate::{
     Error, Exit,
     compile::Settings,
     list_mode_options,
-    lowering::Own,
-    model::{CachePolicy, Options, Place},
+    lowering::UserPasses,
+    model::{CachePolicy, DeviceId, Options},
     runtime::pool::MAX_THREADS,
 };
 use clap::{Parser, Subcommand};
@@ -74,25 +74,25 @@ enum Command {
 
 /// Generic `--option NAME=VALUE` flags; see `kiln options`.
 #[derive(clap::Args, Clone)]
-struct Named {
+struct OptionFlags {
     /// Sets an option of `kiln options`, such as cache_dir=off; repeatable. Dedicated flags take
     /// precedence
     #[arg(long = "option", value_name = "NAME=VALUE", global = true)]
     all: Vec<String>,
 }
 
-impl Named {
+impl OptionFlags {
     /// Settings from the environment, overridden by `--option`.
-    fn settings(&self) -> Result<Settings, Stop> {
+    fn settings(&self) -> Result<Settings, CliError> {
         let mut settings = Settings::from_env()?;
         // On by default here: a command that fails in a pass writes a reproducer.
         if std::env::var_os("KILN_REPRODUCER").is_none_or(|v| v.is_empty()) {
-            settings.machine.reproducer = Some(std::env::temp_dir());
+            settings.options.reproducer = Some(std::env::temp_dir());
         }
         for text in &self.all {
-            let (name, value) = text
-                .split_once('=')
-                .ok_or_else(|| Stop::usage(format!("--option {text}: that is not NAME=VALUE")))?;
+            let (name, value) = text.split_once('=').ok_or_else(|| {
+                CliError::usage(format!("--option {text}: that is not NAME=VALUE"))
+            })?;
             settings
                 .set_for_file(name, value)?
                 .iter()
@@ -132,7 +132,7 @@ struct Common {
     #[arg(long)]
     no_cache: bool,
     #[command(flatten)]
-    named: Named,
+    option_flags: OptionFlags,
 }
 
 /// At most as many as a thread pool supports.
@@ -142,7 +142,7 @@ fn threads() -> clap::builder::RangedI64ValueParser<u16> {
 
 /// Options of the optimisation mode.
 #[derive(clap::Args, Clone)]
-struct Calling {
+struct ModeOptions {
     /// Optimisation mode: max-autotune measures schedules while compiling; it and reduce-overhead
     /// launch kernels on a GPU as a CUDA graph [default: KILN_MODE, or default]
     #[arg(long, value_name = "MODE", value_parser = clap::builder::PossibleValuesParser::new(mode_names()))]
@@ -156,55 +156,55 @@ fn mode_names() -> Vec<&'static str> {
     list_mode_options().into_iter().map(|(name, _)| name).collect()
 }
 
-impl Calling {
+impl ModeOptions {
     /// Options from the environment and the command line.
-    fn options(&self, common: &Common) -> Result<Options, Stop> {
+    fn options(&self, common: &Common) -> Result<Options, CliError> {
         let mut settings = common.settings()?;
         if let Some(mode) = &self.mode {
             settings.set_mode(mode)?;
         }
         if let Some(s) = self.autotune_budget {
-            settings.machine.autotune_budget = seconds("--autotune-budget", s)?;
+            settings.options.autotune_budget = seconds("--autotune-budget", s)?;
         }
         Ok(settings.for_file())
     }
 }
 
 /// Parses a duration in seconds. Err: not a valid number.
-fn seconds(name: &str, s: f64) -> Result<Duration, Stop> {
-    Duration::try_from_secs_f64(s).map_err(|e| Stop::usage(format!("{name} {s}: {e}")))
+fn seconds(name: &str, s: f64) -> Result<Duration, CliError> {
+    Duration::try_from_secs_f64(s).map_err(|e| CliError::usage(format!("{name} {s}: {e}")))
 }
 
 /// Why a command stops early, with its exit code.
-struct Stop {
+struct CliError {
     exit: Exit,
     message: String,
 }
 
-impl Stop {
-    fn usage(message: impl Into<String>) -> Stop {
-        Stop { exit: Exit::Usage, message: message.into() }
+impl CliError {
+    fn usage(message: impl Into<String>) -> CliError {
+        CliError { exit: Exit::Usage, message: message.into() }
     }
 }
-impl From<Error> for Stop {
-    fn from(e: Error) -> Stop {
-        Stop { exit: e.exit(), message: e.to_string() }
+impl From<Error> for CliError {
+    fn from(e: Error) -> CliError {
+        CliError { exit: e.exit(), message: e.to_string() }
     }
 }
-impl From<crate::runtime::CallError> for Stop {
-    fn from(e: crate::runtime::CallError) -> Stop {
+impl From<crate::runtime::CallError> for CliError {
+    fn from(e: crate::runtime::CallError) -> CliError {
         Error::Call(e).into()
     }
 }
 
 impl Common {
     /// Settings from the environment, overridden by `--option`, then by dedicated flags.
-    fn settings(&self) -> Result<Settings, Stop> {
-        let mut settings = self.named.settings()?;
-        let options = &mut settings.machine;
+    fn settings(&self) -> Result<Settings, CliError> {
+        let mut settings = self.option_flags.settings()?;
+        let options = &mut settings.options;
         options.function = self.function.clone();
         if let Some(text) = &self.device {
-            options.device = Place::parse(text).map_err(Stop::usage)?;
+            options.device = DeviceId::parse(text).map_err(CliError::usage)?;
         }
         options.target = self.target.clone().or(options.target.take());
         if let Some(n) = self.threads {
@@ -215,20 +215,24 @@ impl Common {
         }
         options.schedules = self.schedules.clone().or(options.schedules.take());
         if let Some(text) = &self.passes {
-            options.passes = Own::parse(text).map_err(Stop::usage)?;
+            options.passes = UserPasses::parse(text).map_err(CliError::usage)?;
         }
-        options.passes.iter().try_for_each(Own::check).map_err(|e| Stop::usage(e.to_string()))?;
+        options
+            .passes
+            .iter()
+            .try_for_each(UserPasses::check)
+            .map_err(|e| CliError::usage(e.to_string()))?;
         if self.no_cache {
             options.cache = CachePolicy::Off;
         }
         Ok(settings)
     }
-    fn options(&self) -> Result<Options, Stop> {
+    fn options(&self) -> Result<Options, CliError> {
         Ok(self.settings()?.for_file())
     }
     /// Options of commands that compare many programs: no autotuning, and no reproducers, since
     /// failures are expected.
-    fn options_of_many(&self) -> Result<Options, Stop> {
+    fn options_for_comparison(&self) -> Result<Options, CliError> {
         Ok(Options { max_autotune: false, reproducer: None, ..self.options()? })
     }
     /// Arguments that make a child process compile alike, except for the cache and reproducers.
@@ -242,8 +246,8 @@ impl Common {
             ("--passes", self.passes.as_ref().map(Into::into)),
             ("--function", Some((&self.function).into())),
         ];
-        let named = self
-            .named
+        let option_flags = self
+            .option_flags
             .all
             .iter()
             .map(String::as_str)
@@ -251,7 +255,7 @@ impl Common {
             .map(|o| ("--option", Some(o.into())));
         flags
             .into_iter()
-            .chain(named)
+            .chain(option_flags)
             .filter_map(|(name, value)| Some([name.into(), value?]))
             .flatten()
             .collect()
@@ -275,7 +279,7 @@ fn progress() -> impl Fn(usize, usize) + Sync {
 }
 
 /// Progress of autotuning; on a terminal only.
-fn measuring() -> impl Fn(usize, usize, &str) + Send + Sync {
+fn autotune_progress() -> impl Fn(usize, usize, &str) + Send + Sync {
     let bar = indicatif::ProgressBar::new(0);
     if let Ok(style) =
         indicatif::ProgressStyle::with_template("measuring schedules {bar:40} {pos}/{len} {msg}")
@@ -306,7 +310,7 @@ pub fn main() -> Exit {
         Ok(cli) => cli,
         Err(e) => {
             let _ = e.print();
-            return if e.use_stderr() { Exit::Usage } else { Exit::Done };
+            return if e.use_stderr() { Exit::Usage } else { Exit::Success };
         }
     };
     if let Err(e) = crate::logs::init_from_env() {
@@ -330,7 +334,7 @@ pub fn main() -> Exit {
         Command::Completions { shell } => {
             let mut command = <Cli as clap::CommandFactory>::command();
             clap_complete::generate(shell, &mut command, "kiln", &mut std::io::stdout());
-            Ok(Exit::Done)
+            Ok(Exit::Success)
         }
     };
     outcome.unwrap_or_else(|stop| {

@@ -1,5 +1,5 @@
 //! `kiln ops`: the table of supported ATen overloads.
-use super::Stop;
+use super::CliError;
 use crate::{Exit, docs};
 
 #[derive(clap::Args)]
@@ -10,10 +10,10 @@ pub struct Ops {
 }
 
 impl Ops {
-    pub fn run(&self) -> Result<Exit, Stop> {
+    pub fn run(&self) -> Result<Exit, CliError> {
         // There is only one table; the flag names it explicitly.
         let Ops { coverage: _ } = self;
         print!("{}", docs::aten());
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

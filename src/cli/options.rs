@@ -1,5 +1,5 @@
 //! `kiln options`: the option table.
-use super::{Named, Stop};
+use super::{CliError, OptionFlags};
 use crate::{Exit, OptionInfo, list_mode_options, list_options};
 
 #[derive(clap::Args)]
@@ -8,13 +8,13 @@ pub struct List {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    named: Named,
+    option_flags: OptionFlags,
 }
 
 impl List {
-    pub fn run(&self) -> Result<Exit, Stop> {
+    pub fn run(&self) -> Result<Exit, CliError> {
         // Reports errors in the environment too.
-        self.named.settings()?;
+        self.option_flags.settings()?;
         let all = list_options();
         if self.json {
             let row = |o: &OptionInfo| {
@@ -27,7 +27,7 @@ impl List {
                 serde_json::to_string_pretty(&all.iter().map(row).collect::<Vec<_>>())
                     .unwrap_or_default()
             );
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
         println!(
             "Each is set by its variable, by --option NAME=VALUE, and by Compiled::options in Rust; what comes later here wins."
@@ -50,6 +50,6 @@ impl List {
                 sets.iter().map(|(name, value)| format!("{name}={value}")).collect();
             println!("  {mode}: {}", if sets.is_empty() { "none".into() } else { sets.join(" ") });
         }
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

@@ -1,7 +1,7 @@
 //! `kiln run --profile`: a trace of a call's launches, for `chrome://tracing` and Perfetto.
-use super::report::{Numbers, launches};
+use super::report::{SymbolValues, launches};
 use crate::{
-    model::{Data, Executable},
+    model::{Executable, OwnedTensor},
     runtime::program::Kernel,
 };
 use serde_json::{Value, json};
@@ -14,13 +14,19 @@ const OPS: u32 = 2;
 /// Trace of a call: launches end to end with their median times, on one track by kernel and on
 /// another by graph op. Repeated launches in control flow are one event, at the first one's
 /// position.
-pub fn chrome(exe: &Executable, inputs: &[Data], times: &[Duration], runs: &[usize]) -> Value {
+pub fn chrome(
+    exe: &Executable,
+    inputs: &[OwnedTensor],
+    times: &[Duration],
+    runs: &[usize],
+) -> Value {
     let p = exe.program();
-    let place =
-        exe.card().map_or_else(|| "host".to_string(), |c| format!("cuda:{} ({})", c.index, c.name));
+    let device_name = exe
+        .device_info()
+        .map_or_else(|| "host".to_string(), |c| format!("cuda:{} ({})", c.index, c.name));
     let named = |what: &str, tid: u32, name: &str| json!({"name": what, "ph": "M", "pid": 1, "tid": tid, "args": {"name": name}});
     let mut events = vec![
-        named("process_name", 0, &format!("{} on {place}", p.name)),
+        named("process_name", 0, &format!("{} on {device_name}", p.name)),
         named("thread_name", KERNELS, "kernels"),
         named("thread_name", OPS, "graph ops"),
     ];
@@ -33,7 +39,7 @@ pub fn chrome(exe: &Executable, inputs: &[Data], times: &[Duration], runs: &[usi
             continue;
         }
         let event = |name: &str, tid: u32, args: Value| json!({"name": name, "cat": k.kind, "ph": "X", "pid": 1, "tid": tid, "ts": us(start), "dur": us(*time), "args": args});
-        events.push(event(&k.name, KERNELS, about(i, k, &numbers, *runs)));
+        events.push(event(&k.name, KERNELS, kernel_args(i, k, &numbers, *runs)));
         events.push(event(
             &k.ops.join(" "),
             OPS,
@@ -41,15 +47,15 @@ pub fn chrome(exe: &Executable, inputs: &[Data], times: &[Duration], runs: &[usi
         ));
         start += *time;
     }
-    let clock = if exe.card().is_some() {
+    let clock = if exe.device_info().is_some() {
         "the GPU's clock between launches"
     } else {
         "the host's clock, a barrier behind each launch included"
     };
-    json!({"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"program": p.name, "device": place, "times": format!("medians, {clock}")}})
+    json!({"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"program": p.name, "device": device_name, "times": format!("medians, {clock}")}})
 }
 
-fn about(i: usize, k: &Kernel, numbers: &Numbers, runs: usize) -> Value {
+fn kernel_args(i: usize, k: &Kernel, numbers: &SymbolValues, runs: usize) -> Value {
     let mut args = json!({
         "launch": i, "runs": runs, "symbol": k.symbol, "ops": k.ops, "sources": k.sources, "not_fused": k.not_fused, "reads": k.reads,
         "bytes": numbers.of_dim(k.bytes), "flops": numbers.of_dim(k.flops),

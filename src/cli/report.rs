@@ -1,7 +1,7 @@
 //! The report of `kiln run`, on one screen.
-use super::screen::{cut, table_width, wrapped};
+use super::terminal::{cut, table_width, wrapped};
 use crate::{
-    model::{Data, Executable, Options},
+    model::{Executable, Options, OwnedTensor},
     runtime::{
         Program,
         program::{Dim, Kernel, Symbol},
@@ -27,9 +27,9 @@ pub struct RunReport<'a> {
     /// Comparison of each output with its reference.
     pub checks: &'a [(usize, Result<Comparison, Mismatch>)],
     /// The inputs.
-    pub inputs: &'a [Data],
+    pub inputs: &'a [OwnedTensor],
     /// Whether the inputs are random.
-    pub made_up: bool,
+    pub random_inputs: bool,
     /// Path of the trace, if one was written.
     pub profile: Option<&'a Path>,
 }
@@ -53,24 +53,24 @@ fn scaled(n: i64, unit: &str) -> String {
 }
 
 /// Symbol values of a call, to evaluate symbolic numbers.
-pub struct Numbers {
+pub struct SymbolValues {
     symbols: Vec<i64>,
     exprs: Vec<i64>,
 }
 
-impl Numbers {
+impl SymbolValues {
     /// Symbol values for these inputs.
-    pub fn of(p: &Program, inputs: &[Data]) -> Numbers {
+    pub fn of(p: &Program, inputs: &[OwnedTensor]) -> SymbolValues {
         let value = |s: &Symbol| {
             inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map_or(0, |n| *n as i64)
         };
         let symbols: Vec<i64> = p.symbols.iter().map(value).collect();
         let exprs = p.expr_values(&symbols).unwrap_or_default();
-        Numbers { symbols, exprs }
+        SymbolValues { symbols, exprs }
     }
     /// Symbol values of a subprogram, whose symbols have the names of the caller's.
-    pub fn of_part(whole: &Program, inputs: &[Data], part: &Program) -> Numbers {
-        let all = Numbers::of(whole, inputs);
+    pub fn of_part(whole: &Program, inputs: &[OwnedTensor], part: &Program) -> SymbolValues {
+        let all = SymbolValues::of(whole, inputs);
         let value = |s: &Symbol| {
             whole
                 .symbols
@@ -81,7 +81,7 @@ impl Numbers {
         };
         let symbols: Vec<i64> = part.symbols.iter().map(value).collect();
         let exprs = part.expr_values(&symbols).unwrap_or_default();
-        Numbers { symbols, exprs }
+        SymbolValues { symbols, exprs }
     }
     /// Evaluates a size; 0 if it has no value.
     pub fn of_dim(&self, d: Option<Dim>) -> i64 {
@@ -90,9 +90,9 @@ impl Numbers {
 }
 
 /// The launches of a program and its subprograms in order, each with its symbol values.
-pub fn launches<'a>(p: &'a Program, inputs: &[Data]) -> Vec<(&'a Kernel, Rc<Numbers>)> {
+pub fn launches<'a>(p: &'a Program, inputs: &[OwnedTensor]) -> Vec<(&'a Kernel, Rc<SymbolValues>)> {
     let part = |part: &'a Program| {
-        let numbers = Rc::new(Numbers::of_part(p, inputs, part));
+        let numbers = Rc::new(SymbolValues::of_part(p, inputs, part));
         part.kernels.iter().map(move |k| (k, numbers.clone()))
     };
     p.parts().into_iter().flat_map(part).collect()
@@ -136,8 +136,8 @@ impl RunReport<'_> {
     }
 
     fn remarks(&self) -> Vec<String> {
-        let card = self.exe.cuda().map(|l| l.remarks()).unwrap_or_default();
-        self.exe.times().tuning.iter().cloned().chain(card).collect()
+        let gpu = self.exe.cuda().map(|l| l.remarks()).unwrap_or_default();
+        self.exe.times().tuning.iter().cloned().chain(gpu).collect()
     }
     /// The report as text, one screen.
     pub fn text(&self) -> String {
@@ -215,22 +215,22 @@ impl RunReport<'_> {
             scaled(self.exe.arena_bytes() as i64, "B")
         );
         let (least, most) = (self.times[0], self.times[self.times.len() - 1]);
-        let place = match self.exe.card() {
-            Some(card) if self.exe.cuda().is_some_and(|l| l.used_graphs()) => {
-                format!("kernels alone, as a CUDA graph, on {}", card.name)
+        let device_name = match self.exe.device_info() {
+            Some(gpu) if self.exe.cuda().is_some_and(|l| l.used_graphs()) => {
+                format!("kernels alone, as a CUDA graph, on {}", gpu.name)
             }
-            Some(card) => format!("kernels alone, on {}", card.name),
+            Some(gpu) => format!("kernels alone, on {}", gpu.name),
             None => format!("{} threads", self.options.threads),
         };
         let _ = writeln!(
             t,
-            "median of {} calls {} ({} to {}), {place}",
+            "median of {} calls {} ({} to {}), {device_name}",
             self.times.len(),
             ms(self.median()),
             ms(least),
             ms(most)
         );
-        if self.made_up && !self.inputs.is_empty() {
+        if self.random_inputs && !self.inputs.is_empty() {
             let sizes: Vec<String> = p
                 .inputs
                 .iter()
@@ -289,8 +289,8 @@ impl RunReport<'_> {
             "name": p.name, "launches": self.runs.iter().sum::<usize>(), "kernels": self.rows().iter().map(kernel).collect::<Vec<_>>(),
             "compile": compile, "capture_us": us(times.capture), "link_us": us(times.link), "weights_us": us(times.weights),
             "total_us": us(times.total), "first_result_us": us(self.first), "arena_bytes": self.exe.arena_bytes(),
-            "threads": self.options.threads, "card": self.exe.card().map(|c| c.name.as_str()), "median_us": us(self.median()), "calls": self.times.len(),
-            "remarks": self.remarks(), "made_up_inputs": self.made_up,
+            "threads": self.options.threads, "card": self.exe.device_info().map(|c| c.name.as_str()), "median_us": us(self.median()), "calls": self.times.len(),
+            "remarks": self.remarks(), "made_up_inputs": self.random_inputs,
             "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
         });
         format!("{}\n", serde_json::to_string_pretty(&all).unwrap_or_default())

@@ -1,8 +1,10 @@
 //! `kiln run`: compile, call, compare, report.
-use super::{Calling, Common, File, Stop, data, measuring, profile::chrome, progress, report};
+use super::{
+    CliError, Common, File, ModeOptions, autotune_progress, data, profile::chrome, progress, report,
+};
 use crate::{
     Exit, load,
-    model::{Data, Executable},
+    model::{Executable, OwnedTensor},
     opt::tensors,
     tolerance,
 };
@@ -33,16 +35,16 @@ pub struct Run {
     #[arg(long, value_name = "F.json")]
     profile: Option<File>,
     #[command(flatten)]
-    calling: Calling,
+    mode_options: ModeOptions,
     #[command(flatten)]
     common: Common,
 }
 
 impl Run {
-    pub fn run(&self) -> Result<Exit, Stop> {
+    pub fn run(&self) -> Result<Exit, CliError> {
         let start = Instant::now();
-        let options = self.calling.options(&self.common)?;
-        let model = load(&self.model)?.measuring(measuring());
+        let options = self.mode_options.options(&self.common)?;
+        let model = load(&self.model)?.autotune_progress(autotune_progress());
         let exe = model.compile_with(&options, &progress())?;
         let inputs = match &self.inputs {
             Some(path) => data::read(path)?,
@@ -56,9 +58,9 @@ impl Run {
         let (launches, runs) = profile(&exe, &inputs, &mut outputs)?;
         if let Some(path) = &self.profile {
             let text = serde_json::to_string(&chrome(&exe, &inputs, &launches, &runs))
-                .map_err(|e| Stop::usage(e.to_string()))?;
+                .map_err(|e| CliError::usage(e.to_string()))?;
             std::fs::write(path, text)
-                .map_err(|e| Stop::usage(format!("{}: {e}", path.display())))?;
+                .map_err(|e| CliError::usage(format!("{}: {e}", path.display())))?;
         }
         let wanted = self.expect.is_some() || self.outputs.is_some();
         // Result types are valid by construction, so only allocation can fail.
@@ -67,14 +69,14 @@ impl Run {
             .filter(|_| wanted)
             .map(|d| d.tensor())
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|e| Stop { exit: Exit::Device, message: e.to_string() })?;
+            .map_err(|e| CliError { exit: Exit::Device, message: e.to_string() })?;
         let mut checks = vec![];
         if let Some(path) = &self.expect {
             let all = tensors::read(path, |_| true)
-                .map_err(|e| Stop { exit: e.exit, message: e.message })?;
+                .map_err(|e| CliError { exit: e.exit, message: e.message })?;
             let wanted = tensors::numbered(&all, "output_");
             if wanted.len() != outputs.len() {
-                return Err(Stop::usage(format!(
+                return Err(CliError::usage(format!(
                     "{} has {} outputs, the model {}",
                     path.display(),
                     wanted.len(),
@@ -88,7 +90,7 @@ impl Run {
         }
         if let Some(path) = &self.outputs {
             tensors::write(path, &results)
-                .map_err(|e| Stop { exit: e.exit, message: e.message })?;
+                .map_err(|e| CliError { exit: e.exit, message: e.message })?;
         }
         let run = report::RunReport {
             exe: &exe,
@@ -99,12 +101,12 @@ impl Run {
             runs: &runs,
             checks: &checks,
             inputs: &inputs,
-            made_up: self.inputs.is_none(),
+            random_inputs: self.inputs.is_none(),
             profile: self.profile.as_deref(),
         };
         print!("{}", if self.json { run.json() } else { run.text() });
         let agrees = checks.iter().all(|(_, c)| c.as_ref().is_ok_and(|c| c.ok));
-        Ok(if agrees { Exit::Done } else { Exit::No })
+        Ok(if agrees { Exit::Success } else { Exit::CheckFailed })
     }
 }
 
@@ -112,9 +114,9 @@ impl Run {
 /// data-dependent.
 fn profile(
     exe: &Executable,
-    inputs: &[Data],
-    outputs: &mut [Data],
-) -> Result<(Vec<Duration>, Vec<usize>), Stop> {
+    inputs: &[OwnedTensor],
+    outputs: &mut [OwnedTensor],
+) -> Result<(Vec<Duration>, Vec<usize>), CliError> {
     const CALLS: usize = 5;
     let (mut samples, mut runs) = (vec![], vec![]);
     for _ in 0..CALLS {

@@ -1,5 +1,5 @@
 //! `kiln tune`: autotunes a model's kernels, and merges tables of schedules.
-use super::{Common, File, Stop, data, measuring, seconds};
+use super::{CliError, Common, File, autotune_progress, data, seconds};
 use crate::{
     Error, Exit,
     autotune::{self, autotune},
@@ -27,14 +27,14 @@ pub struct Tune {
     common: Common,
 }
 
-fn read(path: &Path) -> Result<Schedules, Stop> {
-    let fail = |e: String| Stop::usage(format!("{}: {e}", path.display()));
+fn read(path: &Path) -> Result<Schedules, CliError> {
+    let fail = |e: String| CliError::usage(format!("{}: {e}", path.display()));
     let text = file::read_text(path, autotune::MAX_TABLE).map_err(|e| fail(e.to_string()))?;
     Schedules::parse(&text).map_err(fail)
 }
 
 impl Tune {
-    pub fn run(&self) -> Result<Exit, Stop> {
+    pub fn run(&self) -> Result<Exit, CliError> {
         let mut table =
             if self.output.exists() { read(&self.output)? } else { Schedules::default() };
         for path in &self.merge {
@@ -47,17 +47,17 @@ impl Tune {
                 let budget = seconds("--seconds", self.seconds)?;
                 autotune(
                     &load(model)?,
-                    &self.common.options_of_many()?,
+                    &self.common.options_for_comparison()?,
                     budget,
                     &mut table,
                     &inputs,
-                    &measuring(),
+                    &autotune_progress(),
                 )
             }
         };
         // Also keeps what was measured before the device failed.
         let written = std::fs::write(&self.output, table.to_string());
-        written.map_err(|e| Stop::usage(format!("{}: {e}", self.output.display())))?;
+        written.map_err(|e| CliError::usage(format!("{}: {e}", self.output.display())))?;
         for t in made? {
             let library =
                 t.library.map_or(String::new(), |(name, us)| format!("; by {name} {us:.2}"));
@@ -67,6 +67,6 @@ impl Tune {
             );
         }
         println!("{}: {} schedules", self.output.display(), table.len());
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

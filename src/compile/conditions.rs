@@ -6,7 +6,7 @@ use crate::{
         sym::{Atom, Dim as SymDim},
     },
     lowering::{
-        analysis::sizes::MakeSize,
+        analysis::sizes::SizeBuilder,
         program::slots::{expr_kind, relation},
     },
     runtime::{
@@ -18,11 +18,11 @@ use crate::{
 use std::collections::HashMap;
 
 /// Adds the conditions assumed during the trace to the guards.
-pub(super) fn state(guards: &mut Guards, session: &Session) -> Result<()> {
+pub(super) fn add_assumptions(guards: &mut Guards, session: &Session) -> Result<()> {
     let names: Vec<String> = guards.symbols.iter().map(|s| s.name.clone()).collect();
     let mut sizes = Sizes { names, exprs: vec![], known: HashMap::new() };
-    for a in &session.assumed {
-        let (lhs, rhs) = (sizes.make(&a.lhs)?, sizes.make(&a.rhs)?);
+    for a in &session.assumptions {
+        let (lhs, rhs) = (sizes.build(&a.lhs)?, sizes.build(&a.rhs)?);
         let sign = match a.kind {
             CompareKind::Eq => "==",
             CompareKind::Ne => "!=",
@@ -49,8 +49,8 @@ struct Sizes {
     known: HashMap<SymDim, Dim>,
 }
 
-impl MakeSize for Sizes {
-    type Made = Dim;
+impl SizeBuilder for Sizes {
+    type Output = Dim;
     fn number(&mut self, n: i64) -> Result<Dim> {
         Ok(Dim::Known(n))
     }
@@ -66,10 +66,10 @@ impl MakeSize for Sizes {
         self.exprs.push(Expr { kind: expr_kind(kind), lhs, rhs });
         Ok(Dim::Expr(self.exprs.len() - 1))
     }
-    fn made(&self, d: &SymDim) -> Option<Dim> {
+    fn cached(&self, d: &SymDim) -> Option<Dim> {
         self.known.get(d).copied()
     }
-    fn remember(&mut self, d: &SymDim, made: Dim) {
+    fn cache(&mut self, d: &SymDim, made: Dim) {
         self.known.insert(d.clone(), made);
     }
 }

@@ -1,6 +1,6 @@
 //! `disable(f)`: excludes a function from graphs, as `torch.compiler.disable` does.
 use super::{Arguments, Function, Leaf, Pack, Returns, function::leaves};
-use crate::tensor::{Tensor, TraceError, left_out};
+use crate::tensor::{Tensor, TraceError, run_disabled};
 use std::{marker::PhantomData, panic::Location};
 
 /// A function that always runs op by op; see [`disable`].
@@ -22,7 +22,7 @@ pub struct Disabled<F, A> {
 /// let f = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> {
 ///     Ok(odd.call(x * 2)?.exp())
 /// });
-/// assert_eq!(f.call(Tensor::of(&[2], &[0.0f32, 0.0])?)?.to_vec::<f32>()?, [1.0, 1.0]);
+/// assert_eq!(f.call(Tensor::from_slice(&[2], &[0.0f32, 0.0])?)?.to_vec::<f32>()?, [1.0, 1.0]);
 /// # Ok::<(), kiln::Error>(())
 /// ```
 pub fn disable<F: Function<A>, A: Arguments>(function: F) -> Disabled<F, A> {
@@ -34,9 +34,9 @@ impl<F: Function<A>, A: Arguments> Disabled<F, A> {
     /// Inside a trace it is the graph break, which the traced function must return, as for a read.
     #[track_caller]
     pub fn call(&self, arguments: impl Pack<A>) -> Result<<F::Out as Returns>::Tree, TraceError> {
-        let place = Location::caller();
+        let location = Location::caller();
         let arguments = arguments.pack();
-        let tree = left_out(place, &tensors(leaves(&arguments)), || {
+        let tree = run_disabled(location, &tensors(leaves(&arguments)), || {
             self.function.invoke(arguments).into_tree()
         })?;
         for t in tensors(leaves(&tree)) {

@@ -1,11 +1,12 @@
 //! `explain`: graphs, graph breaks, guards, kernels and times of a compiled function.
 use super::{
-    Arguments, Compiled, Function, Pack, Remark, Topic, later::Later, lock, specialise::Code,
+    Arguments, Compiled, Function, Pack, Remark, Topic, background::ProgramFuture,
+    entry::EntryCode, lock,
 };
 use crate::{
     Error,
     lowering::driver::compile::PassTime,
-    model::{Times, made_up_symbols},
+    model::{Times, random_input_symbols},
     runtime::{
         Program,
         program::{Global, Role, Symbol, Tensor},
@@ -22,7 +23,7 @@ pub struct Explanation {
     /// Its programs, in the order in which calls check their guards.
     pub graphs: Vec<GraphInfo>,
     /// Graph breaks.
-    pub breaks: Vec<Break>,
+    pub breaks: Vec<GraphBreak>,
     /// Recompilations, and their reasons.
     pub recompiles: Vec<Remark>,
     /// Further remarks.
@@ -69,11 +70,11 @@ pub struct GraphInfo {
 
 /// A graph break.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Break {
+pub struct GraphBreak {
     /// The reason.
     pub reason: String,
     /// The user's source line.
-    pub place: String,
+    pub location: String,
 }
 
 /// Calls a function once, and reports on it. Err: the call failed.
@@ -92,11 +93,11 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     pub fn explain(&self) -> Explanation {
         let (mut graphs, mut breaks) = (vec![], vec![]);
         for entry in self.state.entries.all().iter() {
-            let Code::Graph(graph) = &entry.code else { continue };
+            let EntryCode::Graph(graph) = &entry.code else { continue };
             let mut info = GraphInfo {
                 guards: entry.guards.to_string(),
                 calls: entry.calls.load(Ordering::Relaxed),
-                times: vec![("all".into(), entry.took)],
+                times: vec![("all".into(), entry.compile_time)],
                 text: graph.text.clone(),
                 ..Default::default()
             };
@@ -104,7 +105,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             graphs.push(info);
         }
         if let Some(segments) = lock(&self.state.segments).as_ref() {
-            for segment in lock(&segments.made).iter() {
+            for segment in lock(&segments.programs).iter() {
                 let calls = segment.calls.load(Ordering::Relaxed);
                 let mut info = GraphInfo {
                     guards: "a segment between graph breaks".into(),
@@ -118,7 +119,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 segments
                     .reads()
                     .into_iter()
-                    .map(|(place, why)| Break { reason: why.text().into(), place }),
+                    .map(|(location, why)| GraphBreak { reason: why.text().into(), location }),
             );
         }
         let (recompiles, remarks) =
@@ -140,7 +141,7 @@ impl GraphInfo {
     /// CUDA-graph blockers.
     pub fn of(program: &Program, times: Option<&Times>) -> GraphInfo {
         let mut info = GraphInfo {
-            guards: taken(program),
+            guards: accepted_inputs(program),
             cudagraphs: blockers(program),
             ..GraphInfo::default()
         };
@@ -151,7 +152,7 @@ impl GraphInfo {
         info
     }
     /// Adds what the backend reports about a program.
-    fn describe(&mut self, made: Option<&Later>) {
+    fn describe(&mut self, made: Option<&ProgramFuture>) {
         let made = match made.map(|m| m.get()) {
             None => return,
             Some(None) => {
@@ -200,7 +201,7 @@ impl GraphInfo {
     fn times(&mut self, times: &Times) {
         self.tuning.extend(times.tuning.iter().cloned());
         let mut add = |name: &str, t: Duration| self.times.push((name.into(), t));
-        add("measuring schedules", times.measuring);
+        add("measuring schedules", times.autotuning);
         add("capture", times.capture);
         if let Some(c) = &times.compile {
             add("passes on the graph", c.graph);
@@ -221,7 +222,7 @@ fn arena(program: &Program) -> String {
     if text.len() <= LONG {
         return text;
     }
-    let symbols = made_up_symbols(program);
+    let symbols = random_input_symbols(program);
     let exprs = program.expr_values(&symbols).unwrap_or_default();
     let Ok(bytes) = program.arena.value(&symbols, &exprs) else { return text };
     let named = program.symbols.iter().zip(&symbols).filter(|(s, _)| mentions(&text, &s.name));
@@ -235,7 +236,7 @@ fn mentions(text: &str, name: &str) -> bool {
 }
 
 /// What a program accepts, one per line: arguments with sizes, symbol ranges, conditions.
-fn taken(p: &Program) -> String {
+fn accepted_inputs(p: &Program) -> String {
     let name = |i: usize| p.inputs.get(i).map_or("an argument", |t| t.name.as_str());
     let argument = |t: &Tensor| {
         let sizes: Vec<String> = t.dims.iter().map(|d| p.size_text(*d)).collect();
@@ -338,7 +339,7 @@ impl fmt::Display for Explanation {
         }
         self.breaks
             .iter()
-            .try_for_each(|b| writeln!(f, "graph break at {}: {}", b.place, b.reason))?;
+            .try_for_each(|b| writeln!(f, "graph break at {}: {}", b.location, b.reason))?;
         if self.eager_calls > 0 {
             writeln!(f, "{} calls ran op by op", self.eager_calls)?;
         }

@@ -100,14 +100,14 @@ functions!(()(A 0)(A 0 B 1)(A 0 B 1 C 2)(A 0 B 1 C 2 D 3)(A 0 B 1 C 2 D 3 E 4)(A
 
 /// Flattens a structure into its leaves.
 pub(super) fn leaves(tree: &impl Tree) -> Vec<Leaf> {
-    let mut out = Vec::with_capacity(tree.about());
+    let mut out = Vec::with_capacity(tree.size_hint());
     tree.leaves(&mut out);
     out
 }
 
 /// As [`leaves`], by value.
 pub(super) fn into_leaves(tree: impl Tree) -> Vec<Leaf> {
-    let mut out = Vec::with_capacity(tree.about());
+    let mut out = Vec::with_capacity(tree.size_hint());
     tree.into_leaves(&mut out);
     out
 }

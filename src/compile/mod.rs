@@ -1,23 +1,23 @@
 //! `compile(f)`: just-in-time compilation of a function of tensors, with guarded programs.
 //!
 //! `docs/front.md` describes how the parts work together.
+pub(crate) mod background;
 mod conditions;
 mod disable;
+mod entry;
 mod explain;
 mod fullgraph;
 mod function;
-pub(crate) mod later;
-mod plan;
 mod reasons;
 mod remark;
 mod settings;
-mod specialise;
+mod specialisation;
 mod state;
 mod tree;
 mod tree_error;
 
 pub use disable::{Disabled, disable};
-pub use explain::{Break, Explanation, GraphInfo, explain};
+pub use explain::{Explanation, GraphBreak, GraphInfo, explain};
 pub use function::{Arguments, Function, Pack};
 pub use remark::{Remark, Topic};
 pub use settings::{OptionInfo, Settings, list_mode_options, list_options};
@@ -28,21 +28,21 @@ pub use tree_error::TreeError;
 use crate::{
     Error,
     backend::{self, Backend},
-    lowering::{Stop, driver::compile::CompileError},
-    model::Place,
+    lowering::{CancellationToken, driver::compile::CompileError},
+    model::DeviceId,
     runtime::{
         CallError,
-        entries::Made,
-        guards::{Given, Guards},
+        entries::NewEntry,
+        guards::{Guards, LeafView},
     },
-    tensor::{Segments, TraceError, Why, at_once, in_segments, is_left_out, lock},
+    tensor::{BreakReason, Segments, TraceError, eagerly, in_segments, is_disabled, lock},
 };
-use fullgraph::whole;
+use background::{ProgramCompiler, ProgramFuture};
+use entry::{Entry, EntryCode, EntryCompiler, EntryError, traced};
+use fullgraph::fullgraph_error;
 use function::{into_leaves, leaves, rebuild};
-use later::{Later, Making};
-use plan::History;
-use specialise::{Code, Entry, Failed, Maker, traced};
-use state::State;
+use specialisation::History;
+use state::FunctionState;
 use std::{
     marker::PhantomData,
     panic::Location,
@@ -57,8 +57,8 @@ pub struct Compiled<F, A> {
     /// `None`: run eagerly.
     backend: Option<Arc<dyn Backend>>,
     /// The first invalid setting, reported by calls.
-    wrong: Option<String>,
-    state: Arc<State>,
+    setting_error: Option<String>,
+    state: Arc<FunctionState>,
     _arguments: PhantomData<fn(A)>,
 }
 
@@ -70,25 +70,32 @@ pub struct Compiled<F, A> {
 /// ```
 /// use kiln::Tensor;
 /// let scaled = kiln::compile(|x: Tensor, y: Tensor| (&x * 2 + y).relu()).name("scaled");
-/// let (x, y) = (Tensor::of(&[3], &[1.0f32, -2.0, 3.0])?, Tensor::scalar(1.0f32)?);
+/// let (x, y) = (Tensor::from_slice(&[3], &[1.0f32, -2.0, 3.0])?, Tensor::scalar(1.0f32)?);
 /// assert_eq!(scaled.call((&x, &y))?.to_vec::<f32>()?, [3.0, 0.0, 7.0]);
 /// # Ok::<(), kiln::Error>(())
 /// ```
 pub fn compile<F: Function<A>, A: Arguments>(function: F) -> Compiled<F, A> {
-    let (settings, wrong) = match Settings::new() {
+    let (settings, setting_error) = match Settings::new() {
         Ok(settings) => (settings, None),
         Err(e) => (Settings::plain(), Some(e.to_string())),
     };
     // The name was checked when it was set.
     let backend = backend::find(&settings.backend).unwrap_or_else(|_| Some(backend::kiln()));
-    Compiled { function, settings, backend, wrong, state: State::new(), _arguments: PhantomData }
+    Compiled {
+        function,
+        settings,
+        backend,
+        setting_error,
+        state: FunctionState::new(),
+        _arguments: PhantomData,
+    }
 }
 
 /// Settings. An invalid setting is the error of [`Compiled::check`], and of every call.
 impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     fn with(mut self, set: impl FnOnce(&mut Compiled<F, A>) -> Result<(), Error>) -> Self {
         if let Err(e) = set(&mut self) {
-            self.wrong.get_or_insert(e.to_string());
+            self.setting_error.get_or_insert(e.to_string());
         }
         self
     }
@@ -123,7 +130,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     /// The device that programs run on: `cpu`, `cuda`, `cuda:<number>`.
     pub fn device(self, device: &str) -> Self {
         self.with(|c| {
-            c.settings.machine.device = Place::parse(device).map_err(Error::Setting)?;
+            c.settings.options.device = DeviceId::parse(device).map_err(Error::Setting)?;
             Ok(())
         })
     }
@@ -160,12 +167,12 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
     /// Err: the first invalid setting.
     pub fn check(&self) -> Result<(), Error> {
-        self.wrong.as_ref().map_or(Ok(()), |e| Err(Error::Setting(e.clone())))
+        self.setting_error.as_ref().map_or(Ok(()), |e| Err(Error::Setting(e.clone())))
     }
     /// The cancellation token of its compilations. After `stop().cancel()`, calls without a
     /// compiled program run op by op.
-    pub fn stop(&self) -> Stop {
-        self.settings.machine.stop.clone()
+    pub fn cancellation_token(&self) -> CancellationToken {
+        self.settings.options.cancellation.clone()
     }
     /// The settings.
     pub fn settings(&self) -> &Settings {
@@ -187,14 +194,14 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     /// Waits for background compilations (option `asynchronous`). Err: the first compilation that
     /// failed.
     pub fn wait(&self) -> Result<(), Error> {
-        let mut all: Vec<Arc<Later>> = vec![];
+        let mut all: Vec<Arc<ProgramFuture>> = vec![];
         for entry in self.state.entries.all().iter() {
-            if let Code::Graph(graph) = &entry.code {
+            if let EntryCode::Graph(graph) = &entry.code {
                 all.extend(graph.program.clone());
             }
         }
         if let Some(segments) = lock(&self.state.segments).as_ref() {
-            all.extend(lock(&segments.made).iter().filter_map(|s| s.prepared.program.clone()));
+            all.extend(lock(&segments.programs).iter().filter_map(|s| s.prepared.program.clone()));
         }
         let outcomes: Vec<_> = all.iter().map(|p| p.wait()).collect();
         outcomes.into_iter().find_map(Result::err).map_or(Ok(()), |e| Err(Error::Asynchronous(e)))
@@ -205,15 +212,20 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 
     fn remark(&self, topic: Topic, at: &Location<'_>, message: String) {
-        self.remark_at(topic, remark::place(at), message);
+        self.remark_at(topic, remark::location(at), message);
     }
-    fn remark_at(&self, topic: Topic, place: String, message: String) {
-        self.state.remark(Remark { topic, function: self.settings.name.clone(), message, place });
+    fn remark_at(&self, topic: Topic, location: String, message: String) {
+        self.state.remark(Remark {
+            topic,
+            function: self.settings.name.clone(),
+            message,
+            location,
+        });
     }
 }
 
 /// How a call ran.
-enum Ran {
+enum CallOutcome {
     /// Compiled; the leaves of its results.
     Results(Vec<Leaf>),
     /// No program, or none yet.
@@ -232,7 +244,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     /// location, or a failure of compilation or execution.
     #[track_caller]
     pub fn call(&self, arguments: impl Pack<A>) -> Result<Out<F, A>, Error> {
-        let place = Location::caller();
+        let location = Location::caller();
         self.check()?;
         // Only the leaves are kept: for many tensors, a second set of handles would cost a third of
         // a call.
@@ -241,60 +253,62 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         if traced(&all) || self.settings.disable {
             return Ok(self.function.invoke(whole(all)?).into_tree()?);
         }
-        if self.backend.is_none() || is_left_out() {
+        if self.backend.is_none() || is_disabled() {
             return self.eager(whole(all)?);
         }
         let ran = {
-            let given = plan::given(&all)?;
-            let entry = match self.find(&given) {
+            let leaf_views = specialisation::leaf_views(&all)?;
+            let entry = match self.find(&leaf_views) {
                 Some(entry) => Some(entry),
-                None => self.make(&all, &given, place)?,
+                None => self.find_or_compile(&all, &leaf_views, location)?,
             };
-            entry.map_or(Ok(Ran::OpByOp), |entry| self.run(&entry, &all, &given, place))?
+            entry.map_or(Ok(CallOutcome::OpByOp), |entry| {
+                self.run(&entry, &all, &leaf_views, location)
+            })?
         };
         match ran {
-            Ran::Results(results) => Ok(rebuild(results)?),
-            Ran::OpByOp => self.eager(whole(all)?),
-            Ran::InSegments => self.in_segments(whole(all)?, place),
+            CallOutcome::Results(results) => Ok(rebuild(results)?),
+            CallOutcome::OpByOp => self.eager(whole(all)?),
+            CallOutcome::InSegments => self.in_segments(whole(all)?, location),
         }
     }
 
-    fn find(&self, given: &[Given]) -> Option<Arc<Entry>> {
-        self.state.entries.find(|e| e.guards.check(given) && e.is_current())
+    fn find(&self, leaf_views: &[LeafView]) -> Option<Arc<Entry>> {
+        self.state.entries.find(|e| e.guards.check(leaf_views) && e.is_current())
     }
 
     fn run(
         &self,
         entry: &Entry,
         all: &[Leaf],
-        given: &[Given],
-        place: &'static Location<'static>,
-    ) -> Result<Ran, Error> {
+        leaf_views: &[LeafView],
+        location: &'static Location<'static>,
+    ) -> Result<CallOutcome, Error> {
         let graph = match &entry.code {
-            Code::Segments => {
+            EntryCode::Segments => {
                 entry.count();
-                return Ok(Ran::InSegments);
+                return Ok(CallOutcome::InSegments);
             }
-            Code::Graph(graph) => graph,
+            EntryCode::Graph(graph) => graph,
         };
         if graph.program.as_ref().is_none_or(|p| p.ready().is_some()) {
             entry.count();
         }
-        match graph.run(all, given) {
-            Ok(Some(results)) => Ok(Ran::Results(results)),
+        match graph.run(all, leaf_views) {
+            Ok(Some(results)) => Ok(CallOutcome::Results(results)),
             // Another thread is compiling it, or its compilation failed.
-            Ok(None) => Ok(Ran::OpByOp),
+            Ok(None) => Ok(CallOutcome::OpByOp),
             // Sizes that satisfy the guards but that the program rejects: eager execution gives the
             // exact result or reason.
-            Err(Error::Call(e)) if !entry.guards.symbols.is_empty() && is_about_sizes(&e) => {
+            Err(Error::Call(e)) if !entry.guards.symbols.is_empty() && is_size_error(&e) => {
                 self.remark(
                     Topic::Dynamic,
-                    place,
+                    location,
                     format!(
                         "this call runs op by op, since the program does not take its sizes: {e}"
                     ),
                 );
-                Ok(Ran::OpByOp)
+                Ok(CallOutcome::OpByOp)
             }
             Err(e) => Err(e),
         }
@@ -303,7 +317,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     /// Runs every op eagerly.
     fn eager(&self, arguments: A) -> Result<Out<F, A>, Error> {
         self.state.eager.fetch_add(1, Ordering::Relaxed);
-        let tree = at_once(|| self.function.invoke(arguments).into_tree())?;
+        let tree = eagerly(|| self.function.invoke(arguments).into_tree())?;
         for leaf in leaves(&tree) {
             if let Leaf::Tensor(t) = leaf {
                 t.check()?;
@@ -316,24 +330,24 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     fn in_segments(
         &self,
         arguments: A,
-        place: &'static Location<'static>,
+        location: &'static Location<'static>,
     ) -> Result<Out<F, A>, Error> {
-        let segments = self.segments(place);
+        let segments = self.segments(location);
         let results = in_segments(segments.clone(), || {
             Ok(leaves(&self.function.invoke(arguments).into_tree()?))
         })?;
-        if lock(&segments.made).len() >= segments.limit
+        if lock(&segments.programs).len() >= segments.limit
             && !self.state.warned.swap(true, Ordering::Relaxed)
         {
-            let (n, place) = (
+            let (n, location) = (
                 segments.limit,
-                segments.reads().into_iter().next().map_or(String::new(), |(place, _)| place),
+                segments.reads().into_iter().next().map_or(String::new(), |(location, _)| location),
             );
             let message = format!(
                 "{n} programs have been made between reads of values, which is the limit (8 times cache_size_limit); further ones run op by op. \
                  Their sizes are numbers: read values outside of the function if these change"
             );
-            self.remark_at(Topic::CacheLimit, place, message);
+            self.remark_at(Topic::CacheLimit, location, message);
         }
         let plain = |leaf: Leaf| match leaf {
             Leaf::Tensor(t) => Ok(Leaf::Tensor(t.array()?.into())),
@@ -342,47 +356,56 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let results = results.into_iter().map(plain).collect::<Result<Vec<_>, TraceError>>()?;
         Ok(rebuild(results)?)
     }
-    fn segments(&self, place: &'static Location<'static>) -> Arc<Segments> {
+    fn segments(&self, location: &'static Location<'static>) -> Arc<Segments> {
         let make = || {
             let mut s = self.settings.clone();
-            s.settle();
-            let making = self.making(&s, place);
-            Arc::new(Segments::new(s.name, making, s.each_op, s.cache_size_limit.saturating_mul(8)))
+            s.adapt_to_device();
+            let program_compiler = self.program_compiler(&s, location);
+            Arc::new(Segments::new(
+                s.name,
+                program_compiler,
+                s.each_op,
+                s.cache_size_limit.saturating_mul(8),
+            ))
         };
         lock(&self.state.segments).get_or_insert_with(make).clone()
     }
 
-    fn making(&self, settings: &Settings, place: &'static Location<'static>) -> Making {
-        Making {
+    fn program_compiler(
+        &self,
+        settings: &Settings,
+        location: &'static Location<'static>,
+    ) -> ProgramCompiler {
+        ProgramCompiler {
             backend: self.backend.clone().unwrap_or_else(backend::kiln),
-            options: settings.machine.clone(),
-            queue: self.state.queue(settings, place),
+            options: settings.options.clone(),
+            queue: self.state.queue(settings, location),
         }
     }
 
     /// Compiles a program for a call; `None` at the recompilation limit.
-    fn make(
+    fn find_or_compile(
         &self,
         all: &[Leaf],
-        given: &[Given],
-        place: &'static Location<'static>,
+        leaf_views: &[LeafView],
+        location: &'static Location<'static>,
     ) -> Result<Option<Arc<Entry>>, Error> {
-        let fits = |e: &Entry| e.guards.check(given) && e.is_current();
-        self.state
-            .entries
-            .find_or_make(fits, |history, before| self.made(all, given, place, history, before))
+        let fits = |e: &Entry| e.guards.check(leaf_views) && e.is_current();
+        self.state.entries.find_or_compile(fits, |history, before| {
+            self.compile_entry(all, leaf_views, location, history, before)
+        })
     }
 
     /// The entries to keep, and a new one.
-    fn made(
+    fn compile_entry(
         &self,
         all: &[Leaf],
-        given: &[Given],
-        place: &'static Location<'static>,
+        leaf_views: &[LeafView],
+        location: &'static Location<'static>,
         history: &mut History,
         before: &[Arc<Entry>],
-    ) -> Result<Option<Made<Entry>>, Error> {
-        if self.state.stopped.load(Ordering::Relaxed) {
+    ) -> Result<Option<NewEntry<Entry>>, Error> {
+        if self.state.cancelled.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let start = Instant::now();
@@ -390,75 +413,84 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let names = rebuild::<A>(all.to_vec())?.leaf_names();
         if kept.len() >= self.settings.cache_size_limit {
             if !self.state.warned.swap(true, Ordering::Relaxed) {
-                self.remark(Topic::CacheLimit, place, self.limit(&kept, all, given));
+                self.remark(Topic::CacheLimit, location, self.limit(&kept, all, leaf_views));
             }
             return Ok(None);
         }
-        if let Some(why) = self.recompiled(before, all, given) {
-            self.remark(Topic::Recompiles, place, why);
+        if let Some(why) = self.recompiled(before, all, leaf_views) {
+            self.remark(Topic::Recompiles, location, why);
         }
         history.learn(all);
-        for (s, places) in before
+        for (s, occurrences) in before
             .iter()
-            .filter(|e| e.refused().is_some())
+            .filter(|e| e.compile_error().is_some())
             .map(|e| (&e.guards.symbols, &e.guards.same))
         {
             s.iter()
                 .map(|s| (s.input, s.dim))
-                .chain(places.iter().map(|p| (p.input, p.dim)))
+                .chain(occurrences.iter().map(|p| (p.input, p.dim)))
                 .for_each(|(leaf, dim)| history.pin(leaf, dim));
         }
-        let mut plan = history.plan(all, self.settings.dynamic);
+        let mut spec = history.specialise(all, self.settings.dynamic);
         // On the host, code for multiples would be the same (docs/front.md). Leaves room for the
         // general program after the divisible one.
-        if self.settings.machine.device != Place::Host
+        if self.settings.options.device != DeviceId::Host
             && self.settings.dynamic.is_none()
             && kept.len() + 2 <= self.settings.cache_size_limit
         {
-            history.state_divisors(&mut plan);
+            history.declare_divisors(&mut spec);
         }
         let mut settings = self.settings.clone();
-        settings.settle().into_iter().for_each(|r| self.remark(Topic::Options, place, r));
-        let making = self.making(&settings, place);
-        let maker = Maker {
+        settings
+            .adapt_to_device()
+            .into_iter()
+            .for_each(|r| self.remark(Topic::Options, location, r));
+        let program_compiler = self.program_compiler(&settings, location);
+        let compiler = EntryCompiler {
             name: &self.settings.name,
             settings: &settings,
-            making: &making,
-            place,
+            program_compiler: &program_compiler,
+            location,
             names: &names,
             function: &|leaves| self.traced(leaves),
-            remark: &|topic, message| self.remark(topic, place, message),
+            remark: &|topic, message| self.remark(topic, location, message),
         };
-        let made = match settings.each_op && !settings.fullgraph {
+        let compiled = match settings.each_op && !settings.fullgraph {
             true => Ok((
-                Entry::in_segments(plan.guards(names.clone(), true, &[]), start.elapsed()),
+                Entry::in_segments(spec.guards(names.clone(), true, &[]), start.elapsed()),
                 vec![],
             )),
-            false => maker.make(&plan),
+            false => compiler.compile(&spec),
         };
-        let entry = match made {
+        let entry = match compiled {
             Ok((entry, pinned)) => {
                 pinned.into_iter().for_each(|(leaf, dim)| history.pin(leaf, dim));
                 entry
             }
-            Err(Failed::Error(Error::Compile(CompileError::Stopped(why)))) => {
-                self.state.stop(&self.settings.name, why, remark::place(place));
+            Err(EntryError::Error(Error::Compile(CompileError::Cancelled(why)))) => {
+                self.state.record_cancellation(
+                    &self.settings.name,
+                    why,
+                    remark::location(location),
+                );
                 return Ok(None);
             }
-            Err(Failed::Error(e)) => return Err(e),
-            Err(Failed::Read(read)) if self.settings.fullgraph => return Err(whole(read)),
-            Err(Failed::Read(read)) => {
+            Err(EntryError::Error(e)) => return Err(e),
+            Err(EntryError::Read(read)) if self.settings.fullgraph => {
+                return Err(fullgraph_error(read));
+            }
+            Err(EntryError::Read(read)) => {
                 let at = format!("{}:{}:{}", read.file, read.line, read.column);
-                let why = Why::of(&read).text();
+                let why = BreakReason::from_error(&read).text();
                 let message = format!(
                     "the graph ends here, since {why}; what lies between such places has programs of its own, and the function is called each time. \
                      fullgraph(true) makes this an error"
                 );
                 self.remark_at(Topic::GraphBreaks, at, message);
-                Entry::in_segments(plan.guards(names, true, &[]), start.elapsed())
+                Entry::in_segments(spec.guards(names, true, &[]), start.elapsed())
             }
         };
-        remark::tell_guards(&self.settings.name, &entry.guards);
+        remark::emit_guards(&self.settings.name, &entry.guards);
         Ok(Some((kept, entry)))
     }
 
@@ -470,7 +502,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
 }
 
 /// Whether a program rejected its arguments, as opposed to a device failure.
-fn is_about_sizes(e: &CallError) -> bool {
+fn is_size_error(e: &CallError) -> bool {
     matches!(
         e,
         CallError::Tensor { .. }

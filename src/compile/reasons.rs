@@ -1,6 +1,6 @@
 //! Recompilation reasons and their remedies: the texts of remarks.
-use super::{Arguments, Compiled, Function, Leaf, specialise::Entry};
-use crate::runtime::guards::{Given, InputGuard, Scalar as Number};
+use super::{Arguments, Compiled, Function, Leaf, entry::Entry};
+use crate::runtime::guards::{InputGuard, LeafView, Scalar as Number};
 use std::sync::Arc;
 
 impl<F: Function<A>, A: Arguments> Compiled<F, A> {
@@ -9,15 +9,15 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         &self,
         entries: &[Arc<Entry>],
         all: &[Leaf],
-        given: &[Given],
+        leaf_views: &[LeafView],
     ) -> Option<String> {
         let last = entries.last()?;
-        if let Some(e) = last.refused() {
+        if let Some(e) = last.compile_error() {
             return Some(format!(
                 "compiled again with sizes as numbers, since with symbols there is no program: {e}"
             ));
         }
-        let Some(m) = last.guards.mismatch(given) else {
+        let Some(m) = last.guards.mismatch(leaf_views) else {
             let weight = last.stale().unwrap_or("a weight");
             return Some(format!(
                 "compiled again, since {weight} was changed, which is part of the program; without freeze(true) it need not be"
@@ -40,8 +40,10 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 )
             }
             (Some(InputGuard::Scalar(value)), _) => match m.input.and_then(|i| all.get(i)) {
-                Some(Leaf::Number(_)) => self.of_number(last, m.input.unwrap_or_default(), value),
-                _ => PLAIN.into(),
+                Some(Leaf::Number(_)) => {
+                    self.number_remedy(last, m.input.unwrap_or_default(), value)
+                }
+                _ => PLAIN_NUMBER_REMEDY.into(),
             },
             _ => "calls with other types have programs of their own".into(),
         };
@@ -49,8 +51,8 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 
     /// The remedy for a number that changed.
-    fn of_number(&self, entry: &Entry, leaf: usize, value: &Number) -> String {
-        match (entry.taken.iter().find(|(l, _)| *l == leaf), value) {
+    fn number_remedy(&self, entry: &Entry, leaf: usize, value: &Number) -> String {
+        match (entry.specialised_numbers.iter().find(|(l, _)| *l == leaf), value) {
             _ if self.settings.dynamic == Some(false) => "numbers are part of the program, since dynamic is false".into(),
             (Some((_, why)), _) => format!("each value has a program of its own, since {why}"),
             (None, Number::Int(_) | Number::Float(_)) => {
@@ -60,12 +62,20 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         }
     }
 
-    pub(super) fn limit(&self, entries: &[Arc<Entry>], all: &[Leaf], given: &[Given]) -> String {
+    pub(super) fn limit(
+        &self,
+        entries: &[Arc<Entry>],
+        all: &[Leaf],
+        leaf_views: &[LeafView],
+    ) -> String {
         let n = entries.len();
-        let found = entries.last().and_then(|e| e.guards.mismatch(given));
+        let found = entries.last().and_then(|e| e.guards.mismatch(leaf_views));
         let leaf = found.as_ref().and_then(|m| m.input).and_then(|i| all.get(i));
-        let remedy =
-            if let Some(Leaf::Scalar(_)) = leaf { PLAIN } else { "pass it in another way" };
+        let remedy = if let Some(Leaf::Scalar(_)) = leaf {
+            PLAIN_NUMBER_REMEDY
+        } else {
+            "pass it in another way"
+        };
         let why = found.map_or("guards fail".into(), |m| m.to_string());
         format!(
             "{n} programs have been made, which is the limit; calls that none is right for run op by op from now on. What changes: {why}; \
@@ -75,4 +85,4 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
 }
 
 /// Remedy for plain number arguments.
-const PLAIN: &str = "a plain number is a part of the program, each value of one; where the function takes it as a kiln::Scalar, one program takes all";
+const PLAIN_NUMBER_REMEDY: &str = "a plain number is a part of the program, each value of one; where the function takes it as a kiln::Scalar, one program takes all";

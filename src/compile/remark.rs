@@ -43,23 +43,23 @@ pub struct Remark {
     /// What happened, and how to fix it.
     pub message: String,
     /// The source location: of the call, or of an op.
-    pub place: String,
+    pub location: String,
 }
 
 impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {} ({})", self.place, self.function, self.message, self.topic.name())
+        write!(f, "{}: {}: {} ({})", self.location, self.function, self.message, self.topic.name())
     }
 }
 
 /// `file:line:column`.
-pub(super) fn place(at: &Location<'_>) -> String {
+pub(super) fn location(at: &Location<'_>) -> String {
     format!("{}:{}:{}", at.file(), at.line(), at.column())
 }
 
 impl Remark {
     /// Emits it to `tracing`; reaching the recompilation limit is a warning.
-    pub(super) fn tell(&self) {
+    pub(super) fn emit(&self) {
         match self.topic {
             Topic::Recompiles => tracing::info!(target: "kiln::recompiles", "{self}"),
             Topic::Dynamic => tracing::info!(target: "kiln::dynamic", "{self}"),
@@ -72,7 +72,7 @@ impl Remark {
 }
 
 /// Emits a new program's guards and symbolic sizes to `tracing`.
-pub(super) fn tell_guards(function: &str, guards: &Guards) {
+pub(super) fn emit_guards(function: &str, guards: &Guards) {
     tracing::info!(target: "kiln::guards", "{function}:\n{guards}");
     for s in &guards.symbols {
         let (input, dim) = (guards.names.get(s.input).map_or("an argument", String::as_str), s.dim);

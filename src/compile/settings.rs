@@ -4,12 +4,12 @@ mod rows;
 
 use crate::{
     Error,
-    lowering::Stop,
+    lowering::CancellationToken,
     model::{CachePolicy, Options},
     passes::names::hint,
-    runtime::{Place, cache, cuda},
+    runtime::{DeviceId, cache, cuda},
 };
-use rows::{MODES, Of, ROWS, Row, Wanted};
+use rows::{AppliesTo, Invalid, MODES, ROWS, Row};
 use std::{ffi::OsString, sync::OnceLock};
 
 /// Settings of a compiled function.
@@ -38,7 +38,7 @@ pub struct Settings {
     /// Whether to keep captured graphs as text, for [`explain`](super::Compiled::explain).
     pub keep_graphs: bool,
     /// Options of the backend.
-    pub machine: Options,
+    pub options: Options,
 }
 
 /// An entry of [`list_options`].
@@ -69,7 +69,7 @@ pub fn list_options() -> Vec<OptionInfo> {
         default: r.default,
         summary: r.summary,
         variable: r.variable,
-        files: r.of == Of::Both,
+        files: r.applies_to == AppliesTo::Both,
     };
     ROWS.iter().map(info).collect()
 }
@@ -106,7 +106,7 @@ impl Settings {
             each_op: false,
             asynchronous: false,
             keep_graphs: false,
-            machine: Options::default(),
+            options: Options::default(),
         }
     }
     /// The defaults with the environment as it was on first use in the process. Err: a variable
@@ -120,7 +120,7 @@ impl Settings {
             }
         };
         // A new token: clones of one token are cancelled together.
-        settings.machine.stop = Stop::new();
+        settings.options.cancellation = CancellationToken::new();
         Ok(settings)
     }
     /// The defaults with the current environment. Err: a variable with an invalid value.
@@ -130,7 +130,7 @@ impl Settings {
     /// The defaults with variables applied; an empty variable counts as unset.
     fn of_variables(read: &dyn Fn(&str) -> Option<OsString>) -> Result<Settings, Error> {
         let mut settings = Settings::plain();
-        settings.machine.cache =
+        settings.options.cache =
             cache::default_dir(None).map_or(CachePolicy::Off, CachePolicy::Dir);
         for row in ROWS {
             let Some(value) = read(row.variable).filter(|v| !v.is_empty()) else { continue };
@@ -146,7 +146,7 @@ impl Settings {
     /// Sets a row's option, called `what` in messages. Returns remarks. Err: invalid value.
     fn apply(&mut self, row: &Row, what: &str, value: &str) -> Result<Vec<String>, Error> {
         (row.set)(self, value)
-            .map_err(|Wanted(want)| Error::Setting(format!("{what} is '{value}'{want}")))
+            .map_err(|Invalid(want)| Error::Setting(format!("{what} is '{value}'{want}")))
     }
     /// Sets an option by name. Returns remarks if it has no effect. Err: no such option, or invalid
     /// value.
@@ -156,7 +156,7 @@ impl Settings {
     /// As [`Settings::set`], for a file: a remark reports an option that applies to functions only.
     pub fn set_for_file(&mut self, name: &str, value: &str) -> Result<Vec<String>, Error> {
         let mut remarks = self.set(name, value)?;
-        if row(name)?.of == Of::Functions {
+        if row(name)?.applies_to == AppliesTo::Functions {
             remarks = vec![format!(
                 "option {name}={value} changes nothing: it is for compiled functions, and this is a file"
             )];
@@ -185,9 +185,9 @@ impl Settings {
         Ok(remarks)
     }
     /// Adjusts options to the device; returns a remark about options without effect on it.
-    pub fn settle(&mut self) -> Option<String> {
-        if self.machine.device == Place::Host && self.machine.mode != cuda::Mode::Default {
-            (self.machine.mode, self.machine.reuse) = (cuda::Mode::Default, true);
+    pub fn adapt_to_device(&mut self) -> Option<String> {
+        if self.options.device == DeviceId::Host && self.options.mode != cuda::Mode::Default {
+            (self.options.mode, self.options.reuse) = (cuda::Mode::Default, true);
             let why = "a program is one parallel region already; results are written where earlier ones were that nobody holds any more";
             let remark = format!("cudagraphs makes no graph on the host: {why}");
             tracing::info!(target: "kiln::cudagraphs", "{}: {remark}", self.name);
@@ -198,8 +198,9 @@ impl Settings {
     /// Options for compiling a file. The host has no CUDA graphs, since a program is one parallel
     /// region: requesting only graphs is an error at link time, while max-autotune ignores them.
     pub fn for_file(self) -> Options {
-        let mut options = self.machine;
-        if (options.max_autotune || self.mode == "max-autotune") && options.device == Place::Host {
+        let mut options = self.options;
+        if (options.max_autotune || self.mode == "max-autotune") && options.device == DeviceId::Host
+        {
             options.mode = cuda::Mode::Default;
         }
         options

@@ -1,9 +1,12 @@
 //! Per-function state: the program cache and the history, shared by all calls and the background
 //! compiler.
-use super::{Remark, Settings, Topic, later::Queue, plan::History, remark, specialise::Entry};
+use super::{
+    Remark, Settings, Topic, background::CompileQueue, entry::Entry, remark,
+    specialisation::History,
+};
 use crate::{
     Error,
-    lowering::{Stopped, driver::compile::CompileError},
+    lowering::{CancellationError, driver::compile::CompileError},
     runtime::entries::Entries,
     tensor::{Segments, lock},
 };
@@ -17,30 +20,30 @@ use std::{
 
 /// State learned from calls.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct FunctionState {
     pub entries: Entries<Entry, History>,
     pub remarks: Mutex<Vec<Remark>>,
     /// Whether the recompilation limit was reported.
     pub warned: AtomicBool,
     /// Whether a compilation was cancelled or timed out; no more are started then.
-    pub stopped: AtomicBool,
+    pub cancelled: AtomicBool,
     /// Calls that ran op by op.
     pub eager: AtomicU64,
     /// Programs of a function with graph breaks.
     pub segments: Mutex<Option<Arc<Segments>>>,
     /// The background compilation queue.
-    queue: Mutex<Option<Arc<Queue>>>,
+    queue: Mutex<Option<Arc<CompileQueue>>>,
 }
 
 /// Maximum number of remarks kept per function.
 const REMARKS: usize = 1000;
 
-static FUNCTIONS: LazyLock<Mutex<Vec<Weak<State>>>> = LazyLock::new(Mutex::default);
+static FUNCTIONS: LazyLock<Mutex<Vec<Weak<FunctionState>>>> = LazyLock::new(Mutex::default);
 
-impl State {
+impl FunctionState {
     /// Creates a state, registered for [`reset`].
-    pub fn new() -> Arc<State> {
-        let state = Arc::new(State::default());
+    pub fn new() -> Arc<FunctionState> {
+        let state = Arc::new(FunctionState::default());
         let mut all = lock(&FUNCTIONS);
         all.retain(|s| s.strong_count() > 0);
         all.push(Arc::downgrade(&state));
@@ -51,49 +54,54 @@ impl State {
         lock(&self.remarks).clear();
         *lock(&self.segments) = None;
         self.warned.store(false, Ordering::Relaxed);
-        self.stopped.store(false, Ordering::Relaxed);
-        self.drop_work();
+        self.cancelled.store(false, Ordering::Relaxed);
+        self.cancel_all();
     }
-    fn drop_work(&self) {
+    fn cancel_all(&self) {
         if let Some(queue) = lock(&self.queue).take() {
-            queue.drop_work();
+            queue.cancel_all();
         }
     }
     pub fn remark(&self, remark: Remark) {
-        remark.tell();
+        remark.emit();
         let mut all = lock(&self.remarks);
         if all.len() < REMARKS {
             all.push(remark);
         }
     }
     /// Records a cancelled compilation: no more are started.
-    pub fn stop(&self, function: &str, why: Stopped, place: String) {
-        if self.stopped.swap(true, Ordering::Relaxed) {
+    pub fn record_cancellation(&self, function: &str, why: CancellationError, location: String) {
+        if self.cancelled.swap(true, Ordering::Relaxed) {
             return;
         }
         let message = format!(
             "{why}; calls that have no program run op by op from now on. reset() begins anew"
         );
-        self.remark(Remark { topic: Topic::CacheLimit, function: function.into(), message, place });
+        self.remark(Remark {
+            topic: Topic::CacheLimit,
+            function: function.into(),
+            message,
+            location,
+        });
     }
     /// The background compilation queue.
     pub fn queue(
-        self: &Arc<State>,
+        self: &Arc<FunctionState>,
         settings: &Settings,
-        place: &Location<'_>,
-    ) -> Option<Arc<Queue>> {
+        location: &Location<'_>,
+    ) -> Option<Arc<CompileQueue>> {
         if !settings.is_asynchronous() {
             return None;
         }
         let make = || {
             // The thread may outlive the function.
-            let (state, function, place) =
-                (Arc::downgrade(self), settings.name.clone(), remark::place(place));
-            let tell = move |e: &Error| {
+            let (state, function, location) =
+                (Arc::downgrade(self), settings.name.clone(), remark::location(location));
+            let on_failure = move |e: &Error| {
                 let Some(state) = state.upgrade() else { return };
                 match e {
-                    Error::Compile(CompileError::Stopped(why)) => {
-                        state.stop(&function, *why, place.clone())
+                    Error::Compile(CompileError::Cancelled(why)) => {
+                        state.record_cancellation(&function, *why, location.clone())
                     }
                     e => {
                         let message =
@@ -102,27 +110,27 @@ impl State {
                             topic: Topic::Asynchronous,
                             function: function.clone(),
                             message,
-                            place: place.clone(),
+                            location: location.clone(),
                         });
                     }
                 }
             };
-            Queue::new(&settings.machine.stop, Box::new(tell))
+            CompileQueue::new(&settings.options.cancellation, Box::new(on_failure))
         };
         Some(lock(&self.queue).get_or_insert_with(make).clone())
     }
 }
 
 /// Cancels queued compilations of a dropped function.
-impl Drop for State {
+impl Drop for FunctionState {
     fn drop(&mut self) {
-        self.drop_work();
+        self.cancel_all();
     }
 }
 
 /// Discards all programs of all functions, and all cached single-op programs.
 pub fn reset() {
-    let all: Vec<Arc<State>> = lock(&FUNCTIONS).iter().filter_map(Weak::upgrade).collect();
+    let all: Vec<Arc<FunctionState>> = lock(&FUNCTIONS).iter().filter_map(Weak::upgrade).collect();
     all.iter().for_each(|s| s.reset());
     crate::tensor::reset();
 }

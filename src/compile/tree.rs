@@ -30,7 +30,7 @@ pub trait Tree: Sized {
         self.leaves(out);
     }
     /// Estimated number of leaves, to reserve memory.
-    fn about(&self) -> usize {
+    fn size_hint(&self) -> usize {
         1
     }
     /// Unflattens leaves. Err: they do not match the structure.
@@ -124,7 +124,7 @@ impl<T: Tree> Tree for Vec<T> {
         out.push(Leaf::Scalar(Scalar::Count(self.len())));
         self.into_iter().for_each(|x| x.into_leaves(out));
     }
-    fn about(&self) -> usize {
+    fn size_hint(&self) -> usize {
         1 + self.len()
     }
     fn rebuild(leaves: &mut Leaves) -> Result<Vec<T>, TreeError> {
@@ -181,8 +181,8 @@ macro_rules! tuples {
             fn into_leaves(self, out: &mut Vec<Leaf>) {
                 $(self.$i.into_leaves(out);)*
             }
-            fn about(&self) -> usize {
-                0 $(+ self.$i.about())*
+            fn size_hint(&self) -> usize {
+                0 $(+ self.$i.size_hint())*
             }
             #[allow(unused_variables, clippy::unused_unit)]
             fn rebuild(leaves: &mut Leaves) -> Result<Self, TreeError> {

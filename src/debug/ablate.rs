@@ -2,7 +2,7 @@
 use super::optional;
 use crate::{
     Error, Executable, Model, Options,
-    model::{CachePolicy, Data, made_up},
+    model::{CachePolicy, OwnedTensor, random_inputs},
 };
 use std::{
     fmt,
@@ -47,7 +47,7 @@ pub struct Ablation {
 pub fn ablate(
     model: &Model,
     options: &Options,
-    inputs: Option<&[Data]>,
+    inputs: Option<&[OwnedTensor]>,
     time: Duration,
 ) -> Result<Ablation, Error> {
     // Warm-up: the first compilation also registers passes and starts threads.
@@ -64,7 +64,7 @@ pub fn ablate(
     let first = made[0].1.as_ref().map_err(|e| Error::Asynchronous(e.clone()))?;
     let inputs = match inputs {
         Some(inputs) => inputs.to_vec(),
-        None => made_up(first.program())?,
+        None => random_inputs(first.program())?,
     };
     let mut outputs = first.memory(&inputs)?;
     let mut calls: Vec<Vec<Duration>> = vec![vec![]; made.len()];
@@ -83,14 +83,24 @@ pub fn ablate(
     for ((without, exe, compile), mut calls) in made.into_iter().zip(calls) {
         calls.sort_unstable();
         let measured = exe.map(|exe| {
-            figures(&exe, &inputs, compile, calls.get(calls.len() / 2).copied().unwrap_or_default())
+            measurements(
+                &exe,
+                &inputs,
+                compile,
+                calls.get(calls.len() / 2).copied().unwrap_or_default(),
+            )
         });
         rows.push(Row { without, measured });
     }
     Ok(Ablation { rows })
 }
 
-fn figures(exe: &Executable, inputs: &[Data], compile: Duration, call: Duration) -> Measured {
+fn measurements(
+    exe: &Executable,
+    inputs: &[OwnedTensor],
+    compile: Duration,
+    call: Duration,
+) -> Measured {
     let p = exe.program();
     let size = |s: &crate::runtime::program::Symbol| {
         inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map_or(0, |n| *n as i64)

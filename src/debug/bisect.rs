@@ -22,7 +22,7 @@ use crate::{
         },
         run_pipeline,
     },
-    model::{CachePolicy, Data, made_up},
+    model::{CachePolicy, OwnedTensor, random_inputs},
     passes::pass::level_of,
     runtime::Package,
 };
@@ -32,7 +32,7 @@ use std::{cell::RefCell, collections::HashMap, fmt, path::Path};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bisection {
     /// The mismatch of the compiled program; `None` if its results are right.
-    pub wrong: Option<String>,
+    pub mismatch: Option<String>,
     /// The pass, whether it is optional, and the evidence.
     pub pass: Option<(String, bool, String)>,
     /// The first kernel that is wrong in isolation, and its mismatch.
@@ -58,13 +58,13 @@ struct Search<'a> {
 pub fn bisect(
     model: &Model,
     options: &Options,
-    inputs: Option<&[Data]>,
+    inputs: Option<&[OwnedTensor]>,
 ) -> Result<Bisection, Error> {
     let options = Options { cache: CachePolicy::Off, dump: None, ..options.clone() };
     let exe = model.compile(&options)?;
     let inputs = match inputs {
         Some(inputs) => inputs.to_vec(),
-        None => made_up(exe.program())?,
+        None => random_inputs(exe.program())?,
     };
     let inputs = inputs.iter().map(|d| d.tensor()).collect::<Result<Vec<_>, _>>()?;
     let found = exe.call_values(&inputs.iter().collect::<Vec<_>>())?;
@@ -75,11 +75,11 @@ pub fn bisect(
     let run =
         |mode| interpreted(&module, &options.function, &inputs, mode, &|n, s| weights.read(n, s));
     let (exact, rounded) = (run(Mode::Exact)?, run(Mode::Rounded)?);
-    let Some(wrong) = first_wrong(&found, &rounded, &exact) else {
+    let Some(mismatch) = first_wrong(&found, &rounded, &exact) else {
         return Ok(Bisection::default());
     };
     let search = Search { model, options, inputs, weights, exact, rounded };
-    let mut out = Bisection { wrong: Some(wrong), ..Default::default() };
+    let mut out = Bisection { mismatch: Some(mismatch), ..Default::default() };
     out.pass = search.above_kernels(&module, &mut out.notes)?;
     if out.pass.is_none() {
         out.pass = search.without_each(&mut out.notes)?;
@@ -89,7 +89,7 @@ pub fn bisect(
 }
 
 impl Search<'_> {
-    fn wrong(&self, found: &[Tensor]) -> Option<String> {
+    fn mismatch(&self, found: &[Tensor]) -> Option<String> {
         first_wrong(found, &self.rounded, &self.exact)
     }
 
@@ -130,8 +130,8 @@ impl Search<'_> {
                 self.weights.read(n, s)
             }) {
                 Ok(results) => {
-                    let wrong = self.wrong(&results);
-                    *found.borrow_mut() = wrong.map(|why| {
+                    let mismatch = self.mismatch(&results);
+                    *found.borrow_mut() = mismatch.map(|why| {
                         (
                             flag.to_string(),
                             is_optional(flag),
@@ -158,7 +158,7 @@ impl Search<'_> {
             let mut options = self.options.clone();
             options.disable.push(flag.clone());
             match self.model.compile(&options).and_then(|exe| exe.call_values(&inputs)) {
-                Ok(found) if self.wrong(&found).is_none() => {
+                Ok(found) if self.mismatch(&found).is_none() => {
                     return Ok(Some((
                         flag,
                         true,
@@ -249,7 +249,7 @@ impl Search<'_> {
             interpreted(&module, "main", inputs, Mode::Rounded, &none)?,
         );
         let options = Options { function: "main".into(), ..self.options.clone() };
-        let exe = Model::of_module(&module, Path::new("")).compile(&options)?;
+        let exe = Model::from_module(&module, Path::new("")).compile(&options)?;
         Ok(first_wrong(&exe.call_values(&inputs.iter().collect::<Vec<_>>())?, &rounded, &exact))
     }
 
@@ -348,8 +348,8 @@ fn returning(func: Op, values: &[Value]) {
 
 impl fmt::Display for Bisection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(wrong) = &self.wrong else { return writeln!(f, "the results are right") };
-        writeln!(f, "the compiled program is wrong: {wrong}")?;
+        let Some(mismatch) = &self.mismatch else { return writeln!(f, "the results are right") };
+        writeln!(f, "the compiled program is wrong: {mismatch}")?;
         match &self.pass {
             Some((flag, optional, how)) => writeln!(
                 f,

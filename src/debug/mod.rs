@@ -18,8 +18,8 @@ use crate::{
         value::{DType, Tensor},
     },
     lowering::{
-        Own, Target,
-        driver::{pipeline::STEPS, table, user_passes::At},
+        Target, UserPasses,
+        driver::{pipeline::PIPELINE, table, user_passes::At},
     },
     model::Finder,
     runtime::{Package, program},
@@ -87,7 +87,7 @@ fn first_wrong(found: &[Tensor], rounded: &[Tensor], exact: &[Tensor]) -> Option
     }
     let all = found.iter().zip(rounded).zip(exact).enumerate();
     all.filter_map(|(i, ((f, r), e))| {
-        tolerance::law(f, r, e).err().map(|why| format!("result {i} {why}"))
+        tolerance::check_error_bound(f, r, e).err().map(|why| format!("result {i} {why}"))
     })
     .next()
 }
@@ -108,15 +108,15 @@ fn optional(options: &Options) -> Result<Vec<String>, Error> {
         }
     };
     let own = |here: &dyn Fn(&At) -> bool, add: &mut dyn FnMut(&str)| {
-        options.passes.iter().filter(|o| here(&o.at)).flat_map(Own::flags).for_each(add);
+        options.passes.iter().filter(|o| here(&o.at)).flat_map(UserPasses::flags).for_each(add);
     };
-    for step in STEPS.iter().filter(|s| s.target.has(target.chip())) {
+    for step in PIPELINE.iter().filter(|s| s.target.has(target.chip())) {
         let flag = step.pass.split('{').next().unwrap_or_default();
         own(&|at| matches!(at, At::Level(l) if *l <= step.from), &mut add);
         if UPSTREAM.contains(&flag) || table::find(flag).is_some_and(|p| !p.required) {
             add(flag);
         }
-        own(&|at| matches!(at, At::Behind(f) if f == flag), &mut add);
+        own(&|at| matches!(at, At::After(f) if f == flag), &mut add);
     }
     Ok(all)
 }

@@ -9,7 +9,7 @@ use crate::{
         ops::{BindShape, Global},
     },
     lowering::{RunOptions, driver::compile::CompileError, run_pipeline},
-    model::{CachePolicy, made_up},
+    model::{CachePolicy, random_inputs},
 };
 use regex::Regex;
 use std::{collections::BTreeSet, path::Path};
@@ -130,7 +130,7 @@ fn globals(func: Op) -> Result<()> {
 }
 
 /// Applies an edit if the result still fails; returns whether it did.
-fn take(
+fn try_edit(
     best: &mut String,
     function: &str,
     fails: &mut dyn FnMut(&str) -> bool,
@@ -151,7 +151,9 @@ fn results(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> boo
         counted(best, function, |func| body(func).map_or(0, |(_, end)| end.operand_count()));
     for i in 0..count {
         if count > 1
-            && take(best, function, fails, &|_, func| returning(func, &[body(func)?.1.operand(i)]))
+            && try_edit(best, function, fails, &|_, func| {
+                returning(func, &[body(func)?.1.operand(i)])
+            })
         {
             return;
         }
@@ -168,7 +170,7 @@ fn results(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> boo
                 returning(func, &kept)
             }
         };
-        if !take(best, function, fails, &less) {
+        if !try_edit(best, function, fails, &less) {
             i += 1;
         }
     }
@@ -211,7 +213,7 @@ fn ops(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
                 returning(func, &kept)
             }
         };
-        if !(0..3).any(|i| take(best, function, fails, &shorter(i))) {
+        if !(0..3).any(|i| try_edit(best, function, fails, &shorter(i))) {
             break;
         }
     }
@@ -254,8 +256,8 @@ fn ops(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
             op.erase();
             retype(func)
         };
-        if !take(best, function, fails, &cut) {
-            take(best, function, fails, &through);
+        if !try_edit(best, function, fails, &cut) {
+            try_edit(best, function, fails, &through);
         }
         at -= 1;
     }
@@ -274,7 +276,7 @@ fn ops(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
             block.erase_arg(i);
             retype(func)
         };
-        take(best, function, fails, &without);
+        try_edit(best, function, fails, &without);
     }
 }
 
@@ -295,7 +297,7 @@ fn sizes(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool)
                 for _ in 0..2 {
                     text = word.replace_all(&text, format!("${{1}}{next}${{2}}")).into_owned();
                 }
-                take_text(best, function, fails, &text)
+                try_text(best, function, fails, &text)
             }
         }) {
             now = next;
@@ -303,7 +305,7 @@ fn sizes(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool)
     }
 }
 
-fn take_text(
+fn try_text(
     best: &mut String,
     function: &str,
     fails: &mut dyn FnMut(&str) -> bool,
@@ -329,8 +331,10 @@ pub fn mismatch(text: &str, options: &Options) -> bool {
         return false;
     }
     let options = Options { cache: CachePolicy::Off, dump: None, ..options.clone() };
-    let Ok(exe) = Model::of_module(&module, Path::new("")).compile(&options) else { return false };
-    let Some(inputs) = made_up(exe.program())
+    let Ok(exe) = Model::from_module(&module, Path::new("")).compile(&options) else {
+        return false;
+    };
+    let Some(inputs) = random_inputs(exe.program())
         .ok()
         .and_then(|all| all.iter().map(|d| d.tensor().ok()).collect::<Option<Vec<_>>>())
     else {

@@ -81,7 +81,7 @@ pub fn svg(p: &Program, times: &[Duration]) -> String {
         top = nodes[start..].iter().map(|n| n.layer + 1).max().unwrap_or(top);
     }
     lanes(&mut nodes);
-    place(&mut nodes);
+    position_nodes(&mut nodes);
     draw(&nodes, times)
 }
 
@@ -142,7 +142,7 @@ fn lanes(nodes: &mut Vec<Node>) {
 }
 
 /// Places the nodes of each layer near the mean of their predecessors, without overlaps.
-fn place(nodes: &mut [Node]) {
+fn position_nodes(nodes: &mut [Node]) {
     let last = nodes.iter().map(|n| n.layer).max().unwrap_or(0);
     for layer in 0..=last {
         let mut row: Vec<(f64, usize)> = vec![];

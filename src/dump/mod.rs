@@ -9,7 +9,7 @@ pub use graph::svg;
 use crate::{
     Executable,
     lowering::driver::{compile::CompileReport, extract as alone},
-    model::made_up,
+    model::random_inputs,
     runtime::{
         Program,
         program::{Dim, Kernel, Symbol},
@@ -132,12 +132,12 @@ type Sizes = (Vec<i64>, Vec<i64>);
 /// Profiled calls with random inputs: the minimum time of each launch over all its runs, and the
 /// symbol values.
 #[derive(Default)]
-struct Seen {
+struct ProfiledCalls {
     times: Vec<Duration>,
     symbols: HashMap<String, i64>,
 }
 
-impl Seen {
+impl ProfiledCalls {
     /// Sizes of a program, or of one called by control flow, whose symbols have the same names.
     fn sizes(&self, p: &Program) -> Sizes {
         let symbols: Option<Vec<i64>> =
@@ -153,8 +153,8 @@ pub(crate) fn launch_times(exe: &Executable) -> Vec<Duration> {
     measured(exe).unwrap_or_default().times
 }
 
-fn measured(exe: &Executable) -> Option<Seen> {
-    let inputs = made_up(exe.program()).ok()?;
+fn measured(exe: &Executable) -> Option<ProfiledCalls> {
+    let inputs = random_inputs(exe.program()).ok()?;
     let mut outputs = exe.memory(&inputs).ok()?;
     let mut least: Vec<Duration> = vec![];
     for _ in 0..5 {
@@ -169,7 +169,7 @@ fn measured(exe: &Executable) -> Option<Seen> {
     let size = |s: &Symbol| inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map(|n| *n as i64);
     let symbols =
         p.symbols.iter().map(|s| Some((s.name.clone(), size(s)?))).collect::<Option<_>>()?;
-    Some(Seen { times: least, symbols })
+    Some(ProfiledCalls { times: least, symbols })
 }
 
 /// Interned texts.

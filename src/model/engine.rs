@@ -1,8 +1,8 @@
 //! Execution engine of a package: linked machine code on the host, or kernels on a GPU.
-use super::{Error, Options, Place, Times, weights::Sources};
+use super::{DeviceId, Error, Options, Times, weights::Sources};
 use crate::runtime::{
     CallError, Pool, Program, View, ViewMut, cuda,
-    host::{Host, Opened},
+    host::{Host, OpenedHost},
     profile::Profile,
 };
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub enum Engine {
 
 /// Links kernels for the GPU of the options, or for the first GPU.
 pub fn linker(options: &Options) -> cuda::Linker {
-    let index = if let Place::Cuda(index) = options.device { index } else { 0 };
+    let index = if let DeviceId::Cuda(index) = options.device { index } else { 0 };
     cuda::Linker::new(index, options.cache.store())
 }
 
@@ -36,7 +36,7 @@ impl Engine {
                 "CUDA graphs are for GPUs; the program is for {}",
                 package.program.target.arch
             ))),
-            false if options.device == Place::Host => Engine::on_host(sources, options, times),
+            false if options.device == DeviceId::Host => Engine::on_host(sources, options, times),
             false => Err(Error::Target(format!(
                 "the program is for {}, not for a GPU",
                 package.program.target.arch
@@ -46,7 +46,7 @@ impl Engine {
 
     fn on_host(sources: &Sources, options: &Options, times: &mut Times) -> Result<Engine, Error> {
         let (start, mut finder) = (Instant::now(), sources.finder());
-        let opened = Opened::new(sources.package, &mut |g| finder.find(g), options.threads)?;
+        let opened = OpenedHost::new(sources.package, &mut |g| finder.find(g), options.threads)?;
         times.link = opened.link;
         times.weights = start.elapsed().saturating_sub(opened.link);
         Ok(Engine::Host(opened.program))
@@ -90,7 +90,7 @@ impl Engine {
     /// Shapes and byte sizes of the results, if all of them are static. Host programs without
     /// control flow only.
     pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
-        if let Engine::Host(Host::One(l)) = self { l.fixed_outputs() } else { None }
+        if let Engine::Host(Host::Single(l)) = self { l.fixed_outputs() } else { None }
     }
     /// The loaded GPU program; `None` on the host.
     pub fn cuda(&self) -> Option<&cuda::Loaded> {

@@ -1,5 +1,5 @@
 //! A compiled and loaded model.
-use super::{Data, Error, Options, Times, engine::Engine, weights};
+use super::{Error, Options, OwnedTensor, Times, engine::Engine, weights};
 use crate::{
     capture::weight::Weight,
     dialects::value::{DType, Tensor},
@@ -30,8 +30,8 @@ pub struct Executable {
 }
 
 fn views<'a>(
-    inputs: &'a [Data],
-    outputs: &'a mut [Data],
+    inputs: &'a [OwnedTensor],
+    outputs: &'a mut [OwnedTensor],
 ) -> Result<(Vec<View<'a>>, Vec<ViewMut<'a>>), CallError> {
     let read = inputs
         .iter()
@@ -51,13 +51,13 @@ impl Executable {
     pub(super) fn link(
         package: Package,
         folder: &Path,
-        held: &BTreeMap<String, Weight>,
+        in_memory_weights: &BTreeMap<String, Weight>,
         options: &Options,
         linker: &cuda::Linker,
         mut times: Times,
         start: Instant,
     ) -> Result<Executable, Error> {
-        let sources = weights::Sources { package: &package, folder, held };
+        let sources = weights::Sources { package: &package, folder, in_memory_weights };
         let engine = Engine::link(&sources, options, linker, &mut times)?;
         times.total = start.elapsed();
         Ok(Executable {
@@ -116,7 +116,7 @@ impl Executable {
     }
     /// Allocates result buffers for these inputs, filled with a poison pattern, so that unwritten
     /// elements show.
-    pub fn memory(&self, inputs: &[Data]) -> Result<Vec<Data>, Error> {
+    pub fn memory(&self, inputs: &[OwnedTensor]) -> Result<Vec<OwnedTensor>, Error> {
         let shapes =
             self.output_shapes(&inputs.iter().map(|d| d.shape.as_slice()).collect::<Vec<_>>())?;
         let make = |(shape, t): (Vec<usize>, &Spec)| {
@@ -126,18 +126,26 @@ impl Executable {
             let mut bytes = vec_of(len, || purpose("output", &t.name, &t.dtype, &shape))
                 .map_err(CallError::from)?;
             bytes.resize(len, 0xa5);
-            Ok(Data { bytes, dtype, shape })
+            Ok(OwnedTensor { bytes, dtype, shape })
         };
         shapes.into_iter().zip(&self.program().outputs).map(make).collect()
     }
     /// As [`Executable::call`], with the time of each launch of [`Program::kernels`], including the
     /// barrier after it.
-    pub fn profile(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<Profile, CallError> {
+    pub fn profile(
+        &self,
+        inputs: &[OwnedTensor],
+        outputs: &mut [OwnedTensor],
+    ) -> Result<Profile, CallError> {
         let (inputs, mut outputs) = views(inputs, outputs)?;
         self.engine.profile(&inputs, &mut outputs, self.threads)
     }
     /// As [`Executable::call`], on owned tensors.
-    pub fn call_data(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<(), CallError> {
+    pub fn call_data(
+        &self,
+        inputs: &[OwnedTensor],
+        outputs: &mut [OwnedTensor],
+    ) -> Result<(), CallError> {
         let (inputs, mut outputs) = views(inputs, outputs)?;
         self.call(&inputs, &mut outputs)
     }
@@ -146,8 +154,8 @@ impl Executable {
     /// a round is one whole call.
     pub fn measure(
         &self,
-        inputs: &[Data],
-        outputs: &mut [Data],
+        inputs: &[OwnedTensor],
+        outputs: &mut [OwnedTensor],
         rounds: usize,
         calls: usize,
     ) -> Result<Vec<Duration>, CallError> {
@@ -155,7 +163,7 @@ impl Executable {
         self.engine.measure(&inputs, &mut outputs, self.threads, (rounds, calls))
     }
     /// The GPU that it runs on; `None` on the host.
-    pub fn card(&self) -> Option<&cuda::DeviceInfo> {
+    pub fn device_info(&self) -> Option<&cuda::DeviceInfo> {
         self.cuda().map(|l| l.device().info())
     }
     /// The program on a GPU, for calls on a caller's stream; none if it runs on the host.
@@ -164,7 +172,7 @@ impl Executable {
     }
     /// Runs the program on values; for tests and tools, since values are copied both ways.
     pub fn call_values(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, Error> {
-        let inputs: Vec<Data> = inputs.iter().map(|t| Data::of(t)).collect();
+        let inputs: Vec<OwnedTensor> = inputs.iter().map(|t| OwnedTensor::from_tensor(t)).collect();
         let mut outputs = self.memory(&inputs)?;
         self.call_data(&inputs, &mut outputs)?;
         outputs.iter().map(|d| Ok(d.tensor()?)).collect()

@@ -1,22 +1,22 @@
 //! From a model file to a call: `kiln::load("m.pt2")?.compile(&options)?.call(…)`.
-mod data;
 mod engine;
 mod error;
 mod executable;
-mod made_up;
+mod log_events;
 mod options;
 mod order;
+mod owned_tensor;
+mod random_inputs;
 mod target;
-mod tell;
 mod times;
 mod weights;
 
-pub use crate::runtime::Place;
-pub use data::Data;
+pub use crate::runtime::DeviceId;
 pub use error::Error;
 pub use executable::Executable;
-pub use made_up::{made_up, made_up_symbols};
 pub use options::{AUTOTUNE_BUDGET, CachePolicy, Options};
+pub use owned_tensor::OwnedTensor;
+pub use random_inputs::{random_input_symbols, random_inputs};
 pub(crate) use target::target;
 pub use times::Times;
 pub use weights::Finder;
@@ -52,13 +52,13 @@ pub struct Model {
     path: PathBuf,
     kind: Kind,
     /// In-memory weights, by global name.
-    held: BTreeMap<String, Weight>,
+    in_memory_weights: BTreeMap<String, Weight>,
     /// Progress callback of autotuning.
-    measuring: Option<Box<Measuring>>,
+    progress: Option<Box<AutotuneProgress>>,
 }
 
 /// Autotuning progress: kernels done, kernels in total, name of the next kernel.
-pub type Measuring = dyn Fn(usize, usize, &str) + Send + Sync;
+pub type AutotuneProgress = dyn Fn(usize, usize, &str) + Send + Sync;
 
 enum Kind {
     Archive,
@@ -90,7 +90,7 @@ pub fn load(path: impl Into<PathBuf>) -> Result<Model, Error> {
         }
         Kind::Ir(source)
     };
-    Ok(Model { path, kind, held: BTreeMap::new(), measuring: None })
+    Ok(Model { path, kind, in_memory_weights: BTreeMap::new(), progress: None })
 }
 
 /// Err: neither the file name nor the magic bytes are of a format that kiln reads.
@@ -105,35 +105,38 @@ fn is_ir(path: &Path, source: &[u8]) -> Result<(), Error> {
 
 impl Model {
     /// A model from in-memory IR; weight files are resolved relative to `folder`.
-    pub fn of_module(module: &Module, folder: &Path) -> Model {
+    pub fn from_module(module: &Module, folder: &Path) -> Model {
         Model {
             path: folder.join("module.mlir"),
             kind: Kind::Ir(module.bytecode()),
-            held: BTreeMap::new(),
-            measuring: None,
+            in_memory_weights: BTreeMap::new(),
+            progress: None,
         }
     }
     /// A model from a graph of `torch.compile` and its frozen parameters: see
     /// [`capture::fx`](crate::capture::fx).
-    pub fn of_fx(json: Vec<u8>, weights: BTreeMap<String, Weight>) -> Model {
+    pub fn from_fx(json: Vec<u8>, weights: BTreeMap<String, Weight>) -> Model {
         Model {
             path: PathBuf::from("graph"),
             kind: Kind::Graph(json),
-            held: weights,
-            measuring: None,
+            in_memory_weights: weights,
+            progress: None,
         }
     }
     /// A model from in-memory IR with the values of its globals.
-    pub fn of_graph(module: &Module, weights: BTreeMap<String, Weight>) -> Model {
-        Model { held: weights, ..Model::of_module(module, Path::new("")) }
+    pub fn from_graph(module: &Module, weights: BTreeMap<String, Weight>) -> Model {
+        Model { in_memory_weights: weights, ..Model::from_module(module, Path::new("")) }
     }
     /// Sets a progress callback for autotuning ([`Options::max_autotune`]).
-    pub fn measuring(mut self, tell: impl Fn(usize, usize, &str) + Send + Sync + 'static) -> Model {
-        self.measuring = Some(Box::new(tell));
+    pub fn autotune_progress(
+        mut self,
+        tell: impl Fn(usize, usize, &str) + Send + Sync + 'static,
+    ) -> Model {
+        self.progress = Some(Box::new(tell));
         self
     }
-    pub(crate) fn tell_measuring(&self, done: usize, total: usize, name: &str) {
-        if let Some(tell) = &self.measuring {
+    pub(crate) fn report_progress(&self, done: usize, total: usize, name: &str) {
+        if let Some(tell) = &self.progress {
             tell(done, total, name);
         }
     }
@@ -144,9 +147,10 @@ impl Model {
             Kind::Ir(source) => {
                 Ok(Module::parse(context.ctx(), source, &self.path.display().to_string())?)
             }
-            Kind::Graph(json) => {
-                Ok((fx::import(context.ctx(), json, self.held.clone())?.module, vec![]))
-            }
+            Kind::Graph(json) => Ok((
+                fx::import(context.ctx(), json, self.in_memory_weights.clone())?.module,
+                vec![],
+            )),
             Kind::Package(_) => Err(Error::File {
                 file: self.path.display().to_string(),
                 reason: "is compiled already".into(),
@@ -170,7 +174,15 @@ impl Model {
         let linker = engine::linker(options);
         let (package, times) = self.build_for(options, progress, Some(&linker))?;
         let folder = self.weights_folder(options);
-        let exe = Executable::link(package, folder, &self.held, options, &linker, times, start)?;
+        let exe = Executable::link(
+            package,
+            folder,
+            &self.in_memory_weights,
+            options,
+            &linker,
+            times,
+            start,
+        )?;
         if let (Some(dump), Some(report)) = (&exe.times.dump, &exe.times.compile) {
             dump::finish(dump, exe.program(), report, Some(&exe), options.diagram)
                 .map_err(|e| io_error(dump, e))?;
@@ -198,8 +210,8 @@ impl Model {
         let store = options.cache.store();
         let package = match &self.kind {
             Kind::Package(p) => {
-                tell::program(&p.program);
-                tell::code(p);
+                log_events::program(&p.program);
+                log_events::code(p);
                 Package::clone(p)
             }
             _ => self.package(
@@ -214,7 +226,7 @@ impl Model {
     }
 
     /// Embeds the weights in the package, so that it needs no other file.
-    pub fn hold_weights(&self, package: &mut Package, options: &Options) -> Result<(), Error> {
+    pub fn embed_weights(&self, package: &mut Package, options: &Options) -> Result<(), Error> {
         let mut weights = BTreeMap::new();
         let mut finder = self.finder(package, options);
         let programs = [Some(&package.program), package.program.prepare.as_deref()];
@@ -235,7 +247,7 @@ impl Model {
     /// Resolves the weights of a package built from this model.
     pub fn finder<'a>(&'a self, package: &'a Package, options: &'a Options) -> Finder<'a> {
         let folder = self.weights_folder(options);
-        weights::Sources { package, folder, held: &self.held }.finder()
+        weights::Sources { package, folder, in_memory_weights: &self.in_memory_weights }.finder()
     }
     fn weights_folder<'a>(&'a self, options: &'a Options) -> &'a Path {
         let own = || self.path.parent().unwrap_or(Path::new(""));
@@ -253,17 +265,18 @@ impl Model {
         let start = Instant::now();
         let (schedules, key) = if options.max_autotune {
             let base = self.key(options, &target, &Schedules::default())?;
-            autotune::measured(self, options, &target, store, &base, times)?
+            autotune::autotuned(self, options, &target, store, &base, times)?
         } else {
-            let table = autotune::Kept::of(options)?.table;
+            let table = autotune::ScheduleStore::of(options)?.table;
             let key = self.key(options, &target, &table)?;
             (table, key)
         };
         // Autotuning has a time budget of its own.
-        times.measuring = start.elapsed();
+        times.autotuning = start.elapsed();
         let start = Instant::now();
-        let stop =
-            options.time_budget.map_or_else(|| options.stop.clone(), |t| options.stop.within(t));
+        let cancellation = options
+            .time_budget
+            .map_or_else(|| options.cancellation.clone(), |t| options.cancellation.with_timeout(t));
         // A dump needs every pass to run, so it bypasses the cache.
         match store.filter(|_| options.dump.is_none()).map(|s| (s, s.get(&key))) {
             // An unreadable cache entry counts as a miss.
@@ -271,8 +284,8 @@ impl Model {
                 match Package::read(std::io::Cursor::new(bytes), runtime::package::MAX_BYTES) {
                     Ok(package) => {
                         tracing::info!(target: "kiln::cache", program = package.program.name, %key, "hit");
-                        tell::program(&package.program);
-                        tell::code(&package);
+                        log_events::program(&package.program);
+                        log_events::code(&package);
                         times.capture = start.elapsed();
                         return Ok(package);
                     }
@@ -291,18 +304,18 @@ impl Model {
         order::request(&module, &options.function, &options.orders)
             .map_err(|e| Error::Order(e.to_string()))?;
         times.capture = start.elapsed();
-        stop.check().map_err(CompileError::from)?;
+        cancellation.check().map_err(CompileError::from)?;
         times.dump = match &options.dump {
             None => None,
             Some(dir) => {
                 Some(dump::begin(dir, &self.path.to_string_lossy()).map_err(|e| io_error(dir, e))?)
             }
         };
-        autotune::parts::request(&module, &schedules, &target);
+        autotune::split_k::attach_split_k(&module, &schedules, &target);
         let reproducer = times.dump.as_deref().or(options.reproducer.as_deref());
         let debug = Debug {
             disable: &options.disable,
-            own: &options.passes,
+            user_passes: &options.passes,
             dump: times.dump.as_deref(),
             reproducer,
         };
@@ -313,10 +326,10 @@ impl Model {
             cache: store,
             verify: options.verify,
             progress,
-            made: &|symbol, code| linker.into_iter().for_each(|l| l.add(symbol, code)),
+            on_kernel: &|symbol, code| linker.into_iter().for_each(|l| l.add(symbol, code)),
             schedules: &schedules,
             salt: BUILD,
-            stop,
+            cancellation,
             debug,
         };
         let mut made = compile(&module, &options.function, &how).map_err(Error::of_compilation)?;
@@ -329,7 +342,7 @@ impl Model {
         let kept = store.zip(package.to_bytes().ok()).map(|(store, bytes)| store.put(&key, &bytes));
         made.report.remarks.extend(kept.and_then(Result::err));
         made.report.remarks.extend(store.and_then(|s| s.trim(options.cache_bytes).err()));
-        tell::program(&package.program);
+        log_events::program(&package.program);
         if let Some(dump) = &times.dump {
             dump::finish(dump, &package.program, &made.report, None, options.diagram)
                 .map_err(|e| io_error(dump, e))?;

@@ -3,8 +3,8 @@
 use crate::{
     Error,
     compile::Settings,
-    lowering::{Own, Stop},
-    runtime::{self, Place, Store, cuda::Mode},
+    lowering::{CancellationToken, UserPasses},
+    runtime::{self, DeviceId, Store, cuda::Mode},
 };
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -22,7 +22,7 @@ pub struct Options {
     /// Size limit of the cache in bytes; the least recently used entries are evicted.
     pub cache_bytes: u64,
     /// Cancellation token for compilations.
-    pub stop: Stop,
+    pub cancellation: CancellationToken,
     /// Time limit of one compilation. Exceeding it is an error; a compiled function then falls back
     /// to op-by-op execution.
     pub time_budget: Option<Duration>,
@@ -40,7 +40,7 @@ pub struct Options {
     /// Target, such as `x86_64:haswell` or `cuda:sm_90a`; the device's own if `None`.
     pub target: Option<String>,
     /// Device to run on.
-    pub device: Place,
+    pub device: DeviceId,
     /// Whether to synchronise after each GPU launch, so that a fault names its kernel.
     pub blocking: bool,
     /// Whether a compiled function reuses the buffers of dropped results for new ones.
@@ -71,7 +71,7 @@ pub struct Options {
     pub orders: BTreeMap<usize, Vec<usize>>,
     /// User passes that run in addition to the pipeline: as soon as a module is at a level, or
     /// after every run of a pass.
-    pub passes: Vec<Own>,
+    pub passes: Vec<UserPasses>,
 }
 
 /// Default of [`Options::autotune_candidates`].
@@ -110,7 +110,7 @@ impl Default for Options {
             workers: processors,
             cache: CachePolicy::Off,
             cache_bytes: runtime::cache::DEFAULT_BYTES,
-            stop: Stop::new(),
+            cancellation: CancellationToken::new(),
             time_budget: None,
             disable: vec![],
             dump: None,
@@ -118,7 +118,7 @@ impl Default for Options {
             weights: None,
             reproducer: None,
             target: None,
-            device: Place::Host,
+            device: DeviceId::Host,
             blocking: false,
             reuse: false,
             mode: Mode::Default,
@@ -139,7 +139,7 @@ impl Default for Options {
 impl Options {
     /// Options for compiling one kernel in isolation. Model-wide options no longer apply, and
     /// candidates are not worth caching.
-    pub(crate) fn alone(&self) -> Options {
+    pub(crate) fn for_single_kernel(&self) -> Options {
         Options {
             function: "main".into(),
             cache: CachePolicy::Off,

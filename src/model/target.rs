@@ -2,22 +2,22 @@
 use super::{Error, Options};
 use crate::{
     lowering::{Chip, Relaxed, Target},
-    runtime::{Place, cuda},
+    runtime::{DeviceId, cuda},
 };
 
 /// The compilation target: from the options, else the device's.
 pub(crate) fn target(options: &Options) -> Result<Target, Error> {
     let found = match (&options.target, options.device) {
         (Some(text), _) => Target::parse(text).map_err(Error::Target),
-        (None, Place::Host) => Target::parse("native").map_err(Error::Target),
-        (None, Place::Cuda(index)) => {
+        (None, DeviceId::Host) => Target::parse("native").map_err(Error::Target),
+        (None, DeviceId::Cuda(index)) => {
             let device = cuda::Device::cuda(index)?;
-            let (card, (major, minor)) = (device.info(), device.info().capability);
+            let (info, (major, minor)) = (device.info(), device.info().capability);
             let chip = Chip::of_capability(major, minor);
             chip.map(|chip| Target::Cuda { chip, relaxed: Relaxed::default() }).ok_or_else(|| {
                 Error::Target(format!(
                     "{} has compute capability {major}.{minor}; 8.0 is the least",
-                    card.name
+                    info.name
                 ))
             })
         }

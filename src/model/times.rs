@@ -14,7 +14,7 @@ pub struct Times {
     /// Resolving the weights, and copying those that are not stored in the program's layout.
     pub weights: Duration,
     /// Autotuning, or checking that no schedule is missing.
-    pub measuring: Duration,
+    pub autotuning: Duration,
     /// Messages of autotuning.
     pub tuning: Vec<String>,
     /// Cache remarks about the whole program.

@@ -24,7 +24,7 @@ pub struct Sources<'a> {
     /// Base directory of relative paths: the model's, or [`Options::weights`](super::Options).
     pub folder: &'a Path,
     /// In-memory weights, by global name.
-    pub held: &'a BTreeMap<String, Weight>,
+    pub in_memory_weights: &'a BTreeMap<String, Weight>,
 }
 
 /// Resolves weights.
@@ -49,7 +49,7 @@ impl Finder<'_> {
 }
 
 fn global(g: &Global, sources: &Sources, files: &mut Files) -> Result<Bytes, DataError> {
-    if let Some(weight) = sources.held.get(&g.name) {
+    if let Some(weight) = sources.in_memory_weights.get(&g.name) {
         return elements(g, weight);
     }
     if sources.package.weights.contains_key(&g.name) {

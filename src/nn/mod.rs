@@ -9,7 +9,7 @@
 //!     .apply(|x| x.relu())
 //!     .layer(|s| Linear::new(s, 8, 2));
 //! assert_eq!(net.parameters()[0].name(), "0.weight");
-//! let y = (&net).compile().call(Tensor::of(&[1, 4], &[1.0f32; 4])?)?;
+//! let y = (&net).compile().call(Tensor::from_slice(&[1, 4], &[1.0f32; 4])?)?;
 //! assert_eq!(y.to_vec::<f32>()?.len(), 2);
 //! # Ok::<(), kiln::Error>(())
 //! ```

@@ -95,29 +95,29 @@ impl Parameter {
     }
     /// The value: loaded or set, else initialised by [`Init`]. Err: too many elements.
     pub fn value(&self) -> Result<Weight, DataError> {
-        self.now().map(|v| v.weight)
+        self.current().map(|v| v.weight)
     }
     /// The value, initialised on first use and then cached.
-    fn now(&self) -> Result<Value, DataError> {
+    fn current(&self) -> Result<Value, DataError> {
         if let Some(value) = self.stored.value() {
             return Ok(value);
         }
-        let weight = Weight::of(&self.initial()?);
-        let value = Value { array: Arc::new(Array::of_weight(&weight)?), weight, source: None };
+        let weight = Weight::from_tensor(&self.initial()?);
+        let value = Value { array: Arc::new(Array::from_weight(&weight)?), weight, source: None };
         let mut stored = self.stored.value.write().unwrap_or_else(PoisonError::into_inner);
         Ok(stored.get_or_insert(value).clone())
     }
     /// Sets the value; the weight stays mutable, not frozen. Err: another dtype or shape.
     pub fn set(&self, value: &value::Tensor) -> Result<(), DataError> {
-        let weight = Weight::of(value);
-        self.fits(&weight)?;
+        let weight = Weight::from_tensor(value);
+        self.check_type(&weight)?;
         self.store(weight, None)
     }
     /// The type as text, such as `f32[10, 64]`.
     pub fn type_name(&self) -> String {
         format!("{}{:?}", self.dtype(), self.shape())
     }
-    pub(super) fn fits(&self, weight: &Weight) -> Result<(), DataError> {
+    pub(super) fn check_type(&self, weight: &Weight) -> Result<(), DataError> {
         if weight.dtype == self.dtype() && weight.shape == self.shape() {
             return Ok(());
         }
@@ -130,7 +130,7 @@ impl Parameter {
         )))
     }
     pub(super) fn store(&self, weight: Weight, source: Option<String>) -> Result<(), DataError> {
-        let array = Arc::new(Array::of_weight(&weight)?);
+        let array = Arc::new(Array::from_weight(&weight)?);
         *self.stored.value.write().unwrap_or_else(PoisonError::into_inner) =
             Some(Value { array, weight, source });
         self.stored.version.fetch_add(1, Ordering::Release);
@@ -143,7 +143,7 @@ impl Parameter {
         let _frame = graph.frame(Location::caller());
         // Read the version before the value, so that a concurrent change is noticed.
         let version = self.stored.version();
-        match self.now() {
+        match self.current() {
             Ok(value) if graph.is_eager() => Tensor::from(value.array),
             Ok(Value { weight, source, .. }) => {
                 let from = source.clone().unwrap_or_else(|| format!("#{}", self.name()));

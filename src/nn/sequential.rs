@@ -53,9 +53,9 @@ impl std::fmt::Debug for Sequential {
 impl Module for Sequential {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Tensor {
-        self.layers.iter().fold(x.clone(), |x, (place, layer)| {
+        self.layers.iter().fold(x.clone(), |x, (site, layer)| {
             // A call through a trait object has no caller location.
-            let _frame = x.graph().inner_frame(place);
+            let _frame = x.graph().inner_frame(site);
             match layer {
                 Layer::Module(m) => m.forward(&x),
                 Layer::Function(f) => f(&x),

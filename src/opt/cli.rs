@@ -239,7 +239,7 @@ fn two_hyphens(arg: OsString, command: &Command) -> OsString {
 
 /// clap's error; an unknown option gets the nearest option or pass as a suggestion.
 fn explain(e: clap::Error) -> OptError {
-    let exit = if e.use_stderr() { Exit::Usage } else { Exit::Done };
+    let exit = if e.use_stderr() { Exit::Usage } else { Exit::Success };
     if e.kind() == ErrorKind::UnknownArgument
         && let Some(arg) = e.get(ContextKind::InvalidArg)
     {

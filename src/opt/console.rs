@@ -31,7 +31,7 @@ impl Console {
         };
     }
     /// Writes an error; a message that already is a diagnostic stays unchanged.
-    pub fn complain(&self, message: &str) {
+    pub fn error(&self, message: &str) {
         let word = if message.contains("error: ") { "" } else { "error: " };
         self.err(format!("{word}{message}\n").as_bytes());
     }

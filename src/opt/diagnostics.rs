@@ -5,14 +5,14 @@ use regex::Regex;
 use std::sync::OnceLock;
 
 /// A part of a split input.
-pub struct Part<'a> {
+pub struct InputPart<'a> {
     /// Its text.
     pub text: &'a str,
     /// Line offset in the input.
     pub lines_before: usize,
 }
 
-impl Part<'_> {
+impl InputPart<'_> {
     /// The text, padded with empty lines, so that diagnostics have line numbers of the whole input.
     pub fn padded(&self) -> Vec<u8> {
         [vec![b'\n'; self.lines_before], self.text.as_bytes().to_vec()].concat()
@@ -20,20 +20,20 @@ impl Part<'_> {
 }
 
 /// Splits at lines of `// -----`; without `split`, one part.
-pub fn parts(text: &str, split: bool) -> Vec<Part<'_>> {
+pub fn parts(text: &str, split: bool) -> Vec<InputPart<'_>> {
     if !split {
-        return vec![Part { text, lines_before: 0 }];
+        return vec![InputPart { text, lines_before: 0 }];
     }
     let (mut all, mut start, mut at, mut first, mut line) = (vec![], 0, 0, 0, 0);
     for l in text.split_inclusive('\n') {
         if l.trim_end() == "// -----" {
-            all.push(Part { text: &text[start..at], lines_before: first });
+            all.push(InputPart { text: &text[start..at], lines_before: first });
             (start, first) = (at + l.len(), line + 1);
         }
         at += l.len();
         line += 1;
     }
-    all.push(Part { text: &text[start..], lines_before: first });
+    all.push(InputPart { text: &text[start..], lines_before: first });
     all
 }
 
@@ -44,14 +44,14 @@ pub struct Expectation {
     /// The expected line; `None` for `@unknown`.
     line: Option<usize>,
     /// The line of the comment.
-    stands_at: usize,
-    wanted: Wanted,
+    comment_line: usize,
+    expected_text: ExpectedText,
     text: String,
-    met: bool,
+    matched: bool,
 }
 
 #[derive(Debug)]
-enum Wanted {
+enum ExpectedText {
     Text(String),
     Pattern(Regex),
 }
@@ -64,7 +64,7 @@ fn designator() -> Option<&'static Regex> {
 
 /// Parses the expectations in a part's comments. `@above` and `@below` skip lines with
 /// expectations.
-pub fn expectations(part: &Part<'_>) -> Result<Vec<Expectation>, OptError> {
+pub fn expectations(part: &InputPart<'_>) -> Result<Vec<Expectation>, OptError> {
     let Some(designator) = designator() else { return Ok(vec![]) };
     let lines: Vec<&str> = part.text.lines().collect();
     let holds = |i: usize| designator.is_match(lines[i]);
@@ -96,12 +96,19 @@ pub fn expectations(part: &Part<'_>) -> Result<Vec<Expectation>, OptError> {
             _ => Severity::Warning,
         };
         let text = group(5).to_string();
-        let wanted = if group(2).is_empty() {
-            Wanted::Text(text.clone())
+        let expected_text = if group(2).is_empty() {
+            ExpectedText::Text(text.clone())
         } else {
-            Wanted::Pattern(pattern(&text, at)?)
+            ExpectedText::Pattern(pattern(&text, at)?)
         };
-        all.push(Expectation { severity, line, stands_at: at, wanted, text, met: false });
+        all.push(Expectation {
+            severity,
+            line,
+            comment_line: at,
+            expected_text,
+            text,
+            matched: false,
+        });
     }
     Ok(all)
 }
@@ -122,9 +129,9 @@ fn pattern(text: &str, at: usize) -> Result<Regex, OptError> {
 
 impl Expectation {
     fn matches(&self, d: &Diagnostic, line: Option<usize>) -> bool {
-        let text = match &self.wanted {
-            Wanted::Text(t) => d.message.contains(t.as_str()),
-            Wanted::Pattern(p) => p.is_match(&d.message),
+        let text = match &self.expected_text {
+            ExpectedText::Text(t) => d.message.contains(t.as_str()),
+            ExpectedText::Pattern(p) => p.is_match(&d.message),
         };
         text && self.severity == d.severity && self.line == line
     }
@@ -134,9 +141,9 @@ impl Expectation {
 pub fn compare(file: &str, mut expected: Vec<Expectation>, reported: &[Diagnostic]) -> Vec<String> {
     let mut wrong = vec![];
     for d in reported.iter().flat_map(|d| std::iter::once(d).chain(&d.notes)) {
-        let line = d.place.as_ref().filter(|p| p.0 == file).map(|p| p.1 as usize);
-        match expected.iter_mut().find(|e| !e.met && e.matches(d, line)) {
-            Some(e) => e.met = true,
+        let line = d.location.as_ref().filter(|p| p.0 == file).map(|p| p.1 as usize);
+        match expected.iter_mut().find(|e| !e.matched && e.matches(d, line)) {
+            Some(e) => e.matched = true,
             None => {
                 let place = line.map_or("unknown location".into(), |l| format!("{file}:{l}"));
                 wrong.push(format!(
@@ -147,16 +154,16 @@ pub fn compare(file: &str, mut expected: Vec<Expectation>, reported: &[Diagnosti
             }
         }
     }
-    for e in expected.iter().filter(|e| !e.met) {
+    for e in expected.iter().filter(|e| !e.matched) {
         let place = match e.line {
-            Some(l) if l == e.stands_at => String::new(),
+            Some(l) if l == e.comment_line => String::new(),
             Some(l) => format!(" at line {l}"),
             None => " at an unknown location".into(),
         };
         let (keyword, text) = (e.severity.keyword(), &e.text);
         wrong.push(format!(
             "{file}:{}: error: expected {keyword} \"{text}\"{place} was not produced",
-            e.stands_at
+            e.comment_line
         ));
     }
     wrong

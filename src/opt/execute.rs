@@ -15,7 +15,7 @@ use crate::{
         value::{Data, Tensor},
     },
     passes::pass,
-    runtime::Place,
+    runtime::DeviceId,
     tolerance,
 };
 use std::{
@@ -36,7 +36,7 @@ pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), 
         None => Tensors::new(),
     };
     let weights = Weights {
-        of_command: cli.weights.clone(),
+        from_command_line: cli.weights.clone(),
         folder: folder.into(),
         files: RefCell::default(),
         archives: RefCell::default(),
@@ -52,7 +52,7 @@ pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), 
         let interpreter = Interpreter { globals: &globals, ..Interpreter::new(mode) };
         interpreter
             .run(module.op(), &cli.function, &inputs(&given))
-            .map_err(|e| refuse(module, &cli.function, e))?
+            .map_err(|e| run_error(module, &cli.function, e))?
     };
     let mut text = String::new();
     for (i, t) in results.iter().enumerate() {
@@ -61,11 +61,11 @@ pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), 
     if let Some(path) = &cli.outputs {
         tensors::write(path, &results)?;
     }
-    let mut exit = Exit::Done;
+    let mut exit = Exit::Success;
     if cli.check {
         let (ok, report) = check(&results, &given)?;
         text += &report;
-        exit = if ok { Exit::Done } else { Exit::No };
+        exit = if ok { Exit::Success } else { Exit::CheckFailed };
     }
     Ok((exit, text))
 }
@@ -83,12 +83,12 @@ fn native(
     let gpu = said.starts_with("cuda:");
     let options = crate::Options {
         function: cli.function.clone(),
-        device: if gpu { Place::Cuda(0) } else { Place::Host },
+        device: if gpu { DeviceId::Cuda(0) } else { DeviceId::Host },
         target: gpu.then_some(said),
         weights: cli.weights.clone().filter(|w| w.is_dir()),
         ..Default::default()
     };
-    let exe = crate::Model::of_module(module, folder).compile(&options).map_err(fail)?;
+    let exe = crate::Model::from_module(module, folder).compile(&options).map_err(fail)?;
     exe.call_values(&inputs.iter().collect::<Vec<_>>()).map_err(fail)
 }
 
@@ -105,7 +105,7 @@ fn inputs(given: &Tensors) -> Vec<Tensor> {
 }
 
 /// Maps a failed run to an exit code.
-fn refuse(module: &Module, function: &str, e: RunError) -> OptError {
+fn run_error(module: &Module, function: &str, e: RunError) -> OptError {
     let mut message = e.to_string();
     if message.contains("has no function @") {
         let all = blocks(module.op())
@@ -125,7 +125,7 @@ fn refuse(module: &Module, function: &str, e: RunError) -> OptError {
 
 /// Values of globals: from `--weights`, or from the files that the module names; each is read once.
 struct Weights {
-    of_command: Option<PathBuf>,
+    from_command_line: Option<PathBuf>,
     folder: PathBuf,
     files: RefCell<HashMap<PathBuf, Tensors>>,
     archives: RefCell<HashMap<PathBuf, BTreeMap<String, pt2::Weight>>>,
@@ -135,12 +135,12 @@ impl Weights {
     /// Resolves `file#tensor`, or `file` with a tensor of the global's name.
     fn find(&self, global: &str, source: &str) -> Result<Tensor, OwnError> {
         let (file, name) = source.split_once('#').unwrap_or((source, global));
-        let path = match &self.of_command {
+        let path = match &self.from_command_line {
             Some(folder) if folder.is_dir() => folder.join(file),
             Some(path) => path.clone(),
             None => self.folder.join(file),
         };
-        if !path.exists() && self.of_command.as_ref().is_none_or(|p| p.is_dir()) {
+        if !path.exists() && self.from_command_line.as_ref().is_none_or(|p| p.is_dir()) {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
             let folder = folder.unwrap_or(Path::new("."));
             let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());

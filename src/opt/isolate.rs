@@ -60,14 +60,14 @@ impl Text {
 
 /// Handle to the shared page.
 #[derive(Clone, Copy)]
-pub struct Board(&'static Page);
+pub struct ProgressPage(&'static Page);
 // SAFETY: see Text::set; the other fields are atomic.
-unsafe impl Send for Board {}
-unsafe impl Sync for Board {}
+unsafe impl Send for ProgressPage {}
+unsafe impl Sync for ProgressPage {}
 
-impl Board {
+impl ProgressPage {
     /// A page shared with processes forked from now on.
-    pub fn new() -> Result<Board> {
+    pub fn new() -> Result<ProgressPage> {
         let (size, access) = (size_of::<Page>(), libc::PROT_READ | libc::PROT_WRITE);
         // SAFETY: a fresh zeroed mapping that is never unmapped; all-zero is a valid Page.
         unsafe {
@@ -82,7 +82,7 @@ impl Board {
             if p == libc::MAP_FAILED {
                 Err(Error::last_os_error())
             } else {
-                Ok(Board(&*p.cast::<Page>()))
+                Ok(ProgressPage(&*p.cast::<Page>()))
             }
         }
     }
@@ -106,7 +106,7 @@ impl Board {
 }
 
 /// Which process this is after the fork.
-pub enum Side {
+pub enum Process {
     /// The child, with a console on the original standard error.
     Child(Console),
     /// The parent, which waits.
@@ -116,18 +116,18 @@ pub enum Side {
 /// The child process, as its parent sees it.
 pub struct Child {
     pid: libc::pid_t,
-    noise: File,
+    stderr: File,
 }
 
 /// How the child ended.
-pub struct End {
+pub struct ChildExit {
     status: libc::c_int,
     /// Captured standard error, such as output of MLIR itself.
-    noise: String,
+    stderr: String,
 }
 
 /// Forks. The process must be single-threaded.
-pub fn fork() -> Result<Side> {
+pub fn fork() -> Result<Process> {
     // SAFETY: plain system calls on descriptors owned by this function; the process is
     // single-threaded.
     unsafe {
@@ -135,7 +135,7 @@ pub fn fork() -> Result<Side> {
         if fd < 0 {
             return Err(Error::last_os_error());
         }
-        let noise = File::from_raw_fd(fd);
+        let stderr = File::from_raw_fd(fd);
         let parent = libc::getpid();
         match libc::fork() {
             -1 => Err(Error::last_os_error()),
@@ -147,19 +147,19 @@ pub fn fork() -> Result<Side> {
                 libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 });
                 let saved = libc::fcntl(2, libc::F_DUPFD_CLOEXEC, 3);
                 if saved < 0 {
-                    return Ok(Side::Child(Console::standard()));
+                    return Ok(Process::Child(Console::standard()));
                 }
-                libc::dup2(noise.as_raw_fd(), 2);
-                Ok(Side::Child(Console::with_error(File::from_raw_fd(saved))))
+                libc::dup2(stderr.as_raw_fd(), 2);
+                Ok(Process::Child(Console::with_error(File::from_raw_fd(saved))))
             }
-            pid => Ok(Side::Parent(Child { pid, noise })),
+            pid => Ok(Process::Parent(Child { pid, stderr })),
         }
     }
 }
 
 impl Child {
     /// Waits for the child to exit.
-    pub fn wait(mut self) -> Result<End> {
+    pub fn wait(mut self) -> Result<ChildExit> {
         let mut status = 0;
         // SAFETY: the pid is our child's.
         while unsafe { libc::waitpid(self.pid, &mut status, 0) } < 0 {
@@ -168,17 +168,17 @@ impl Child {
                 return Err(e);
             }
         }
-        let mut noise = vec![];
-        self.noise.rewind()?;
-        self.noise.read_to_end(&mut noise)?;
-        Ok(End { status, noise: String::from_utf8_lossy(&noise).into_owned() })
+        let mut stderr = vec![];
+        self.stderr.rewind()?;
+        self.stderr.read_to_end(&mut stderr)?;
+        Ok(ChildExit { status, stderr: String::from_utf8_lossy(&stderr).into_owned() })
     }
 }
 
 /// The exit code: the child's own, or the one for its crash.
-pub fn verdict(
-    end: End,
-    board: &Board,
+pub fn exit_code(
+    end: ChildExit,
+    progress_page: &ProgressPage,
     cli: &Cli,
     name: &str,
     source: &[u8],
@@ -186,7 +186,7 @@ pub fn verdict(
 ) -> std::result::Result<Exit, OptError> {
     if libc::WIFEXITED(end.status) {
         // Output of passes such as print-op-stats.
-        console.err(end.noise.as_bytes());
+        console.err(end.stderr.as_bytes());
         return Ok(Exit::from_code(libc::WEXITSTATUS(end.status) as u8).unwrap_or(Exit::Failed));
     }
     let signal = signal_name(libc::WTERMSIG(end.status));
@@ -194,7 +194,7 @@ pub fn verdict(
         ["memory allocation of", "bad_alloc", "out of memory"].iter().any(|m| l.contains(m))
     };
     let message = end
-        .noise
+        .stderr
         .lines()
         .find(|l| memory(l) || l.contains("LLVM ERROR") || l.contains("overflowed its stack"));
     let exit = if message.is_some_and(memory) || libc::WTERMSIG(end.status) == libc::SIGKILL {
@@ -203,8 +203,8 @@ pub fn verdict(
         Exit::Failed
     };
     let message = message.map_or(String::new(), |l| format!(": {}", l.trim()));
-    let pass = board.0.pass.get();
-    Err(match board.stage() {
+    let pass = progress_page.0.pass.get();
+    Err(match progress_page.stage() {
         Stage::Reading => OptError::usage(format!(
             "MLIR crashed ({signal}{message}) while parsing {name}; this input is not supported"
         )),
@@ -217,7 +217,7 @@ pub fn verdict(
                 Stage::Executing => "while running the program".to_string(),
                 _ => format!("in {pass}"),
             };
-            let hint = reproducer(board, cli, source)
+            let hint = reproducer(progress_page, cli, source)
                 .map_or_else(|e| format!("no reproducer: {e}"), |p| reproducer_line(&p));
             OptError {
                 exit,
@@ -228,16 +228,22 @@ pub fn verdict(
 }
 
 /// Writes a reproducer: the original input and the pipeline.
-fn reproducer(board: &Board, cli: &Cli, source: &[u8]) -> std::result::Result<PathBuf, OptError> {
+fn reproducer(
+    progress_page: &ProgressPage,
+    cli: &Cli,
+    source: &[u8],
+) -> std::result::Result<PathBuf, OptError> {
     let text = std::str::from_utf8(source)
         .map_err(|_| OptError::usage("the input is bytecode; run kiln-opt on it again"))?;
     let parts = super::diagnostics::parts(text, cli.split_input_file);
     let part = parts
-        .get(board.0.part.load(Ordering::Acquire) as usize)
+        .get(progress_page.0.part.load(Ordering::Acquire) as usize)
         .ok_or_else(|| OptError::usage("no such part of the input"))?;
     let path = cli.reproducer.clone().unwrap_or_else(reproducer_path);
-    let text =
-        crate::lowering::driver::manager::reproducer_of_text(part.text, &board.0.pipeline.get());
+    let text = crate::lowering::driver::manager::reproducer_of_text(
+        part.text,
+        &progress_page.0.pipeline.get(),
+    );
     std::fs::write(&path, text).map_err(|e| OptError::file(&path, e))?;
     Ok(path)
 }

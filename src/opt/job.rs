@@ -3,9 +3,9 @@ use super::{
     OptError,
     cli::Cli,
     console::Console,
-    diagnostics::{self, Part},
+    diagnostics::{self, InputPart},
     execute,
-    isolate::{Board, Stage, reproducer_path},
+    isolate::{ProgressPage, Stage, reproducer_path},
     passes,
     report::{self, IrPrinter, Times},
 };
@@ -51,11 +51,11 @@ pub struct Job<'a> {
     /// All of the input.
     pub source: &'a [u8],
     /// Progress board of crash isolation.
-    pub board: Board,
+    pub progress_page: ProgressPage,
 }
 
 /// Why a part stopped.
-enum Stop {
+enum PartError {
     /// An error that is not a diagnostic.
     Error(OptError),
     /// Diagnostics, which `--verify-diagnostics` may expect; otherwise the exit code, and further
@@ -63,9 +63,9 @@ enum Stop {
     Reported(Vec<Diagnostic>, Exit, String),
 }
 
-impl From<OptError> for Stop {
-    fn from(e: OptError) -> Stop {
-        Stop::Error(e)
+impl From<OptError> for PartError {
+    fn from(e: OptError) -> PartError {
+        PartError::Error(e)
     }
 }
 
@@ -107,18 +107,18 @@ pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
             "--emit-bytecode writes one module, and not to a terminal (-o FILE)",
         ));
     }
-    let (mut outputs, mut times, mut exit) = (vec![], Times::default(), Exit::Done);
-    let whole = [Part { text: "", lines_before: 0 }];
+    let (mut outputs, mut times, mut exit) = (vec![], Times::default(), Exit::Success);
+    let whole = [InputPart { text: "", lines_before: 0 }];
     for (i, part) in if text.is_some() { &parts[..] } else { &whole[..] }.iter().enumerate() {
-        job.board.part(i);
+        job.progress_page.part(i);
         let bytes = if text.is_some() { part.padded() } else { job.source.to_vec() };
-        let done = one(job, console, &bytes, &mut outputs, &mut times);
+        let done = process_part(job, console, &bytes, &mut outputs, &mut times);
         let ended = if cli.verify_diagnostics {
             verify(job, console, part, done)?
         } else {
-            tell(job, console, done)?
+            print_diagnostics(job, console, done)?
         };
-        exit = if exit == Exit::Done { ended } else { exit };
+        exit = if exit == Exit::Success { ended } else { exit };
     }
     if let Some(form) = cli.mlir_timing {
         console.err(times.text(form).as_bytes());
@@ -127,7 +127,7 @@ pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
     match &cli.output {
         _ if cli.verify_diagnostics => {}
         Some(path) if path != Path::new("-") => {
-            if matches!(exit, Exit::Done | Exit::No) {
+            if matches!(exit, Exit::Success | Exit::CheckFailed) {
                 std::fs::write(path, output).map_err(|e| OptError::file(path, e))?;
             }
         }
@@ -137,16 +137,16 @@ pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
 }
 
 /// Prints the diagnostics of a part.
-fn tell(
+fn print_diagnostics(
     job: &Job<'_>,
     console: &Console,
-    done: Result<(Exit, Vec<Diagnostic>), Stop>,
+    done: Result<(Exit, Vec<Diagnostic>), PartError>,
 ) -> Result<Exit, OptError> {
     let (all, exit, more) = match done {
         Ok((exit, all)) => (all, exit, String::new()),
-        Err(Stop::Reported(all, exit, more)) => (all, exit, more),
-        Err(Stop::Error(e)) => {
-            console.complain(&e.message);
+        Err(PartError::Reported(all, exit, more)) => (all, exit, more),
+        Err(PartError::Error(e)) => {
+            console.error(&e.message);
             return Ok(e.exit);
         }
     };
@@ -159,28 +159,28 @@ fn tell(
 fn verify(
     job: &Job<'_>,
     console: &Console,
-    part: &Part<'_>,
-    done: Result<(Exit, Vec<Diagnostic>), Stop>,
+    part: &InputPart<'_>,
+    done: Result<(Exit, Vec<Diagnostic>), PartError>,
 ) -> Result<Exit, OptError> {
     let reported = match done {
-        Ok((_, all)) | Err(Stop::Reported(all, ..)) => all,
-        Err(Stop::Error(e)) => return Err(e),
+        Ok((_, all)) | Err(PartError::Reported(all, ..)) => all,
+        Err(PartError::Error(e)) => return Err(e),
     };
     let wrong = diagnostics::compare(job.name, diagnostics::expectations(part)?, &reported);
     wrong.iter().for_each(|w| console.err(format!("{w}\n").as_bytes()));
-    Ok(if wrong.is_empty() { Exit::Done } else { Exit::No })
+    Ok(if wrong.is_empty() { Exit::Success } else { Exit::CheckFailed })
 }
 
 /// Processes one part: the exit code and all diagnostics.
-fn one(
+fn process_part(
     job: &Job<'_>,
     console: &Console,
     source: &[u8],
     outputs: &mut Vec<Vec<u8>>,
     times: &mut Times,
-) -> Result<(Exit, Vec<Diagnostic>), Stop> {
-    let (cli, board) = (job.cli, job.board);
-    board.enter(Stage::Reading, "");
+) -> Result<(Exit, Vec<Diagnostic>), PartError> {
+    let (cli, progress_page) = (job.cli, job.progress_page);
+    progress_page.enter(Stage::Reading, "");
     let start = Instant::now();
     let mut stored = None;
     let mut ir = source;
@@ -201,24 +201,24 @@ fn one(
     let (module, mut reported) = read(job, ctx, ir)?;
     times.parse += start.elapsed().as_secs_f64();
 
-    board.enter(Stage::Pipeline, "");
+    progress_page.enter(Stage::Pipeline, "");
     if let Some(target) = &cli.target {
         module.op().set_attr("kiln.target", Attr::string(ctx, target));
     }
     if let Some(pipeline) = pipeline(cli, ctx, &module, stored)? {
-        reported.extend(passes_on(job, console, &module, &pipeline, times)?);
+        reported.extend(run_passes(job, console, &module, &pipeline, times)?);
     }
 
     let start = Instant::now();
-    let mut exit = Exit::Done;
+    let mut exit = Exit::Success;
     if cli.execute {
-        board.enter(Stage::Executing, "");
+        progress_page.enter(Stage::Executing, "");
         let folder = cli.input.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
         let (ended, text) = execute::run(cli, &module, folder)?;
         exit = ended;
         outputs.push(text.into_bytes());
     } else {
-        board.enter(Stage::Printing, "");
+        progress_page.enter(Stage::Printing, "");
         outputs.push(if cli.emit_bytecode { module.bytecode() } else { printed(cli, &module) });
     }
     times.output += start.elapsed().as_secs_f64();
@@ -226,7 +226,7 @@ fn one(
 }
 
 /// Parses text, kiln bytecode, or an archive of torch.export.save.
-fn read(job: &Job<'_>, ctx: Ctx, source: &[u8]) -> Result<(Module, Vec<Diagnostic>), Stop> {
+fn read(job: &Job<'_>, ctx: Ctx, source: &[u8]) -> Result<(Module, Vec<Diagnostic>), PartError> {
     if source.starts_with(pt2::MAGIC) {
         let path = job.cli.input.as_deref().ok_or_else(|| {
             OptError::usage("an archive is read from a file, not from standard input")
@@ -236,11 +236,11 @@ fn read(job: &Job<'_>, ctx: Ctx, source: &[u8]) -> Result<(Module, Vec<Diagnosti
         return Ok((captured.module, vec![]));
     }
     Module::parse(ctx, source, job.name).map_err(|e| match e {
-        ParseError::Diagnostics(all) if all.is_empty() => {
-            Stop::Error(OptError::usage(format!("{}: MLIR refused it without a reason", job.name)))
-        }
-        ParseError::Diagnostics(all) => Stop::Reported(all, Exit::Usage, String::new()),
-        e => Stop::Error(OptError::usage(format!("error: {e}"))),
+        ParseError::Diagnostics(all) if all.is_empty() => PartError::Error(OptError::usage(
+            format!("{}: MLIR refused it without a reason", job.name),
+        )),
+        ParseError::Diagnostics(all) => PartError::Reported(all, Exit::Usage, String::new()),
+        e => PartError::Error(OptError::usage(format!("error: {e}"))),
     })
 }
 
@@ -304,15 +304,15 @@ fn level(name: &str) -> Result<Level, OptError> {
 }
 
 /// Runs a pipeline; returns its warnings and remarks.
-fn passes_on(
+fn run_passes(
     job: &Job<'_>,
     console: &Console,
     module: &Module,
     pipeline: &str,
     times: &mut Times,
-) -> Result<Vec<Diagnostic>, Stop> {
+) -> Result<Vec<Diagnostic>, PartError> {
     let cli = job.cli;
-    job.board.pipeline(pipeline);
+    job.progress_page.pipeline(pipeline);
     if cli.dump_pass_pipeline {
         let manager = manager::parse(module.op().ctx(), pipeline)
             .map_err(|e| OptError::usage(e.to_string()))?;
@@ -333,19 +333,19 @@ fn passes_on(
     let printer = IrPrinter::new(cli, console);
     let watch = |moment: Moment, flag: &str, op| match moment {
         Moment::Enter => {
-            job.board.enter(Stage::Pass, flag);
+            job.progress_page.enter(Stage::Pass, flag);
             printer.enter();
         }
         Moment::Before => printer.print("Before", flag, op),
         Moment::After => printer.print("After", flag, op),
     };
     let report = run_pipeline(module, pipeline, &options, &watch).map_err(|e| match e {
-        PassError::Pipeline(_) | PassError::Io { .. } | PassError::Stopped(_) => {
-            Stop::Error(OptError::usage(e.to_string()))
+        PassError::Pipeline(_) | PassError::Io { .. } | PassError::Cancelled(_) => {
+            PartError::Error(OptError::usage(e.to_string()))
         }
         PassError::Failed { pass, diagnostics, reproducer } => {
             let path = reproducer.map_or(String::new(), |p| reproducer_line(&p) + "\n");
-            Stop::Reported(diagnostics, Exit::Failed, format!("error: {pass} failed\n{path}"))
+            PartError::Reported(diagnostics, Exit::Failed, format!("error: {pass} failed\n{path}"))
         }
     })?;
     printer.finish()?;

@@ -25,7 +25,7 @@ use crate::{
 pub use error::OptError;
 
 use console::Console;
-use isolate::{Board, Side, Stage};
+use isolate::{Process, ProgressPage, Stage};
 use std::{ffi::OsString, io::Read, path::Path};
 
 /// MLIR's parser, printer and passes recurse; untouched stack pages cost nothing.
@@ -54,10 +54,10 @@ const STACK: usize = 256 << 20;
 pub fn main(args: Vec<OsString>) -> Exit {
     let mut console = Console::standard();
     run(args, &mut console).unwrap_or_else(|e| {
-        if e.exit == Exit::Done {
+        if e.exit == Exit::Success {
             console.out(format!("{e}\n").as_bytes());
         } else {
-            console.complain(&e.message);
+            console.error(&e.message);
         }
         e.exit
     })
@@ -67,22 +67,23 @@ fn run(args: Vec<OsString>, console: &mut Console) -> Result<Exit, OptError> {
     let cli = cli::parse(args)?;
     if let Some(text) = list(&cli) {
         console.out(&text);
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let (name, source) = read(cli.input.as_deref())?;
-    let board = Board::new().map_err(|e| OptError::machine("no shared memory", e))?;
+    let progress_page =
+        ProgressPage::new().map_err(|e| OptError::machine("no shared memory", e))?;
     if cli.no_isolate {
-        return work(&cli, &name, &source, board, console);
+        return work(&cli, &name, &source, progress_page, console);
     }
     match isolate::fork().map_err(|e| OptError::machine("cannot start a process", e))? {
-        Side::Child(theirs) => {
+        Process::Child(theirs) => {
             *console = theirs;
-            work(&cli, &name, &source, board, console)
+            work(&cli, &name, &source, progress_page, console)
         }
-        Side::Parent(child) => {
+        Process::Parent(child) => {
             let end =
                 child.wait().map_err(|e| OptError::machine("cannot wait for a process", e))?;
-            isolate::verdict(end, &board, &cli, &name, &source, console)
+            isolate::exit_code(end, &progress_page, &cli, &name, &source, console)
         }
     }
 }
@@ -92,13 +93,13 @@ fn work(
     cli: &Cli,
     name: &str,
     source: &[u8],
-    board: Board,
+    progress_page: ProgressPage,
     console: &mut Console,
 ) -> Result<Exit, OptError> {
-    board.enter(Stage::Reading, "");
+    progress_page.enter(Stage::Reading, "");
     crate::logs::init_from_env().map_err(|e| OptError::usage(e.to_string()))?;
     std::thread::scope(|scope| {
-        let job = || job::run(&job::Job { cli, name, source, board }, console);
+        let job = || job::run(&job::Job { cli, name, source, progress_page }, console);
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, job);
         let thread = thread.map_err(|e| OptError::machine("cannot start a thread", e))?;
         thread.join().unwrap_or_else(|p| {

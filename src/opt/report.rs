@@ -13,7 +13,7 @@ use std::{cell::RefCell, fmt::Write, path::PathBuf};
 /// Formats a diagnostic with its input line, and a caret below its column.
 pub fn diagnostic(d: &Diagnostic, file: &str, source: &[u8]) -> String {
     let mut text = format!("{d}\n");
-    let Some((name, line, col)) = &d.place else { return text };
+    let Some((name, line, col)) = &d.location else { return text };
     let found = (name == file)
         .then(|| source.split(|b| *b == b'\n').nth((*line as usize).saturating_sub(1)))
         .flatten();
@@ -61,18 +61,18 @@ pub struct IrPrinter<'a> {
     cli: &'a Cli,
     console: &'a Console,
     /// Number of passes run so far.
-    entered: RefCell<usize>,
-    trouble: RefCell<Option<OptError>>,
+    count: RefCell<usize>,
+    first_error: RefCell<Option<OptError>>,
 }
 
 impl<'a> IrPrinter<'a> {
     /// A printer for one command line.
     pub fn new(cli: &'a Cli, console: &'a Console) -> IrPrinter<'a> {
-        IrPrinter { cli, console, entered: RefCell::default(), trouble: RefCell::default() }
+        IrPrinter { cli, console, count: RefCell::default(), first_error: RefCell::default() }
     }
     /// Counts a pass run.
     pub fn enter(&self) {
-        *self.entered.borrow_mut() += 1;
+        *self.count.borrow_mut() += 1;
     }
     /// Prints an op before or after a pass.
     pub fn print(&self, when: &str, flag: &str, op: Op) {
@@ -87,19 +87,16 @@ impl<'a> IrPrinter<'a> {
             return self.console.err(text.as_bytes());
         };
         let folder = root.join(folders(op));
-        let path = folder.join(format!(
-            "{:02}-{}-{flag}.mlir",
-            *self.entered.borrow(),
-            when.to_lowercase()
-        ));
+        let path =
+            folder.join(format!("{:02}-{}-{flag}.mlir", *self.count.borrow(), when.to_lowercase()));
         if let Err(e) = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, text))
         {
-            self.trouble.borrow_mut().get_or_insert(OptError::file(&path, e));
+            self.first_error.borrow_mut().get_or_insert(OptError::file(&path, e));
         }
     }
     /// Err: the first file that could not be written.
     pub fn finish(self) -> Result<(), OptError> {
-        self.trouble.into_inner().map_or(Ok(()), Err)
+        self.first_error.into_inner().map_or(Ok(()), Err)
     }
 }
 

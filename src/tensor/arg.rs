@@ -1,5 +1,5 @@
 //! Op arguments: tensors or numbers, and the arguments of an ATen row.
-use super::{Dim, Scalar, Tensor, place::Place};
+use super::{Dim, Scalar, Tensor, call_site::CallSite};
 use crate::capture::aten::Val;
 use kiln_dialects::{ir::Size, value::DType};
 
@@ -112,8 +112,8 @@ impl Arg {
         matches!(self, Arg::Operand(Operand::Number(_)))
     }
     /// Whether its value is unknown while tracing.
-    pub(super) fn is_open_number(&self) -> bool {
-        matches!(self, Arg::Operand(Operand::Number(s)) if s.is_open())
+    pub(super) fn is_dynamic_number(&self) -> bool {
+        matches!(self, Arg::Operand(Operand::Number(s)) if s.is_dynamic())
     }
     /// Whether it is a plain integer or float.
     pub(super) fn is_plain_number(&self) -> bool {
@@ -128,9 +128,9 @@ impl Arg {
         }
     }
     /// Specialises a number on its value in this call.
-    pub(super) fn known(self, place: Place, why: &str) -> Arg {
+    pub(super) fn specialised(self, site: CallSite, why: &str) -> Arg {
         match self {
-            Arg::Operand(Operand::Number(s)) => Arg::Operand(s.known(place, why)),
+            Arg::Operand(Operand::Number(s)) => Arg::Operand(s.specialised(site, why)),
             other => other,
         }
     }

@@ -54,21 +54,21 @@ impl Array {
         Ok(Array { dtype, shape: shape.to_vec(), bytes, marks: Mutex::default() })
     }
     /// Copies bytes. Err: their number does not match the shape, or out of memory.
-    pub fn of_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Array, DataError> {
+    pub fn from_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Array, DataError> {
         Array::new(dtype, shape, copied(bytes)?)
     }
-    /// Copies numbers. Err: as for [`Array::of_bytes`].
-    pub fn of<T: Element>(shape: &[usize], values: &[T]) -> Result<Array, DataError> {
+    /// Copies numbers. Err: as for [`Array::from_bytes`].
+    pub fn from_slice<T: Element>(shape: &[usize], values: &[T]) -> Result<Array, DataError> {
         let dtype =
             DType::from_name(T::DTYPE).ok_or_else(|| format!("{} is no element type", T::DTYPE))?;
         // SAFETY: elements have no padding, and every byte of theirs may be read.
         let bytes = unsafe {
             std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values))
         };
-        Array::of_bytes(dtype, shape, bytes)
+        Array::from_bytes(dtype, shape, bytes)
     }
     /// Copies a value, rounded to its dtype.
-    pub fn of_value(t: &value::Tensor) -> Array {
+    pub fn from_value(t: &value::Tensor) -> Array {
         let held: std::sync::Arc<Vec<u8>> = t.dtype().encode(t).into();
         let bytes = Bytes::part_of(held.clone(), &held);
         Array { dtype: t.dtype(), shape: t.shape().to_vec(), bytes, marks: Mutex::default() }
@@ -101,7 +101,7 @@ impl Array {
     }
     pub(crate) fn as_view(&self) -> View<'_> {
         // SAFETY: every constructor checks the number of bytes against the shape.
-        unsafe { View::known(self.dtype.name(), &self.shape, self.bytes.bytes()) }
+        unsafe { View::new_unchecked(self.dtype.name(), &self.shape, self.bytes.bytes()) }
     }
     /// Converts to an interpreter value. Err: too many elements.
     pub fn value(&self) -> Result<value::Tensor, DataError> {

@@ -11,12 +11,12 @@ use kiln_dialects::{ir::Attr, ops::OpKind, value::DType};
 use std::{cell::RefCell, panic::Location};
 
 /// A structure split into its tensors and its static rest, in order.
-struct Parts {
+struct FlatTree {
     tensors: Vec<Tensor>,
-    places: Vec<Part>,
+    leaves: Vec<FlatLeaf>,
 }
 
-enum Part {
+enum FlatLeaf {
     Tensor,
     /// A number, whose value is the next tensor.
     Number(Scalar),
@@ -27,65 +27,67 @@ fn user(e: impl Into<String>) -> TraceError {
     TraceError::User(e.into().into())
 }
 
-impl Parts {
-    fn of<T: Tree>(x: &T) -> Parts {
-        let (mut leaves, mut parts) = (vec![], Parts { tensors: vec![], places: vec![] });
+impl FlatTree {
+    fn of<T: Tree>(x: &T) -> FlatTree {
+        let (mut leaves, mut parts) = (vec![], FlatTree { tensors: vec![], leaves: vec![] });
         x.leaves(&mut leaves);
         for leaf in leaves {
-            parts.places.push(match leaf {
+            parts.leaves.push(match leaf {
                 Leaf::Tensor(t) => {
                     parts.tensors.push(t);
-                    Part::Tensor
+                    FlatLeaf::Tensor
                 }
-                other => Part::Fixed(other),
+                other => FlatLeaf::Fixed(other),
             });
         }
         parts
     }
     /// As `of`, with numbers as tensors, since they may differ between iterations and branches.
     #[track_caller]
-    fn with_numbers<T: Tree>(x: &T) -> Parts {
-        let (mut leaves, mut parts) = (vec![], Parts { tensors: vec![], places: vec![] });
+    fn with_numbers<T: Tree>(x: &T) -> FlatTree {
+        let (mut leaves, mut parts) = (vec![], FlatTree { tensors: vec![], leaves: vec![] });
         x.leaves(&mut leaves);
         for leaf in leaves {
-            let (place, tensor) = match leaf {
-                Leaf::Tensor(t) => (Part::Tensor, Some(t)),
+            let (kind, tensor) = match leaf {
+                Leaf::Tensor(t) => (FlatLeaf::Tensor, Some(t)),
                 Leaf::Number(s) => {
                     let value = s.tensor();
-                    (Part::Number(s), Some(value))
+                    (FlatLeaf::Number(s), Some(value))
                 }
-                other => (Part::Fixed(other), None),
+                other => (FlatLeaf::Fixed(other), None),
             };
-            parts.places.push(place);
+            parts.leaves.push(kind);
             parts.tensors.extend(tensor);
         }
         parts
     }
-    fn of_result<R: Returns>(r: R) -> Result<Parts, TraceError> {
-        r.into_tree().map(|tree| Parts::with_numbers(&tree))
+    fn of_result<R: Returns>(r: R) -> Result<FlatTree, TraceError> {
+        r.into_tree().map(|tree| FlatTree::with_numbers(&tree))
     }
     /// Rebuilds the structure with other tensors.
     fn rebuild<T: Tree>(&self, tensors: impl IntoIterator<Item = Tensor>) -> Result<T, TraceError> {
         let mut next = tensors.into_iter();
-        let leaf = |p: &Part| match p {
-            Part::Tensor => next.next().map(Leaf::Tensor),
-            Part::Number(s) => next.next().map(|t| Leaf::Number(s.carried(t))),
-            Part::Fixed(other) => Some(other.clone()),
+        let leaf = |p: &FlatLeaf| match p {
+            FlatLeaf::Tensor => next.next().map(Leaf::Tensor),
+            FlatLeaf::Number(s) => next.next().map(|t| Leaf::Number(s.carried(t))),
+            FlatLeaf::Fixed(other) => Some(other.clone()),
         };
-        let leaves: Vec<Leaf> = self.places.iter().filter_map(leaf).collect();
+        let leaves: Vec<Leaf> = self.leaves.iter().filter_map(leaf).collect();
         T::rebuild(&mut leaves.into_iter()).map_err(|e| user(e.to_string()))
     }
     /// Err: static numbers or the number of tensors differ.
-    fn same(&self, other: &Parts) -> Result<(), TraceError> {
-        let same = |(a, b): (&Part, &Part)| match (a, b) {
+    fn same(&self, other: &FlatTree) -> Result<(), TraceError> {
+        let same = |(a, b): (&FlatLeaf, &FlatLeaf)| match (a, b) {
             // The dtypes of the tensors tell their kinds apart.
-            (Part::Tensor, Part::Tensor) | (Part::Number(_), Part::Number(_)) => true,
-            (Part::Fixed(Leaf::Scalar(a)), Part::Fixed(Leaf::Scalar(b))) => a == b,
-            (Part::Fixed(Leaf::Number(a)), Part::Fixed(Leaf::Number(b))) => a == b,
+            (FlatLeaf::Tensor, FlatLeaf::Tensor) | (FlatLeaf::Number(_), FlatLeaf::Number(_)) => {
+                true
+            }
+            (FlatLeaf::Fixed(Leaf::Scalar(a)), FlatLeaf::Fixed(Leaf::Scalar(b))) => a == b,
+            (FlatLeaf::Fixed(Leaf::Number(a)), FlatLeaf::Fixed(Leaf::Number(b))) => a == b,
             _ => false,
         };
-        if self.places.len() == other.places.len()
-            && self.places.iter().zip(&other.places).all(same)
+        if self.leaves.len() == other.leaves.len()
+            && self.leaves.iter().zip(&other.leaves).all(same)
         {
             Ok(())
         } else {
@@ -111,8 +113,8 @@ pub fn cond<T: Tree, A: Returns, B: Returns<Tree = A::Tree>>(
     otherwise: impl FnOnce(T) -> B,
     operands: T,
 ) -> Result<A::Tree, TraceError> {
-    let (place, condition) = (Location::caller(), condition.into());
-    let given = Parts::of(&operands);
+    let (site, condition) = (Location::caller(), condition.into());
+    let given = FlatTree::of(&operands);
     let Some(graph) = tracing(&[std::slice::from_ref(&condition), &given.tensors]) else {
         return if condition.item::<bool>()? {
             then(operands).into_tree()
@@ -120,20 +122,20 @@ pub fn cond<T: Tree, A: Returns, B: Returns<Tree = A::Tree>>(
             otherwise(operands).into_tree()
         };
     };
-    let (value, spec) = graph.taken(&condition)?;
+    let (value, spec) = graph.ssa_value(&condition)?;
     if spec != (DType::I1, vec![]) {
         let reason = format!(
             "has a condition of {}, which is no truth value without dimensions",
             show(&spec)
         );
-        return Err(graph.refuse(place, "cond", reason, &[condition]).error());
+        return Err(graph.refuse(site, "cond", reason, &[condition]).error());
     }
     let (mut first, mut second) =
         (Some((then, given.rebuild(given.tensors.clone())?)), Some((otherwise, operands)));
-    let gives: RefCell<Option<Parts>> = RefCell::default();
-    let keep = |p: Parts| {
+    let branch: RefCell<Option<FlatTree>> = RefCell::default();
+    let keep = |p: FlatTree| {
         let tensors = p.tensors.clone();
-        match &mut *gives.borrow_mut() {
+        match &mut *branch.borrow_mut() {
             Some(before) => before.same(&p)?,
             none => drop(none.insert(p)),
         }
@@ -142,20 +144,20 @@ pub fn cond<T: Tree, A: Returns, B: Returns<Tree = A::Tree>>(
     let twice = || user("is traced twice");
     let mut one = |_| {
         let (f, x) = first.take().ok_or_else(twice)?;
-        keep(Parts::of_result(f(x))?)
+        keep(FlatTree::of_result(f(x))?)
     };
     let mut other = |_| {
         let (f, x) = second.take().ok_or_else(twice)?;
-        keep(Parts::of_result(f(x))?)
+        keep(FlatTree::of_result(f(x))?)
     };
     let bodies = vec![
-        Body { args: vec![], gives: None, run: &mut one },
-        Body { args: vec![], gives: None, run: &mut other },
+        Body { args: vec![], result_types: None, run: &mut one },
+        Body { args: vec![], result_types: None, run: &mut other },
     ];
     let op = RegionOp { kind: OpKind::If, operands: vec![value], attrs: vec![], bodies };
     let made =
-        graph.region_op(place, "cond", op, &|all| Ok(all.first().cloned().unwrap_or_default()))?;
-    gives.into_inner().ok_or_else(|| user("has traced nothing"))?.rebuild(made)
+        graph.region_op(site, "cond", op, &|all| Ok(all.first().cloned().unwrap_or_default()))?;
+    branch.into_inner().ok_or_else(|| user("has traced nothing"))?.rebuild(made)
 }
 
 /// Repeats `body` from `init` while `condition` of the loop-carried values, a 0-d bool tensor, is
@@ -167,11 +169,11 @@ pub fn while_loop<C: Tree, B: Returns<Tree = C>>(
     body: impl Fn(C) -> B,
     init: C,
 ) -> Result<C, TraceError> {
-    let (place, given) = (Location::caller(), Parts::with_numbers(&init));
+    let (site, given) = (Location::caller(), FlatTree::with_numbers(&init));
     let Some(graph) = tracing(&[&given.tensors]) else {
         let mut state = init;
         loop {
-            let now = Parts::of(&state);
+            let now = FlatTree::of(&state);
             if !condition(now.rebuild(now.tensors.clone())?).item::<bool>()? {
                 return Ok(state);
             }
@@ -181,21 +183,21 @@ pub fn while_loop<C: Tree, B: Returns<Tree = C>>(
     let (values, specs): (Vec<_>, Vec<_>) = given
         .tensors
         .iter()
-        .map(|t| graph.taken(t))
+        .map(|t| graph.ssa_value(t))
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
         .unzip();
     let mut test = |x: Vec<Tensor>| Ok(vec![condition(given.rebuild(x)?)]);
     let mut step = |x: Vec<Tensor>| {
-        let next = Parts::of_result(body(given.rebuild(x)?))?;
+        let next = FlatTree::of_result(body(given.rebuild(x)?))?;
         given.same(&next).map(|()| next.tensors)
     };
     let bodies = vec![
-        Body { args: specs.clone(), gives: Some(vec![(DType::I1, vec![])]), run: &mut test },
-        Body { args: specs.clone(), gives: Some(specs.clone()), run: &mut step },
+        Body { args: specs.clone(), result_types: Some(vec![(DType::I1, vec![])]), run: &mut test },
+        Body { args: specs.clone(), result_types: Some(specs.clone()), run: &mut step },
     ];
     let op = RegionOp { kind: OpKind::While, operands: values, attrs: vec![], bodies };
-    let made = graph.region_op(place, "while_loop", op, &|_| Ok(specs.clone()))?;
+    let made = graph.region_op(site, "while_loop", op, &|_| Ok(specs.clone()))?;
     given.rebuild(made)
 }
 
@@ -232,20 +234,25 @@ pub fn map<X: Tree, R: Returns>(f: impl Fn(X) -> R, xs: X) -> Result<R::Tree, Tr
 }
 
 fn scanned<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
-    place: &'static Location<'static>,
+    site: &'static Location<'static>,
     op: &'static str,
     f: impl Fn(C, X) -> R,
     init: C,
     xs: X,
     reverse: bool,
 ) -> Result<(C, Y), TraceError> {
-    let (carried, given) = (Parts::with_numbers(&init), Parts::of(&xs));
+    let (carried, given) = (FlatTree::with_numbers(&init), FlatTree::of(&xs));
     let Some(graph) = tracing(&[&carried.tensors, &given.tensors]) else {
-        return at_once(f, init, &given, reverse);
+        return eager_scan(f, init, &given, reverse);
     };
-    let refuse = |reason: &str| Err(graph.refuse(place, op, reason, &given.tensors).error());
+    let refuse = |reason: &str| Err(graph.refuse(site, op, reason, &given.tensors).error());
     let taken = |all: &[Tensor]| -> Result<(Vec<_>, Vec<Spec>), TraceError> {
-        Ok(all.iter().map(|t| graph.taken(t)).collect::<Result<Vec<_>, _>>()?.into_iter().unzip())
+        Ok(all
+            .iter()
+            .map(|t| graph.ssa_value(t))
+            .collect::<Result<Vec<_>, _>>()?
+            .into_iter()
+            .unzip())
     };
     let ((inits, states), (inputs, sliced)) = (taken(&carried.tensors)?, taken(&given.tensors)?);
     let Some(length) = sliced.first().and_then(|(_, dims)| dims.first().cloned()) else {
@@ -256,13 +263,14 @@ fn scanned<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     }
     let rows = sliced.iter().map(|(dtype, dims)| (*dtype, dims[1..].to_vec()));
     let n = states.len();
-    let mut stacked: Option<Parts> = None;
+    let mut stacked: Option<FlatTree> = None;
     let mut step = |mut x: Vec<Tensor>| {
         let row = x.split_off(n);
         let (c, y) = f(carried.rebuild(x)?, given.rebuild(row)?).into_tree()?;
-        let (c, y) = (Parts::with_numbers(&c), Parts::of(&y));
+        let (c, y) = (FlatTree::with_numbers(&c), FlatTree::of(&y));
         carried.same(&c)?;
-        if y.places.iter().any(|p| matches!(p, Part::Fixed(Leaf::Number(s)) if s.is_computed())) {
+        if y.leaves.iter().any(|p| matches!(p, FlatLeaf::Fixed(Leaf::Number(s)) if s.is_computed()))
+        {
             return Err(user(
                 "gives a number for each slice, of which there is no stack; its tensor has one",
             ));
@@ -273,7 +281,7 @@ fn scanned<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     };
     let body = Body {
         args: states.iter().cloned().chain(rows).collect(),
-        gives: Some(states.clone()),
+        result_types: Some(states.clone()),
         run: &mut step,
     };
     let ctx = graph.state().map_err(TraceError::module)?.cx.b.ctx;
@@ -297,17 +305,17 @@ fn scanned<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
             .map(|(i, s)| if i < n { s.clone() } else { stack(s) })
             .collect())
     };
-    let mut made = graph.region_op(place, op, what, &results)?;
+    let mut made = graph.region_op(site, op, what, &results)?;
     let last = made.split_off(n);
     let stacked = stacked.ok_or_else(|| user("has traced nothing"))?;
     Ok((carried.rebuild(made)?, stacked.rebuild(last)?))
 }
 
 /// An eager scan over concrete tensors.
-fn at_once<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
+fn eager_scan<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     f: impl Fn(C, X) -> R,
     init: C,
-    given: &Parts,
+    given: &FlatTree,
     reverse: bool,
 ) -> Result<(C, Y), TraceError> {
     let length = |t: &Tensor| t.dims().map(|d| d.first().and_then(|d| d.known()));
@@ -318,13 +326,13 @@ fn at_once<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     if lengths.iter().any(|l| *l != Some(n)) {
         return Err(user("scan takes tensors of one first dimension"));
     }
-    let (mut state, mut rows): (C, Vec<Parts>) = (init, vec![]);
+    let (mut state, mut rows): (C, Vec<FlatTree>) = (init, vec![]);
     for step in 0..n {
         let i = if reverse { n - 1 - step } else { step };
         let (c, y) =
             f(state, given.rebuild(given.tensors.iter().map(|t| t.select(0, i)))?).into_tree()?;
         state = c;
-        rows.push(Parts::of(&y));
+        rows.push(FlatTree::of(&y));
     }
     if reverse {
         rows.reverse();

@@ -46,9 +46,9 @@ impl Graph {
         end: impl Into<Operand>,
         step: impl Into<Operand>,
     ) -> Tensor {
-        let (place, step) = (Location::caller(), step.into());
+        let (site, step) = (Location::caller(), step.into());
         if matches!(step, Operand::Float(0.0)) {
-            return self.refuse(place, "arange", "wants a step that is not 0", &[]);
+            return self.refuse(site, "arange", "wants a step that is not 0", &[]);
         }
         let mut args =
             vec![("end", Arg::Operand(number(end.into()))), ("step", Arg::Operand(step))];
@@ -57,7 +57,7 @@ impl Graph {
             Operand::Int(0) => {}
             start => args.push(("start", Arg::Operand(start))),
         }
-        let [r] = self.exactly(place, "arange", "aten.arange.start_step", args);
+        let [r] = self.exactly(site, "arange", "aten.arange.start_step", args);
         r
     }
     /// `steps` evenly spaced f32 numbers from `start` to `end`, inclusive.

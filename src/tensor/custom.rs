@@ -1,9 +1,9 @@
-//! Custom ops: a name, a type-inference function, and an implementation: a host function, external
+//! Custom ops: a name, a type-inference function, and an implementation: a host callback, external
 //! PTX, or a decomposition into tensor ops.
 use super::{
     Array, Dim, Graph, Ptx, Tensor, TraceError,
+    call_site::CallSite,
     control::tracing,
-    place::Place,
     region::{RegionOp, Spec},
     tensor_type::TensorType,
 };
@@ -53,7 +53,7 @@ struct Custom {
 static ALL: LazyLock<RwLock<HashMap<String, CustomOp>>> = LazyLock::new(RwLock::default);
 
 /// Starts a custom op with a name such as `mine::norm`. It needs either a decomposition, or type
-/// inference with a host function or PTX.
+/// inference with a host callback or PTX.
 ///
 /// ```
 /// use kiln::Tensor;
@@ -66,7 +66,7 @@ static ALL: LazyLock<RwLock<HashMap<String, CustomOp>>> = LazyLock::new(RwLock::
 ///     })
 ///     .register()?;
 /// let f = kiln::compile(move |x: Tensor| twice.one(&[x + 1]));
-/// assert_eq!(f.call(Tensor::of(&[2], &[0.0f32, 1.0])?)?.to_vec::<f32>()?, [2.0, 4.0]);
+/// assert_eq!(f.call(Tensor::from_slice(&[2], &[0.0f32, 1.0])?)?.to_vec::<f32>()?, [2.0, 4.0]);
 /// # Ok::<(), kiln::Error>(())
 /// ```
 pub fn custom_op(name: &str) -> CustomBuilder {
@@ -99,7 +99,7 @@ impl CustomBuilder {
         self.host = Some(Arc::new(f));
         self
     }
-    /// Decomposition, inlined into graphs, where it fuses with other ops. The host function, if
+    /// Decomposition, inlined into graphs, where it fuses with other ops. The host callback, if
     /// any, is then used in eager mode.
     pub fn body(
         mut self,
@@ -109,7 +109,7 @@ impl CustomBuilder {
         self
     }
     /// GPU implementation: one launch of external PTX. On the host the decomposition is used, else
-    /// the host function; with neither, compiling for the host is an error.
+    /// the host callback; with neither, compiling for the host is an error.
     pub fn ptx(mut self, kernel: Ptx) -> Self {
         self.ptx = Some(kernel);
         self
@@ -168,54 +168,54 @@ impl CustomBuilder {
 }
 
 impl CustomOp {
-    /// Calls the op; returns its results. Err: type inference, the host function or the
+    /// Calls the op; returns its results. Err: type inference, the host callback or the
     /// decomposition failed.
     #[track_caller]
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, TraceError> {
-        let place = Location::caller();
+        let site = Location::caller();
         let custom = &*self.0;
         let (traced, body) = (tracing(&[inputs]), custom.body.is_some());
         match traced {
-            None if custom.host.is_some() => self.at_once(inputs, place),
-            None if body => self.by_body(inputs, place),
+            None if custom.host.is_some() => self.run_eagerly(inputs, site),
+            None if body => self.inline_body(inputs, site),
             None => Err(self.refuse(
                 &Graph::current(),
-                place,
+                site,
                 "has PTX alone, and ops that run at once are the host's".into(),
                 inputs,
             )),
             Some(graph) => match &custom.ptx {
                 Some(ptx) => {
-                    let (from, to) = self.types(&graph, place, inputs)?;
+                    let (from, to) = self.types(&graph, site, inputs)?;
                     let mut otherwise = || {
                         if body {
-                            self.by_body(inputs, place)
+                            self.inline_body(inputs, site)
                         } else {
-                            self.by_host(&graph, place, inputs)
+                            self.emit_host_call(&graph, site, inputs)
                         }
                     };
                     let otherwise: &mut dyn FnMut() -> _ = &mut otherwise;
                     let any = body || custom.host.is_some();
                     ptx.trace(
-                        (&graph, place, &custom.name),
+                        (&graph, site, &custom.name),
                         inputs,
                         (&from, to),
                         any.then_some(otherwise),
                     )
                 }
                 None if body && !custom.effect || custom.host.is_none() => {
-                    self.by_body(inputs, place)
+                    self.inline_body(inputs, site)
                 }
-                None => self.by_host(&graph, place, inputs),
+                None => self.emit_host_call(&graph, site, inputs),
             },
         }
     }
     /// Calls the op; returns its first result, poisoned on failure.
     #[track_caller]
     pub fn one(&self, inputs: &[Tensor]) -> Tensor {
-        let place = Location::caller();
+        let site = Location::caller();
         let failed = |e: String| {
-            Graph::current().refuse(place, "custom_op", format!("'{}': {e}", self.0.name), inputs)
+            Graph::current().refuse(site, "custom_op", format!("'{}': {e}", self.0.name), inputs)
         };
         match self.call(inputs) {
             Ok(all) => all.into_iter().next().unwrap_or_else(|| failed("has no result".into())),
@@ -223,11 +223,17 @@ impl CustomOp {
         }
     }
 
-    fn refuse(&self, graph: &Graph, place: Place, reason: String, inputs: &[Tensor]) -> TraceError {
-        graph.refuse(place, "custom_op", format!("'{}' {reason}", self.0.name), inputs).error()
+    fn refuse(
+        &self,
+        graph: &Graph,
+        site: CallSite,
+        reason: String,
+        inputs: &[Tensor],
+    ) -> TraceError {
+        graph.refuse(site, "custom_op", format!("'{}' {reason}", self.0.name), inputs).error()
     }
 
-    fn rule(&self) -> Result<&Shape, TraceError> {
+    fn shape_rule(&self) -> Result<&Shape, TraceError> {
         self.0
             .shape
             .as_deref()
@@ -238,30 +244,30 @@ impl CustomOp {
     fn types(
         &self,
         graph: &Graph,
-        place: Place,
+        site: CallSite,
         inputs: &[Tensor],
     ) -> Result<(Vec<TensorType>, Vec<TensorType>), TraceError> {
         let from = inputs
             .iter()
             .map(|t| Ok((t.dtype()?, t.dims()?)))
             .collect::<Result<Vec<_>, TraceError>>()?;
-        let to =
-            (self.rule()?)(&from).map_err(|e| self.refuse(graph, place, e.to_string(), inputs))?;
+        let to = (self.shape_rule()?)(&from)
+            .map_err(|e| self.refuse(graph, site, e.to_string(), inputs))?;
         Ok((from, to))
     }
 
-    /// Emits the op as a call of the host function.
-    fn by_host(
+    /// Emits the op as a call of the host callback.
+    fn emit_host_call(
         &self,
         graph: &Graph,
-        place: Place,
+        site: CallSite,
         inputs: &[Tensor],
     ) -> Result<Vec<Tensor>, TraceError> {
         let mut values = vec![];
         for t in inputs {
-            values.push(graph.taken(t)?.0);
+            values.push(graph.ssa_value(t)?.0);
         }
-        let (_, to) = self.types(graph, place, inputs)?;
+        let (_, to) = self.types(graph, site, inputs)?;
         let specs: Vec<Spec> = to
             .into_iter()
             .map(|(d, dims)| (d, dims.into_iter().map(Dim::expression).collect()))
@@ -272,27 +278,27 @@ impl CustomOp {
             attrs.push(("effect", Attr::unit(ctx)));
         }
         let op = RegionOp { kind: OpKind::CustomCall, operands: values, attrs, bodies: vec![] };
-        graph.region_op(place, "custom_op", op, &|_| Ok(specs.clone()))
+        graph.region_op(site, "custom_op", op, &|_| Ok(specs.clone()))
     }
 
-    fn by_body(
+    fn inline_body(
         &self,
         inputs: &[Tensor],
-        place: &'static Location<'static>,
+        site: &'static Location<'static>,
     ) -> Result<Vec<Tensor>, TraceError> {
-        let _frame = Graph::current().frame(place);
+        let _frame = Graph::current().frame(site);
         self.0.body.as_ref().map_or_else(
             || Err(TraceError::Module("a custom op without a body".into())),
             |f| f(inputs),
         )
     }
 
-    fn at_once(
+    fn run_eagerly(
         &self,
         inputs: &[Tensor],
-        place: &'static Location<'static>,
+        site: &'static Location<'static>,
     ) -> Result<Vec<Tensor>, TraceError> {
-        let (shape, host) = (self.rule()?, self.0.host.as_ref());
+        let (shape, host) = (self.shape_rule()?, self.0.host.as_ref());
         let host = host.ok_or_else(|| {
             TraceError::Module("a custom op without a function of the host".into())
         })?;
@@ -328,7 +334,7 @@ impl CustomOp {
         };
         let graph = Graph::current();
         let made = run().map_err(|e| {
-            graph.refuse(place, "custom_op", format!("'{}' {e}", self.0.name), inputs).error()
+            graph.refuse(site, "custom_op", format!("'{}' {e}", self.0.name), inputs).error()
         })?;
         Ok(made.into_iter().map(Tensor::from).collect())
     }
@@ -343,7 +349,7 @@ pub(crate) fn register_in(module: Op, interpreter: &mut Interpreter) {
                         _: Option<Attr>|
               -> Result<Vec<value::Tensor>, OwnError> {
             let inputs: Vec<Tensor> = inputs.iter().map(|t| Tensor::from(&**t)).collect();
-            let made = super::modes::at_once(|| op.at_once(&inputs, Location::caller()))?;
+            let made = super::modes::eagerly(|| op.run_eagerly(&inputs, Location::caller()))?;
             made.iter().map(|t| Ok(t.value()?)).collect()
         };
         interpreter.custom_calls.insert(call.callee, Box::new(run));

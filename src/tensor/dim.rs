@@ -23,7 +23,7 @@ pub struct Dim(pub(super) Kind);
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Known(i64),
-    Open(Open),
+    Symbolic(SymbolicDim),
     /// No value: overflow or division by 0.
     NoValue,
     /// Follows from a recorded error.
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 
 /// A symbolic size of a graph.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Open {
+pub(super) struct SymbolicDim {
     pub graph: u64,
     /// Index of its expression in the graph.
     pub index: usize,
@@ -49,15 +49,15 @@ impl Dim {
     /// The value. In a compiled function, specialises a symbolic size on its value in this call,
     /// which adds a guard. `None` in a trace without a call.
     pub fn specialised(self) -> Option<i64> {
-        let Kind::Open(open) = self.0 else { return self.known() };
-        let (graph, expression) = (Graph::by_id(open.graph)?, self.expression());
+        let Kind::Symbolic(symbolic) = self.0 else { return self.known() };
+        let (graph, expression) = (Graph::by_id(symbolic.graph)?, self.expression());
         let mut state = graph.state().ok()?;
         state.session.as_mut()?.specialise(&expression)
     }
     /// The hint: its value in the current call, if there is one.
     pub(super) fn hint(self) -> Option<i64> {
-        let Kind::Open(open) = self.0 else { return self.known() };
-        let (graph, expression) = (Graph::by_id(open.graph)?, self.expression());
+        let Kind::Symbolic(symbolic) = self.0 else { return self.known() };
+        let (graph, expression) = (Graph::by_id(symbolic.graph)?, self.expression());
         let state = graph.state().ok()?;
         state.session.as_ref()?.value(&expression)
     }
@@ -65,7 +65,7 @@ impl Dim {
     pub fn expression(self) -> sym::Dim {
         match self.0 {
             Kind::Known(n) => sym::Dim::Known(n),
-            Kind::Open(o) => {
+            Kind::Symbolic(o) => {
                 Graph::by_id(o.graph).map_or(sym::Dim::Unknown, |g| g.expression(o.index))
             }
             Kind::NoValue | Kind::Poison => sym::Dim::Unknown,
@@ -81,15 +81,15 @@ impl Dim {
     pub fn max(self, other: impl Into<Dim>) -> Dim {
         self.apply(SymKind::Max, other.into(), Location::caller())
     }
-    fn apply(self, kind: SymKind, other: Dim, place: &'static Location<'static>) -> Dim {
+    fn apply(self, kind: SymKind, other: Dim, site: &'static Location<'static>) -> Dim {
         match (self.0, other.0) {
             (Kind::Poison, _) | (_, Kind::Poison) => Dim::POISON,
             (Kind::NoValue, _) | (_, Kind::NoValue) => Dim::NO_VALUE,
             (Kind::Known(x), Kind::Known(y)) => {
                 sym::evaluate(kind, x, y).map_or(Dim::NO_VALUE, Dim::from)
             }
-            (Kind::Open(o), _) | (_, Kind::Open(o)) => {
-                Graph::by_id(o.graph).map_or(Dim::NO_VALUE, |g| g.compute(kind, self, other, place))
+            (Kind::Symbolic(o), _) | (_, Kind::Symbolic(o)) => {
+                Graph::by_id(o.graph).map_or(Dim::NO_VALUE, |g| g.compute(kind, self, other, site))
             }
         }
     }
@@ -102,8 +102,8 @@ impl Dim {
         let decided = || {
             let graph = match (self.0, other.0) {
                 (Kind::Known(x), Kind::Known(y)) => return Some(sym::holds(kind, x, y)),
-                (Kind::Open(x), Kind::Open(y)) if x.graph != y.graph => return None,
-                (Kind::Open(x), _) | (_, Kind::Open(x)) => Graph::by_id(x.graph)?,
+                (Kind::Symbolic(x), Kind::Symbolic(y)) if x.graph != y.graph => return None,
+                (Kind::Symbolic(x), _) | (_, Kind::Symbolic(x)) => Graph::by_id(x.graph)?,
                 _ => return None,
             };
             let (x, y) = (self.expression(), other.expression());
@@ -212,9 +212,9 @@ macro_rules! arithmetic {
             type Output = Dim;
             #[track_caller]
             fn $method(self, other: T) -> Dim {
-                let (place, other) = (Location::caller(), other.into());
-                let other = if $negate { other.apply(SymKind::Mul, Dim::from(-1i64), place) } else { other };
-                self.apply(SymKind::$kind, other, place)
+                let (site, other) = (Location::caller(), other.into());
+                let other = if $negate { other.apply(SymKind::Mul, Dim::from(-1i64), site) } else { other };
+                self.apply(SymKind::$kind, other, site)
             }
         }
         arithmetic!(@left $trait $method i64);

@@ -3,15 +3,15 @@
 use super::{
     Array, Graph, Tensor, TraceError,
     arg::Arg,
+    call_site::CallSite,
     key::{self, Key},
     lock::lock,
-    place::Place,
-    run::{Recorded, Slot, record},
     session::Session,
+    trace::{Recorded, ResultSource, record},
 };
 use crate::{
     backend::{self, Backend, Runnable},
-    compile::later::{Later, Making},
+    compile::background::{ProgramCompiler, ProgramFuture},
     model::{self, Options},
     runtime::{DataError, cuda::Mode},
 };
@@ -23,21 +23,26 @@ use std::{
 };
 
 /// Size limit of the cache; the oldest program is evicted first.
-const KEPT: usize = 4096;
+const MAX_PROGRAMS: usize = 4096;
 
 /// A program, and the sources of the function's results.
 pub(crate) struct Prepared {
     /// `None` if no result needs computing.
-    pub program: Option<Arc<Later>>,
-    slots: Vec<Slot>,
+    pub program: Option<Arc<ProgramFuture>>,
+    result_sources: Vec<ResultSource>,
 }
 
 impl Prepared {
     /// Compiles it. Err: the backend rejects it.
-    pub fn new(name: &str, recorded: Recorded, making: &Making) -> Result<Prepared, crate::Error> {
-        let computed = recorded.slots.iter().any(|s| matches!(s, Slot::Result(_)));
-        let program = if computed { Some(making.program(name, recorded.captured)?) } else { None };
-        Ok(Prepared { program, slots: recorded.slots })
+    pub fn new(
+        name: &str,
+        recorded: Recorded,
+        program_compiler: &ProgramCompiler,
+    ) -> Result<Prepared, crate::Error> {
+        let computed = recorded.result_sources.iter().any(|s| matches!(s, ResultSource::Result(_)));
+        let program =
+            if computed { Some(program_compiler.compile(name, recorded.captured)?) } else { None };
+        Ok(Prepared { program, result_sources: recorded.result_sources })
     }
     /// Whether it can run: background compilation has finished and succeeded.
     pub(crate) fn is_ready(&self) -> bool {
@@ -48,8 +53,8 @@ impl Prepared {
         let missing = || crate::Error::Backend("has no program yet".into());
         let program = self.program.as_ref().map(|p| p.ready().ok_or_else(missing)).transpose()?;
         let computed = computed(program.map(|p| &**p), inputs)?;
-        let one = |slot| Ok(pick(slot, &computed, |i| inputs.get(i).cloned())?);
-        self.slots.iter().map(one).collect()
+        let one = |slot| Ok(resolve_slot(slot, &computed, |i| inputs.get(i).cloned())?);
+        self.result_sources.iter().map(one).collect()
     }
 }
 
@@ -74,7 +79,7 @@ fn options() -> Result<Options, crate::Error> {
     }
     let read = Options::from_env()?;
     let plain = Options {
-        device: model::Place::Host,
+        device: model::DeviceId::Host,
         target: None,
         mode: Mode::Default,
         max_autotune: false,
@@ -110,55 +115,55 @@ pub fn with_backend<R>(name: &str, body: impl FnOnce() -> R) -> Result<R, crate:
 
 /// Runs a row on concrete tensors. Err: the reason.
 pub(super) fn row(
-    place: Place,
+    site: CallSite,
     op: &'static str,
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
 ) -> Result<Vec<Tensor>> {
-    if let Some(open) = changing(target, &args) {
-        let key = key::of("", target, &open);
-        match with_programs(place, op, target, open) {
+    if let Some(lifted) = lift_numbers(target, &args) {
+        let key = key::of("", target, &lifted);
+        match run_cached(site, op, target, lifted) {
             Ok(made) => return Ok(made),
             // An op that needs static numbers has a program for each.
             Err(_) => drop(lock(&NUMBERS).insert(key, None)),
         }
     }
-    with_programs(place, op, target, args)
+    run_cached(site, op, target, args)
 }
 
 /// Plain numbers seen per op, by key; beyond a limit they become inputs. `None`: the op needs them
 /// static.
 static NUMBERS: LazyLock<Mutex<IndexMap<Key, Option<Vec<Key>>>>> = LazyLock::new(Mutex::default);
 /// Number of values with programs of their own before numbers become inputs.
-const DIFFERENT: usize = 4;
+const MAX_SPECIALISED: usize = 4;
 
 /// Turns plain numbers into inputs once the op has been called with too many different ones.
-fn changing(
+fn lift_numbers(
     target: &'static str,
     args: &[(&'static str, Arg)],
 ) -> Option<Vec<(&'static str, Arg)>> {
     if !args.iter().any(|(_, a)| a.is_plain_number()) {
         return None;
     }
-    let open: Vec<_> = args.iter().map(|(name, a)| (*name, a.clone().into_number())).collect();
-    let (one, all) = (key::of("", target, args), key::of("", target, &open));
+    let lifted: Vec<_> = args.iter().map(|(name, a)| (*name, a.clone().into_number())).collect();
+    let (one, all) = (key::of("", target, args), key::of("", target, &lifted));
     let mut known = lock(&NUMBERS);
-    if known.len() >= KEPT {
+    if known.len() >= MAX_PROGRAMS {
         known.shift_remove_index(0);
     }
     let had = known.entry(all).or_insert_with(|| Some(vec![])).as_mut()?;
     if had.contains(&one) {
         return None;
     }
-    if had.len() < DIFFERENT {
+    if had.len() < MAX_SPECIALISED {
         had.push(one);
         return None;
     }
-    Some(open)
+    Some(lifted)
 }
 
-fn with_programs(
-    place: Place,
+fn run_cached(
+    site: CallSite,
     op: &'static str,
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
@@ -177,9 +182,9 @@ fn with_programs(
     let made = match known {
         Some(made) => made,
         None => {
-            let made = Arc::new(make(place, op, target, args, &arrays, backend)?);
+            let made = Arc::new(compile_op(site, op, target, args, &arrays, backend)?);
             let mut all = lock(&PROGRAMS);
-            if all.len() >= KEPT {
+            if all.len() >= MAX_PROGRAMS {
                 all.shift_remove_index(0);
             }
             all.insert(key, made.clone());
@@ -191,15 +196,15 @@ fn with_programs(
 }
 
 /// Looks up a result by its source.
-pub(crate) fn pick(
-    slot: &Slot,
+pub(crate) fn resolve_slot(
+    slot: &ResultSource,
     results: &[Arc<Array>],
     input: impl FnOnce(usize) -> Option<Arc<Array>>,
 ) -> Result<Arc<Array>, DataError> {
     let found = match slot {
-        Slot::Result(i) => results.get(*i).cloned(),
-        Slot::Input(i) => input(*i),
-        Slot::Constant(array) => Some(array.clone()),
+        ResultSource::Result(i) => results.get(*i).cloned(),
+        ResultSource::Input(i) => input(*i),
+        ResultSource::Constant(array) => Some(array.clone()),
     };
     found
         .ok_or_else(|| DataError::Missing("the program has fewer results than the function".into()))
@@ -213,17 +218,18 @@ pub(super) fn reason(e: TraceError) -> String {
     }
 }
 
-fn make(
-    place: Place,
+fn compile_op(
+    site: CallSite,
     op: &'static str,
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
     arrays: &[Arc<Array>],
     backend: Arc<dyn Backend>,
 ) -> Result<Prepared> {
-    let making = Making { backend, options: options().map_err(|e| e.to_string())?, queue: None };
+    let program_compiler =
+        ProgramCompiler { backend, options: options().map_err(|e| e.to_string())?, queue: None };
     let context = Context::new();
-    let recorded = record(context.ctx(), place, Session::default(), |graph: &Graph| {
+    let recorded = record(context.ctx(), site, Session::default(), |graph: &Graph| {
         let inputs: Vec<Tensor> = arrays
             .iter()
             .enumerate()
@@ -232,7 +238,8 @@ fn make(
         let mut next = inputs.into_iter();
         let args =
             args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut next))).collect();
-        Ok(graph.row(place, op, target, args))
+        Ok(graph.row(site, op, target, args))
     });
-    Ok(Prepared::new(op, recorded.map_err(reason)?, &making).map_err(|e| e.to_string())?)
+    Ok(Prepared::new(op, recorded.map_err(reason)?, &program_compiler)
+        .map_err(|e| e.to_string())?)
 }

@@ -149,7 +149,7 @@ impl Tensor {
         let exponent = match exponent {
             // Whether it is negative must be known statically.
             Operand::Number(s) if integers && !s.is_float() => {
-                s.known(Location::caller(), "the exponent of integers is")
+                s.specialised(Location::caller(), "the exponent of integers is")
             }
             other => other,
         };

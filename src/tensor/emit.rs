@@ -1,6 +1,7 @@
 //! Dispatch: adds an ATen row to a graph, or runs it eagerly.
 use super::{
-    Operand, Tensor, arg::Arg, eager, graph::Graph, handle::Repr, modes, place::Place, state::Named,
+    Operand, Tensor, arg::Arg, call_site::CallSite, eager, graph::Graph, handle::Repr, modes,
+    state::NameKind,
 };
 use crate::capture::{
     aten::{self, Args, Outcome, Val},
@@ -11,7 +12,7 @@ use std::panic::Location;
 
 /// Dispatches a row with a fixed number of results.
 pub(super) fn exactly<const R: usize>(
-    place: Place,
+    site: CallSite,
     op: &'static str,
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
@@ -19,17 +20,17 @@ pub(super) fn exactly<const R: usize>(
     if let Some(made) = modes::replay(None, target, &args) {
         return made;
     }
-    graph_of(&operands(&args)).exactly(place, op, target, args)
+    graph_of(&operands(&args)).exactly(site, op, target, args)
 }
 
 /// Dispatches a row with any number of results.
 pub(super) fn row(
-    place: Place,
+    site: CallSite,
     op: &'static str,
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
 ) -> Vec<Tensor> {
-    graph_of(&operands(&args)).row(place, op, target, args)
+    graph_of(&operands(&args)).row(site, op, target, args)
 }
 
 /// The graph of the first traced operand, else the thread's current graph.
@@ -44,17 +45,17 @@ impl Graph {
     /// A row with a fixed number of results.
     pub(super) fn exactly<const R: usize>(
         &self,
-        place: Place,
+        site: CallSite,
         op: &'static str,
         target: &'static str,
         args: Vec<(&'static str, Arg)>,
     ) -> [Tensor; R] {
         let operands = operands(&args);
-        let all = self.row(place, op, target, args);
+        let all = self.row(site, op, target, args);
         let (n, first) = (all.len(), all.iter().find(|t| t.is_poisoned()).cloned());
         all.try_into().unwrap_or_else(|_| {
             let poisoned = first.unwrap_or_else(|| {
-                self.refuse(place, op, format!("gives {n} results where {R} are taken"), &operands)
+                self.refuse(site, op, format!("gives {n} results where {R} are taken"), &operands)
             });
             std::array::from_fn(|_| poisoned.clone())
         })
@@ -62,47 +63,49 @@ impl Graph {
     /// A row with any number of results; a single poisoned one on failure.
     pub(super) fn row(
         &self,
-        place: Place,
+        site: CallSite,
         op: &'static str,
         target: &'static str,
         args: Vec<(&'static str, Arg)>,
     ) -> Vec<Tensor> {
         let operands = operands(&args);
         if operands.iter().any(Tensor::is_poisoned) {
-            return vec![self.refuse(place, op, "", &operands)];
+            return vec![self.refuse(site, op, "", &operands)];
         }
         let args = match args.iter().any(|(_, a)| a.is_number()) {
             false => args,
             // Rows that need a static number fail first; then the number is specialised, if
             // possible.
-            true => match self.attempt(place, op, target, args.clone()) {
+            true => match self.attempt(site, op, target, args.clone()) {
                 Ok(made) => return made,
-                Err(reason) if args.iter().any(|(_, a)| a.is_open_number()) => {
-                    return vec![self.refuse(place, op, reason, &operands)];
+                Err(reason) if args.iter().any(|(_, a)| a.is_dynamic_number()) => {
+                    return vec![self.refuse(site, op, reason, &operands)];
                 }
                 Err(_) => args
                     .into_iter()
-                    .map(|(name, a)| (name, a.known(place, &format!("'{op}' has to know it,"))))
+                    .map(|(name, a)| {
+                        (name, a.specialised(site, &format!("'{op}' has to know it,")))
+                    })
                     .collect(),
             },
         };
-        self.attempt(place, op, target, args)
-            .unwrap_or_else(|reason| vec![self.refuse(place, op, reason, &operands)])
+        self.attempt(site, op, target, args)
+            .unwrap_or_else(|reason| vec![self.refuse(site, op, reason, &operands)])
     }
     fn attempt(
         &self,
-        place: Place,
+        site: CallSite,
         op: &'static str,
         target: &'static str,
         args: Vec<(&'static str, Arg)>,
     ) -> Result<Vec<Tensor>> {
         if let Some(mut lazy) = self.lazy() {
-            return lazy.row(self.id(), self.place(place), op, target, args);
+            return lazy.row(self.id(), self.site(site), op, target, args);
         }
         match self.is_eager() {
-            true => eager::row(self.place(place), op, target, args),
+            true => eager::row(self.site(site), op, target, args),
             false => Ok(self
-                .emit(place, op, target, args)?
+                .emit(site, op, target, args)?
                 .into_iter()
                 .map(|alias| self.handle(Some(alias)))
                 .collect()),
@@ -111,7 +114,7 @@ impl Graph {
 
     fn emit(
         &self,
-        place: Place,
+        site: CallSite,
         op: &str,
         target: &'static str,
         args: Vec<(&'static str, Arg)>,
@@ -124,8 +127,8 @@ impl Graph {
         }
         let mut state = self.state()?;
         // The name is reserved only once there is a result.
-        let name = state.unique(op, Named::Result);
-        state.cx.b.loc = state.loc(self.place(place)).named(&name);
+        let name = state.unique(op, NameKind::Result);
+        state.cx.b.loc = state.loc(self.site(site)).named(&name);
         let outcome = (row.build)(&mut state.cx, &Args { values })?;
         state.advance()?;
         let all = match outcome {
@@ -163,7 +166,7 @@ impl Graph {
             Arg::Operand(Operand::Bool(b)) => Val::Bool(b),
             // A plain number in a graph is a constant.
             Arg::Operand(Operand::Number(s)) if s.is_plain() => {
-                return self.value(Arg::Operand(s.known(Location::caller(), "")));
+                return self.value(Arg::Operand(s.specialised(Location::caller(), "")));
             }
             Arg::Operand(Operand::Number(s)) => match tensor(&s.tensor())? {
                 Val::Tensor(alias) => Val::Number(alias, s.dtype()),

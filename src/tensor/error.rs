@@ -28,15 +28,15 @@ impl TraceError {
 
 impl OpError {
     pub(super) fn new(
-        place: &Location<'_>,
+        site: &Location<'_>,
         op: &str,
         reason: String,
         operands: Vec<String>,
     ) -> OpError {
         OpError {
-            file: place.file().into(),
-            line: place.line(),
-            column: place.column(),
+            file: site.file().into(),
+            line: site.line(),
+            column: site.column(),
             op: op.into(),
             reason,
             operands,

@@ -2,12 +2,12 @@
 use super::{
     Array, Dim, OpError, Shape, Tensor, TraceError,
     arg::Arg,
-    dim::{Kind, Open},
+    call_site::CallSite,
+    dim::{Kind, SymbolicDim},
     handle::{Node, Repr},
     lazy::Lazy,
-    place::Place,
-    session::{Lifted, Session, Why},
-    state::{Named, Parts, State},
+    session::{BreakReason, Lifted, Session},
+    state::{GraphParts, NameKind, TraceState},
 };
 use crate::{
     capture::{size_op, storage::Alias, weight::Weight},
@@ -39,10 +39,10 @@ struct Inner {
     /// Unique in the process.
     id: u64,
     /// Tracing state; `None` in eager and lazy mode.
-    state: Option<RefCell<State>>,
+    state: Option<RefCell<TraceState>>,
     /// Lazy mode: ops are recorded, and run when a value is read.
     lazy: Option<RefCell<Lazy>>,
-    frames: RefCell<Vec<Place>>,
+    frames: RefCell<Vec<CallSite>>,
 }
 
 thread_local! {
@@ -50,7 +50,7 @@ thread_local! {
     pub(super) static TRACED: RefCell<Vec<Graph>> = const { RefCell::new(vec![]) };
     pub(super) static EAGER: Graph = Graph::make(None, None);
     /// Nesting depth of functions excluded from graphs on this thread.
-    pub(super) static LEFT_OUT: Cell<u32> = const { Cell::new(0) };
+    pub(super) static DISABLED_DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Guard object of a source location for ops; see [`Graph::frame`].
@@ -73,25 +73,25 @@ impl Drop for Tracing {
 
 impl Graph {
     /// Runs the recorded ops.
-    pub(super) fn flush(&self, read: Option<(Place, Why)>) -> Result<(), TraceError> {
-        let read = read.map(|(at, why)| (self.place(at), why));
+    pub(super) fn flush(&self, read: Option<(CallSite, BreakReason)>) -> Result<(), TraceError> {
+        let read = read.map(|(at, why)| (self.site(at), why));
         self.0.lazy.as_ref().map_or(Ok(()), |lazy| lazy.borrow_mut().flush(read))
     }
     /// Breaks the graph: runs the recorded ops. Err: the graph is being traced, so its function
     /// must run in segments.
-    pub(super) fn end(
+    pub(super) fn break_graph(
         &self,
-        place: Place,
-        why: Why,
+        site: CallSite,
+        why: BreakReason,
         operands: &[Tensor],
     ) -> Result<(), TraceError> {
         if self.0.lazy.is_some() {
-            return self.flush(Some((place, why)));
+            return self.flush(Some((site, why)));
         }
         match self.is_eager() {
             true => Ok(()),
-            false => Err(self.ended(
-                place,
+            false => Err(self.graph_break_error(
+                site,
                 why,
                 why.text().into(),
                 operands.iter().map(Tensor::type_name).collect(),
@@ -99,14 +99,14 @@ impl Graph {
         }
     }
     /// The error of a trace that ends here; in a compiled function, the graph break.
-    pub(super) fn ended(
+    pub(super) fn graph_break_error(
         &self,
-        place: Place,
-        why: Why,
+        site: CallSite,
+        why: BreakReason,
         reason: String,
         operands: Vec<String>,
     ) -> TraceError {
-        let error = OpError::new(self.place(place), why.op(), reason, operands);
+        let error = OpError::new(self.site(site), why.op(), reason, operands);
         if let Ok(mut state) = self.state()
             && let Some(session) = &mut state.session
         {
@@ -126,7 +126,7 @@ impl Graph {
     pub(super) fn lazy(&self) -> Option<RefMut<'_, Lazy>> {
         self.0.lazy.as_ref().map(RefCell::borrow_mut)
     }
-    pub(super) fn make(state: Option<RefCell<State>>, lazy: Option<RefCell<Lazy>>) -> Graph {
+    pub(super) fn make(state: Option<RefCell<TraceState>>, lazy: Option<RefCell<Lazy>>) -> Graph {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Graph(Rc::new(Inner {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -136,7 +136,7 @@ impl Graph {
         }))
     }
     pub(super) fn new(b: Builder, top: Builder, session: Option<Session>) -> Graph {
-        Graph::make(Some(RefCell::new(State::new(b, top, session))), None)
+        Graph::make(Some(RefCell::new(TraceState::new(b, top, session))), None)
     }
     /// This thread's innermost graph being traced, or the eager one.
     pub fn current() -> Graph {
@@ -158,16 +158,16 @@ impl Graph {
         self.0.state.is_none()
     }
     /// The tracing state. Err: in eager mode.
-    pub(super) fn state(&self) -> Result<RefMut<'_, State>> {
+    pub(super) fn state(&self) -> Result<RefMut<'_, TraceState>> {
         self.0
             .state
             .as_ref()
             .map(RefCell::borrow_mut)
             .ok_or_else(|| "is for graphs that are traced; here ops run at once".into())
     }
-    /// The location of the innermost frame, else `place`.
-    pub(super) fn place(&self, place: Place) -> Place {
-        self.0.frames.borrow().last().copied().unwrap_or(place)
+    /// The location of the innermost frame, else `site`.
+    pub(super) fn site(&self, site: CallSite) -> CallSite {
+        self.0.frames.borrow().last().copied().unwrap_or(site)
     }
 
     /// Creates a symbol with a range, bound by the shapes of a call's arguments. The same name
@@ -179,16 +179,16 @@ impl Graph {
     /// As [`Graph::dim`], for multiples of `divisor`.
     #[track_caller]
     pub fn dim_by(&self, name: &str, range: RangeInclusive<i64>, divisor: i64) -> Dim {
-        let place = Location::caller();
+        let site = Location::caller();
         let made = self.state().and_then(|mut state| {
-            state.cx.b.loc = state.loc(self.place(place)).named(name);
+            state.cx.b.loc = state.loc(self.site(site)).named(name);
             let max = Some(*range.end()).filter(|m| *m < i64::MAX);
             let value =
                 state.symbol(Sym { name: name.into(), min: *range.start(), max, divisor })?;
-            Ok(self.open(&mut state, value))
+            Ok(self.symbolic_dim(&mut state, value))
         });
         made.unwrap_or_else(|e| {
-            self.refuse(place, "dim", e, &[]);
+            self.refuse(site, "dim", e, &[]);
             Dim::POISON
         })
     }
@@ -196,13 +196,13 @@ impl Graph {
     /// negative.
     #[track_caller]
     pub fn input(&self, name: &str, dtype: DType, shape: impl Shape) -> Tensor {
-        let place = Location::caller();
+        let site = Location::caller();
         let made = self.raw_sizes(&shape.dims()).and_then(|sizes| {
             let mut state = self.state()?;
-            state.cx.b.loc = state.loc(self.place(place)).named(name);
+            state.cx.b.loc = state.loc(self.site(site)).named(name);
             state.input(name, dtype, &sizes)
         });
-        self.made(place, "input", made)
+        self.finish_op(site, "input", made)
     }
     /// Adds a mutable weight, which the caller may change between calls, such as a framework's
     /// parameter. Errors: the name is taken by a weight of another type.
@@ -223,16 +223,16 @@ impl Graph {
         source: String,
         frozen: bool,
     ) -> Tensor {
-        let place = Location::caller();
+        let site = Location::caller();
         if self.is_eager() {
-            return Array::of_weight(value)
-                .map_or_else(|e| self.refuse(place, "parameter", e, &[]), Tensor::from);
+            return Array::from_weight(value)
+                .map_or_else(|e| self.refuse(site, "parameter", e, &[]), Tensor::from);
         }
         let made = self.state().and_then(|mut state| {
-            state.cx.b.loc = state.loc(self.place(place)).named(name);
+            state.cx.b.loc = state.loc(self.site(site)).named(name);
             state.global(name, value.clone(), source, frozen)
         });
-        self.made(place, "parameter", made)
+        self.finish_op(site, "parameter", made)
     }
     /// A module's weight: a lifted input in a compiled function, since it may change between calls;
     /// else a global.
@@ -245,9 +245,9 @@ impl Graph {
         source: String,
         frozen: bool,
     ) -> Tensor {
-        let place = Location::caller();
+        let site = Location::caller();
         let made = self.state().and_then(|mut state| {
-            state.cx.b.loc = state.loc(self.place(place)).named(&stored.name);
+            state.cx.b.loc = state.loc(self.site(site)).named(&stored.name);
             let Some(session) = &mut state.session else {
                 return state.global(&stored.name, value.clone(), source, frozen);
             };
@@ -272,21 +272,21 @@ impl Graph {
             }
             Ok(alias)
         });
-        self.made(place, "parameter", made)
+        self.finish_op(site, "parameter", made)
     }
     /// A constant: inline in the program up to 4 KiB, a frozen weight beyond.
     #[track_caller]
     pub fn constant(&self, value: &value::Tensor) -> Tensor {
-        let place = Location::caller();
+        let site = Location::caller();
         if self.is_eager() {
             return Tensor::from(value);
         }
         let made = self.state().and_then(|mut state| {
-            let name = state.unique("constant", Named::Result);
-            state.cx.b.loc = state.loc(self.place(place)).named(&name);
-            state.constant(&name, Weight::of(value))
+            let name = state.unique("constant", NameKind::Result);
+            state.cx.b.loc = state.loc(self.site(site)).named(&name);
+            state.constant(&name, Weight::from_tensor(value))
         });
-        self.made(place, "constant", made)
+        self.finish_op(site, "constant", made)
     }
     /// Records an error that concerns no op, and returns a poisoned tensor.
     #[track_caller]
@@ -296,20 +296,20 @@ impl Graph {
     /// Sets the source location of ops until the result is dropped, unless an outer frame did. For
     /// library functions made of several ops: `let _frame = graph.frame(Location::caller());` in a
     /// function with `#[track_caller]`.
-    pub fn frame(&self, place: &'static Location<'static>) -> Frame {
-        self.inner_frame(self.place(place))
+    pub fn frame(&self, site: &'static Location<'static>) -> Frame {
+        self.inner_frame(self.site(site))
     }
     /// As [`Graph::frame`], overriding outer frames.
-    pub fn inner_frame(&self, place: &'static Location<'static>) -> Frame {
-        self.0.frames.borrow_mut().push(place);
+    pub fn inner_frame(&self, site: &'static Location<'static>) -> Frame {
+        self.0.frames.borrow_mut().push(site);
         Frame(self.clone())
     }
 
     /// The result's handle; on failure, records the error and returns a poisoned one.
-    fn made(&self, place: Place, op: &'static str, made: Result<Alias>) -> Tensor {
+    fn finish_op(&self, site: CallSite, op: &'static str, made: Result<Alias>) -> Tensor {
         match made {
             Ok(alias) => self.handle(Some(alias)),
-            Err(e) => self.refuse(place, op, e, &[]),
+            Err(e) => self.refuse(site, op, e, &[]),
         }
     }
     pub(super) fn handle(&self, alias: Option<Alias>) -> Tensor {
@@ -318,7 +318,7 @@ impl Graph {
     /// Records an error and returns a poisoned tensor.
     pub(super) fn refuse(
         &self,
-        place: Place,
+        site: CallSite,
         op: &str,
         reason: impl ToString,
         operands: &[Tensor],
@@ -332,7 +332,7 @@ impl Graph {
             None if poisoned || reason.is_empty() => None,
             None => {
                 let types = operands.iter().map(Tensor::type_name).collect();
-                Some(Arc::new(OpError::new(self.place(place), op, reason, types)))
+                Some(Arc::new(OpError::new(self.site(site), op, reason, types)))
             }
         };
         let Some(error) = error else { return self.handle(None) };
@@ -344,7 +344,7 @@ impl Graph {
         self.handle(None)
     }
 
-    fn open(&self, state: &mut State, value: Value) -> Dim {
+    fn symbolic_dim(&self, state: &mut TraceState, value: Value) -> Dim {
         let expr = state.facts.size_value(value);
         match expr {
             sym::Dim::Known(n) => Dim(Kind::Known(n)),
@@ -352,18 +352,21 @@ impl Graph {
             expr => {
                 state.sizes.entry(expr.clone()).or_insert(value);
                 state.expressions.push((expr, value));
-                Dim(Kind::Open(Open { graph: self.0.id, index: state.expressions.len() - 1 }))
+                Dim(Kind::Symbolic(SymbolicDim {
+                    graph: self.0.id,
+                    index: state.expressions.len() - 1,
+                }))
             }
         }
     }
     /// `x kind y`, at least one of them symbolic.
-    pub(super) fn compute(&self, kind: SymKind, x: Dim, y: Dim, place: Place) -> Dim {
+    pub(super) fn compute(&self, kind: SymKind, x: Dim, y: Dim, site: CallSite) -> Dim {
         let Ok(sizes) = self.raw_sizes(&[x, y]) else { return Dim::POISON };
         let ([x, y], Ok(mut state)) = (sizes.as_slice(), self.state()) else { return Dim::POISON };
-        state.cx.b.loc = state.loc(self.place(place));
+        state.cx.b.loc = state.loc(self.site(site));
         match size_op(&state.cx.b, kind, *x, *y).and_then(|s| state.advance().map(|()| s)) {
             Ok(Size::Static(n)) => Dim::from(n),
-            Ok(Size::Dynamic(value)) => self.open(&mut state, value),
+            Ok(Size::Dynamic(value)) => self.symbolic_dim(&mut state, value),
             Err(_) => Dim::NO_VALUE,
         }
     }
@@ -371,13 +374,13 @@ impl Graph {
     pub(super) fn raw_sizes(&self, all: &[Dim]) -> Result<Vec<Size>> {
         let raw = |d: &Dim| match d.0 {
             Kind::Known(n) => Ok(Size::Static(n)),
-            Kind::Open(o) if o.graph == self.0.id => {
+            Kind::Symbolic(o) if o.graph == self.0.id => {
                 let value = self.state()?.expressions.get(o.index).map(|(_, value)| *value);
                 value
                     .map(Size::Dynamic)
                     .ok_or_else(|| Error::from("takes a size that the graph does not have"))
             }
-            Kind::Open(_) => Err("takes a size of another graph".into()),
+            Kind::Symbolic(_) => Err("takes a size of another graph".into()),
             Kind::NoValue => {
                 Err("takes a size that has no value: an overflow or a division by 0".into())
             }
@@ -405,20 +408,20 @@ impl Graph {
             return Dim::from(n);
         }
         if let Some(size) = state.sizes.get(&known).copied() {
-            return self.open(&mut state, size);
+            return self.symbolic_dim(&mut state, size);
         }
         match state.cx.b.size_of(value, axis).and_then(|s| state.advance().map(|()| s)) {
-            Ok(Size::Dynamic(size)) => self.open(&mut state, size),
+            Ok(Size::Dynamic(size)) => self.symbolic_dim(&mut state, size),
             Ok(Size::Static(n)) => Dim::from(n),
             Err(_) => Dim::POISON,
         }
     }
-    pub(super) fn rename(&self, alias: Alias, name: &str, place: Place) {
+    pub(super) fn rename(&self, alias: Alias, name: &str, site: CallSite) {
         let Ok(mut state) = self.state() else { return };
         let Some(op) = state.cx.get(alias).ok().and_then(Value::def) else { return };
-        let name = state.unique(name, Named::Result);
-        let loc = op.loc().place().map_or_else(
-            || state.loc(place),
+        let name = state.unique(name, NameKind::Result);
+        let loc = op.loc().file_line_col().map_or_else(
+            || state.loc(site),
             |(file, line, col)| Loc::file(op.ctx(), &file, line, col),
         );
         op.set_loc(loc.named(&name));
@@ -462,7 +465,7 @@ impl Graph {
             state.name_of.get(&alias).cloned().unwrap_or_else(|| format!("output_{number}")),
         ))
     }
-    pub(super) fn parts(&self) -> Result<Parts, TraceError> {
+    pub(super) fn parts(&self) -> Result<GraphParts, TraceError> {
         self.state().map(|mut s| s.parts()).map_err(TraceError::module)
     }
 }

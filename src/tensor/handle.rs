@@ -49,7 +49,7 @@ impl From<Arc<Array>> for Tensor {
 /// Copies the value, rounded to its dtype.
 impl From<&value::Tensor> for Tensor {
     fn from(t: &value::Tensor) -> Tensor {
-        Tensor::from(Array::of_value(t))
+        Tensor::from(Array::from_value(t))
     }
 }
 
@@ -181,14 +181,14 @@ impl Tensor {
         target: &'static str,
         args: [(&'static str, Arg); N],
     ) -> [Tensor; R] {
-        let place = Location::caller();
+        let site = Location::caller();
         if let Some(made) = modes::replay(Some(self), target, &args) {
             return made;
         }
         let mut all = Vec::with_capacity(N + 1);
         all.push(("self", Arg::from(self)));
         all.extend(args);
-        emit::exactly(place, op, target, all)
+        emit::exactly(site, op, target, all)
     }
     /// Records an error found before dispatch.
     #[track_caller]

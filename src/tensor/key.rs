@@ -127,7 +127,9 @@ mod tests {
     #[test]
     fn keys_differ_where_ops_do() {
         let t = |shape: &[usize]| {
-            Arg::tensor(Tensor::of(shape, &vec![0.0f32; shape.iter().product()]).expect("a tensor"))
+            Arg::tensor(
+                Tensor::from_slice(shape, &vec![0.0f32; shape.iter().product()]).expect("a tensor"),
+            )
         };
         let ints = |all: &[i64]| Arg::from(all);
         let all = [

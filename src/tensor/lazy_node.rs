@@ -1,5 +1,5 @@
 //! Values of lazy mode: what an op records of its results.
-use super::{Array, run::Slot};
+use super::{Array, trace::ResultSource};
 use kiln_dialects::value::DType;
 use std::{
     cell::RefCell,
@@ -7,9 +7,9 @@ use std::{
 };
 
 /// Inferred result types of an op for given operand types.
-pub(super) struct Known {
+pub(super) struct ResultTypes {
     pub types: Vec<(DType, Vec<usize>)>,
-    pub slots: Vec<Slot>,
+    pub result_sources: Vec<ResultSource>,
 }
 
 /// A recorded value.
@@ -20,16 +20,16 @@ pub(crate) struct LazyNode {
     pub(super) at: u32,
     /// Index of its type in `known`.
     pub(super) slot: u32,
-    pub(super) known: Arc<Known>,
+    pub(super) result_types: Arc<ResultTypes>,
     pub value: OnceLock<Arc<Array>>,
 }
 
 impl LazyNode {
     pub fn dtype(&self) -> DType {
-        self.known.types[self.slot as usize].0
+        self.result_types.types[self.slot as usize].0
     }
     pub fn shape(&self) -> &[usize] {
-        &self.known.types[self.slot as usize].1
+        &self.result_types.types[self.slot as usize].1
     }
     /// Whether it is this result of a segment.
     pub(super) fn is_result(&self, graph: u64, segment: u32, at: u32) -> bool {
@@ -54,7 +54,7 @@ impl Free {
     /// Takes a node from the free list, or allocates one.
     pub(super) fn node(
         &mut self,
-        known: &Arc<Known>,
+        known: &Arc<ResultTypes>,
         graph: u64,
         segment: u32,
         at: u32,
@@ -64,8 +64,8 @@ impl Free {
             && let Some(n) = Arc::get_mut(&mut node)
         {
             (n.graph, n.segment, n.at, n.slot) = (graph, segment, at, slot);
-            if !Arc::ptr_eq(&n.known, known) {
-                n.known = known.clone();
+            if !Arc::ptr_eq(&n.result_types, known) {
+                n.result_types = known.clone();
             }
             return node;
         }
@@ -74,13 +74,13 @@ impl Free {
             segment,
             at,
             slot,
-            known: known.clone(),
+            result_types: known.clone(),
             value: OnceLock::new(),
         })
     }
     /// Recycles nodes that nobody else holds. They are reused in creation order, so that a repeated
     /// call finds them with matching types.
-    pub(super) fn take(&mut self, nodes: Vec<Arc<LazyNode>>) {
+    pub(super) fn recycle(&mut self, nodes: Vec<Arc<LazyNode>>) {
         let room = FREE.saturating_sub(self.0.len());
         let idle = nodes
             .into_iter()

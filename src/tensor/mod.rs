@@ -27,6 +27,7 @@
 mod arg;
 pub(crate) mod array;
 mod axes;
+mod call_site;
 mod control;
 mod create;
 mod custom;
@@ -49,18 +50,17 @@ mod movement;
 mod norm;
 mod number;
 mod operators;
-mod place;
 mod product;
 mod ptx;
 mod read;
 mod reduce;
 mod region;
 mod replay;
-mod run;
 mod scalar;
 mod session;
 mod state;
 mod tensor_type;
+mod trace;
 
 pub use arg::Operand;
 pub use array::Array;
@@ -78,19 +78,19 @@ pub use norm::{CrossEntropy, Reduction};
 pub use number::Number;
 pub use product::Attention;
 pub use ptx::Ptx;
-pub use run::{Traced, trace, trace_all, trace_into};
 pub use scalar::Scalar;
 pub use tensor_type::TensorType;
+pub use trace::{Traced, trace, trace_all, trace_into};
 pub(crate) use {
     array::Mark,
     custom::{has_effects, register_in},
-    eager::{pick, reset},
+    eager::{reset, resolve_slot},
     handle::Repr,
     lazy::Segments,
     lock::lock,
-    modes::{at_once, in_segments, is_left_out, left_out},
-    run::{Recorded, Slot, record},
-    session::{Lifted, NumberArgument, Session, Why},
+    modes::{eagerly, in_segments, is_disabled, run_disabled},
+    session::{BreakReason, Lifted, NumberArgument, Session},
+    trace::{Recorded, ResultSource, record},
 };
 
 /// For [`Tensor::slice`]: the end of the dimension.

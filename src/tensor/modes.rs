@@ -2,16 +2,16 @@
 use super::{
     Graph, Tensor, TraceError,
     arg::Arg,
-    graph::{EAGER, LEFT_OUT, TRACED},
+    call_site::CallSite,
+    graph::{DISABLED_DEPTH, EAGER, TRACED},
     handle::Repr,
     lazy::{Lazy, Segments},
-    place::Place,
-    session::Why,
+    session::BreakReason,
 };
 use std::{cell::RefCell, sync::Arc};
 
 /// Runs `body` in eager mode, even inside a trace.
-pub(crate) fn at_once<R>(body: impl FnOnce() -> R) -> R {
+pub(crate) fn eagerly<R>(body: impl FnOnce() -> R) -> R {
     let _tracing = EAGER.with(Graph::enter);
     body()
 }
@@ -19,8 +19,8 @@ pub(crate) fn at_once<R>(body: impl FnOnce() -> R) -> R {
 /// Runs an excluded function op by op, including compiled functions that it calls. A graph being
 /// traced breaks before it, and recorded lazy ops run first. `tensors` are its arguments. Err: the
 /// graph break, the error of a poisoned argument, or the function's own error.
-pub(crate) fn left_out<R>(
-    place: Place,
+pub(crate) fn run_disabled<R>(
+    site: CallSite,
     tensors: &[Tensor],
     body: impl FnOnce() -> Result<R, TraceError>,
 ) -> Result<R, TraceError> {
@@ -33,23 +33,27 @@ pub(crate) fn left_out<R>(
             Repr::Lazy(node) if node.value.get().is_none() => node.graph,
             _ => continue,
         };
-        Graph::by_id(graph).ok_or_else(|| t.error())?.end(place, Why::Disabled, tensors)?;
+        Graph::by_id(graph).ok_or_else(|| t.error())?.break_graph(
+            site,
+            BreakReason::Disabled,
+            tensors,
+        )?;
     }
-    Graph::current().end(place, Why::Disabled, tensors)?;
-    struct Leave;
-    impl Drop for Leave {
+    Graph::current().break_graph(site, BreakReason::Disabled, tensors)?;
+    struct DisabledGuard;
+    impl Drop for DisabledGuard {
         fn drop(&mut self) {
-            LEFT_OUT.set(LEFT_OUT.get() - 1);
+            DISABLED_DEPTH.set(DISABLED_DEPTH.get() - 1);
         }
     }
-    LEFT_OUT.set(LEFT_OUT.get() + 1);
-    let _leave = Leave;
-    at_once(body)
+    DISABLED_DEPTH.set(DISABLED_DEPTH.get() + 1);
+    let _guard = DisabledGuard;
+    eagerly(body)
 }
 
 /// Whether this thread runs an excluded function.
-pub(crate) fn is_left_out() -> bool {
-    LEFT_OUT.get() > 0
+pub(crate) fn is_disabled() -> bool {
+    DISABLED_DEPTH.get() > 0
 }
 
 /// Runs `body` in lazy mode: ops are recorded and run in segments, which end where a value is read

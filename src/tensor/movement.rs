@@ -248,13 +248,13 @@ impl Graph {
         target: &'static str,
         tensors: &[Tensor],
         dim: i64,
-        place: &'static Location<'static>,
+        site: &'static Location<'static>,
     ) -> Tensor {
         if tensors.is_empty() {
-            return self.refuse(place, op, "joins no tensors", &[]);
+            return self.refuse(site, op, "joins no tensors", &[]);
         }
         let [r] =
-            self.exactly(place, op, target, vec![("tensors", tensors.into()), ("dim", dim.into())]);
+            self.exactly(site, op, target, vec![("tensors", tensors.into()), ("dim", dim.into())]);
         r
     }
 }

@@ -1,11 +1,11 @@
 //! External PTX kernels: GPU implementations of [custom ops](super::custom_op).
 use super::{
     Dim, Graph, Tensor, TraceError,
-    place::Place,
+    call_site::CallSite,
     region::{Body, RegionOp, Spec},
     tensor_type::TensorType,
 };
-use crate::lowering::program::external_ptx::Text;
+use crate::lowering::program::external_ptx::PtxInfo;
 use kiln_dialects::{
     ir::{Attr, Size},
     ops::OpKind,
@@ -69,27 +69,27 @@ impl Ptx {
     }
 
     /// Parses and validates the PTX. Err: why it cannot be launched, as the end of a sentence.
-    pub(super) fn read(&self) -> Result<Text, String> {
+    pub(super) fn read(&self) -> Result<PtxInfo, String> {
         if !(1..=1024).contains(&self.threads) {
             return Err(format!(
                 "is launched with {} threads a block; 1 to 1024 are possible",
                 self.threads
             ));
         }
-        Text::read(&self.text, &self.entry, self.threads)
+        PtxInfo::read(&self.text, &self.entry, self.threads)
     }
 
     /// Emits the launch; `otherwise` emits the fallback for other targets. Err: the number of
     /// parameters differs, or a rule returns no size.
     pub(super) fn trace(
         &self,
-        (graph, place, name): (&Graph, Place, &str),
+        (graph, site, name): (&Graph, CallSite, &str),
         inputs: &[Tensor],
         (from, to): (&[TensorType], Vec<TensorType>),
         otherwise: Option<&mut dyn FnMut() -> Result<Vec<Tensor>, TraceError>>,
     ) -> Result<Vec<Tensor>, TraceError> {
         let refuse = |reason: String| {
-            graph.refuse(place, "custom_op", format!("'{name}' {reason}"), inputs).error()
+            graph.refuse(site, "custom_op", format!("'{name}' {reason}"), inputs).error()
         };
         if to.is_empty() {
             return Err(refuse("gives nothing, which PTX cannot".into()));
@@ -116,7 +116,7 @@ impl Ptx {
         }
         let mut values = vec![];
         for t in inputs {
-            values.push(graph.taken(t)?.0);
+            values.push(graph.ssa_value(t)?.0);
         }
         let numbers = |all: &[Dim]| all.iter().map(|d| d.expression()).collect::<Vec<sym::Dim>>();
         let (blocks, sizes) = (numbers(&[blocks]), numbers(&sizes));
@@ -153,9 +153,9 @@ impl Ptx {
         let mut run = otherwise.map(|f| move |_: Vec<Tensor>| f());
         let bodies = run
             .iter_mut()
-            .map(|run| Body { args: vec![], gives: Some(specs.clone()), run })
+            .map(|run| Body { args: vec![], result_types: Some(specs.clone()), run })
             .collect();
         let op = RegionOp { kind: OpKind::PtxCall, operands: values, attrs, bodies };
-        graph.region_op(place, "custom_op", op, &|_| Ok(specs.clone()))
+        graph.region_op(site, "custom_op", op, &|_| Ok(specs.clone()))
     }
 }

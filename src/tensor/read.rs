@@ -1,5 +1,5 @@
 //! Reading data, which breaks a graph, and creating tensors from data.
-use super::{Array, Graph, Number, Tensor, TraceError, Why, handle::Repr, number::item};
+use super::{Array, BreakReason, Graph, Number, Tensor, TraceError, handle::Repr, number::item};
 use crate::runtime::interop::Element;
 use kiln_dialects::value::{self, DType};
 use std::{panic::Location, sync::Arc};
@@ -7,16 +7,16 @@ use std::{panic::Location, sync::Arc};
 impl Tensor {
     /// Copies numbers in row-major order; the dtype is that of `T`. Err: their number does not
     /// match the shape.
-    pub fn of<T: Element>(shape: &[usize], values: &[T]) -> Result<Tensor, TraceError> {
-        Ok(Array::of(shape, values).map(Tensor::from)?)
+    pub fn from_slice<T: Element>(shape: &[usize], values: &[T]) -> Result<Tensor, TraceError> {
+        Ok(Array::from_slice(shape, values).map(Tensor::from)?)
     }
     /// A 0-d tensor.
     pub fn scalar<T: Element>(value: T) -> Result<Tensor, TraceError> {
-        Tensor::of(&[], &[value])
+        Tensor::from_slice(&[], &[value])
     }
     /// Copies the bytes of elements in row-major order. Err: their number does not match the shape.
-    pub fn of_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Tensor, TraceError> {
-        Array::of_bytes(dtype, shape, bytes)
+    pub fn from_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Tensor, TraceError> {
+        Array::from_bytes(dtype, shape, bytes)
             .map(Tensor::from)
             .map_err(|e| TraceError::User(e.into()))
     }
@@ -33,7 +33,7 @@ impl Tensor {
                 }
                 Graph::by_id(node.graph)
                     .ok_or_else(|| self.error())?
-                    .flush(Some((Location::caller(), Why::Read)))?;
+                    .flush(Some((Location::caller(), BreakReason::Read)))?;
                 node.value.get().cloned().ok_or_else(|| self.error())
             }
             Repr::Node(node) if node.alias.is_none() => Err(self.error()),
@@ -59,14 +59,14 @@ impl Tensor {
     }
 
     /// The error of reading a traced tensor; in a compiled function, the graph break.
-    pub(super) fn unread(&self, place: &'static Location<'static>) -> TraceError {
+    pub(super) fn unread(&self, site: &'static Location<'static>) -> TraceError {
         let graph = self.graph();
         let reason = "a value is read of a tensor that is traced and has none".to_string();
         if !graph.state().is_ok_and(|state| state.session.is_some()) {
             // Outside of compiled functions there is no second run in segments.
-            graph.refuse(place, "read", reason.clone(), std::slice::from_ref(self));
+            graph.refuse(site, "read", reason.clone(), std::slice::from_ref(self));
         }
-        graph.ended(place, Why::Read, reason, vec![self.type_name()])
+        graph.graph_break_error(site, BreakReason::Read, reason, vec![self.type_name()])
     }
 }
 

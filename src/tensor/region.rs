@@ -1,10 +1,10 @@
 //! Ops with regions in a trace: traces functions into regions, and infers result types.
 use super::{
     Graph, Tensor, TraceError,
-    place::Place,
-    state::{Named, State},
+    call_site::CallSite,
+    state::{NameKind, TraceState},
 };
-use crate::lowering::analysis::sizes::MakeSize;
+use crate::lowering::analysis::sizes::SizeBuilder;
 use kiln_dialects::{
     ir::*,
     ops::{BindShape, OpKind, Reshape, SymExpr, SymKind, Yield},
@@ -20,7 +20,7 @@ pub(super) type Spec = (DType, Vec<sym::Dim>);
 /// A region: argument types, required result types if known, and the function.
 pub(super) struct Body<'a> {
     pub args: Vec<Spec>,
-    pub gives: Option<Vec<Spec>>,
+    pub result_types: Option<Vec<Spec>>,
     pub run: &'a mut dyn FnMut(Vec<Tensor>) -> Result<Vec<Tensor>, TraceError>,
 }
 
@@ -46,10 +46,10 @@ pub(super) fn show((dtype, dims): &Spec) -> String {
 }
 
 /// SSA values of sizes at the insertion point.
-struct Sizes<'a>(&'a mut State);
+struct Sizes<'a>(&'a mut TraceState);
 
-impl MakeSize for Sizes<'_> {
-    type Made = Value;
+impl SizeBuilder for Sizes<'_> {
+    type Output = Value;
     fn number(&mut self, n: i64) -> Result<Value, crate::dialects::Error> {
         self.0.cx.b.index(n)
     }
@@ -70,22 +70,22 @@ impl MakeSize for Sizes<'_> {
             .create_with(&SymExpr { kind, lhs, rhs }, &[Type::index(self.0.cx.b.ctx)], &mut [])?
             .result(0))
     }
-    fn made(&self, d: &sym::Dim) -> Option<Value> {
+    fn cached(&self, d: &sym::Dim) -> Option<Value> {
         self.0.sizes.get(d).copied()
     }
-    fn remember(&mut self, d: &sym::Dim, made: Value) {
+    fn cache(&mut self, d: &sym::Dim, made: Value) {
         self.0.sizes.insert(d.clone(), made);
     }
 }
 
-impl State {
+impl TraceState {
     /// Materialises sizes at the insertion point: constants and SSA values.
     pub(super) fn raw(&mut self, dims: &[sym::Dim]) -> Result<Vec<Size>> {
         dims.iter()
             .map(|d| {
                 Ok(match d.known() {
                     Some(n) => Size::Static(n),
-                    None => Size::Dynamic(Sizes(self).make(d)?),
+                    None => Size::Dynamic(Sizes(self).build(d)?),
                 })
             })
             .collect()
@@ -102,7 +102,7 @@ impl State {
         Ok((tensor_type(v.ty())?.dtype, self.facts.dims(v).to_vec()))
     }
     /// Casts a value to a type as static as `spec`.
-    fn as_stated(&mut self, v: Value, spec: &Spec) -> Result<Value> {
+    fn cast_to(&mut self, v: Value, spec: &Spec) -> Result<Value> {
         if v.ty() == type_of(v.ctx(), spec) {
             return Ok(v);
         }
@@ -117,7 +117,7 @@ impl State {
 
 impl Graph {
     /// A tensor's SSA value in this graph, with its type.
-    pub(super) fn taken(&self, t: &Tensor) -> Result<(Value, Spec), TraceError> {
+    pub(super) fn ssa_value(&self, t: &Tensor) -> Result<(Value, Spec), TraceError> {
         let (value, _) = self.result(0, t)?;
         let spec = self.state().and_then(|s| s.spec(value)).map_err(TraceError::module)?;
         Ok((value, spec))
@@ -128,7 +128,7 @@ impl Graph {
     /// values of its regions.
     pub(super) fn region_op(
         &self,
-        place: Place,
+        site: CallSite,
         op: &'static str,
         mut what: RegionOp,
         results: &Results,
@@ -136,8 +136,8 @@ impl Graph {
         let module = |e: Error| TraceError::module(e);
         let (b, name) = {
             let mut state = self.state().map_err(module)?;
-            let name = state.unique(op, Named::Result);
-            let loc = state.loc(self.place(place)).named(&name);
+            let name = state.unique(op, NameKind::Result);
+            let loc = state.loc(self.site(site)).named(&name);
             (state.cx.b.at(loc), name)
         };
         let kind = what.kind;
@@ -186,10 +186,10 @@ impl Graph {
         match failure.into_inner() {
             None => {}
             Some(TraceError::User(e)) => {
-                return Err(self.refuse(place, op, e.to_string(), &[]).error());
+                return Err(self.refuse(site, op, e.to_string(), &[]).error());
             }
             Some(e) => {
-                self.refuse(place, op, format!("is of a function that fails: {e}"), &[]);
+                self.refuse(site, op, format!("is of a function that fails: {e}"), &[]);
                 return Err(e);
             }
         }
@@ -218,7 +218,7 @@ impl Graph {
         let module = |e: Error| TraceError::module(e);
         let (region, tensors) = {
             let mut state = self.state().map_err(module)?;
-            let region = state.open(inner, &args);
+            let region = state.enter_region(inner, &args);
             let mut tensors = vec![];
             for (v, (_, dims)) in args.iter().zip(&body.args) {
                 state.bind(*v, dims).map_err(module)?;
@@ -239,7 +239,7 @@ impl Graph {
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(module)?;
             let exact = kind != OpKind::Scan;
-            if let Some(want) = body.gives.clone().or(before) {
+            if let Some(want) = body.result_types.clone().or(before) {
                 if want.len() > specs.len()
                     || exact && want.len() < specs.len()
                     || want.iter().zip(&specs).any(|(w, s)| w != s)
@@ -251,14 +251,14 @@ impl Graph {
                     ));
                 }
                 for ((v, spec), want) in values.iter_mut().zip(&mut specs).zip(&want) {
-                    *v = state.as_stated(*v, want).map_err(module)?;
+                    *v = state.cast_to(*v, want).map_err(module)?;
                     *spec = want.clone();
                 }
             }
             state.cx.b.create_with(&Yield { values }, &[], &mut []).map_err(module)?;
             Ok(specs)
         });
-        self.state().map_err(module)?.close(region);
+        self.state().map_err(module)?.leave_region(region);
         done
     }
 }

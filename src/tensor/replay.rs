@@ -6,8 +6,8 @@
 //! results and inputs that its tensors refer to. Derived data, such as result types, is stored in
 //! the run.
 use super::{
-    Array, Dim, Operand, Scalar, Tensor, arg::Arg, handle::Repr, lazy::Segment, lazy_node::Known,
-    place::Place,
+    Array, Dim, Operand, Scalar, Tensor, arg::Arg, call_site::CallSite, handle::Repr,
+    lazy::Segment, lazy_node::ResultTypes,
 };
 use crate::{capture::aten::Val, runtime::guards::Scalar as Plain};
 use kiln_dialects::{Result, ir::Size, value::DType};
@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Source of an operand.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Source {
+pub(super) enum OperandSource {
     /// A result of this segment, by index.
     Result(u32),
     /// An input of the segment that occurred before, by index.
@@ -26,7 +26,7 @@ pub(super) enum Source {
 
 /// An argument without its tensors, which can be shared between threads.
 #[derive(Clone, Debug)]
-pub(super) enum Kept {
+pub(super) enum RecordedArg {
     Tensor,
     /// A list of this many tensors.
     Tensors(usize),
@@ -54,34 +54,34 @@ pub(super) enum Literal {
 }
 
 /// A recorded op.
-pub(super) struct Noted {
-    pub place: Place,
+pub(super) struct RecordedOp {
+    pub site: CallSite,
     pub op: &'static str,
     pub target: &'static str,
-    pub args: Vec<(&'static str, Kept)>,
-    pub operands: Vec<Source>,
-    pub known: Arc<Known>,
+    pub args: Vec<(&'static str, RecordedArg)>,
+    pub operands: Vec<OperandSource>,
+    pub result_types: Arc<ResultTypes>,
 }
 
 /// A sequence of recorded ops, and its continuations in other calls.
 #[derive(Default)]
-pub(super) struct Run {
-    pub ops: Vec<Noted>,
+pub(super) struct TrieNode {
+    pub ops: Vec<RecordedOp>,
     /// Branches, each after this many ops.
-    branches: RwLock<Vec<(usize, Arc<Run>)>>,
-    ends: RwLock<Vec<End>>,
+    branches: RwLock<Vec<(usize, Arc<TrieNode>)>>,
+    ends: RwLock<Vec<SegmentEnd>>,
 }
 
 /// A point where a segment ended.
-struct End {
+struct SegmentEnd {
     at: usize,
     /// Indices of the live results.
-    held: Vec<u32>,
+    live: Vec<u32>,
     segment: Arc<Segment>,
 }
 
 /// The segment of the current call, to which operands are matched.
-pub(super) struct Seen<'a> {
+pub(super) struct CurrentSegment<'a> {
     pub graph: u64,
     pub segment: u32,
     pub inputs: &'a mut Vec<Arc<Array>>,
@@ -94,103 +94,110 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Run {
+impl TrieNode {
     /// The branch after `at` ops whose first op matches; the op's new inputs are consumed.
-    pub(super) fn next(&self, at: usize, fits: &mut dyn FnMut(&Noted) -> bool) -> Option<Arc<Run>> {
-        let here = |(from, run): &&(usize, Arc<Run>)| {
+    pub(super) fn next(
+        &self,
+        at: usize,
+        fits: &mut dyn FnMut(&RecordedOp) -> bool,
+    ) -> Option<Arc<TrieNode>> {
+        let here = |(from, run): &&(usize, Arc<TrieNode>)| {
             *from == at && run.ops.first().is_some_and(&mut *fits)
         };
         read(&self.branches).iter().find(here).map(|(_, run)| run.clone())
     }
     /// Adds a branch of these ops after `at` ops, unless another call already has.
-    pub(super) fn branch(&self, at: usize, ops: Vec<Noted>) -> Arc<Run> {
+    pub(super) fn branch(&self, at: usize, ops: Vec<RecordedOp>) -> Arc<TrieNode> {
         let mut all = write(&self.branches);
-        let same = |run: &Run| {
-            run.ops.len() == ops.len() && run.ops.iter().zip(&ops).all(|(a, b)| a.same(b))
+        let same = |run: &TrieNode| {
+            run.ops.len() == ops.len() && run.ops.iter().zip(&ops).all(|(a, b)| a.is_equal(b))
         };
         if let Some((_, run)) = all.iter().find(|(from, run)| *from == at && same(run)) {
             return run.clone();
         }
-        let run = Arc::new(Run { ops, ..Run::default() });
+        let run = Arc::new(TrieNode { ops, ..TrieNode::default() });
         all.push((at, run.clone()));
         run
     }
     /// The program of a segment that ends after `at` ops with these live results.
-    pub(super) fn end(&self, at: usize, held: &[u32]) -> Option<Arc<Segment>> {
-        read(&self.ends).iter().find(|e| e.at == at && e.held == held).map(|e| e.segment.clone())
+    pub(super) fn end(&self, at: usize, live: &[u32]) -> Option<Arc<Segment>> {
+        read(&self.ends).iter().find(|e| e.at == at && e.live == live).map(|e| e.segment.clone())
     }
     /// Adds a program; returns the one to use, and whether it is the new one.
     pub(super) fn add_end(
         &self,
         at: usize,
-        held: Vec<u32>,
+        live: Vec<u32>,
         segment: Arc<Segment>,
     ) -> (Arc<Segment>, bool) {
         let mut all = write(&self.ends);
-        if let Some(e) = all.iter().find(|e| e.at == at && e.held == held) {
+        if let Some(e) = all.iter().find(|e| e.at == at && e.live == live) {
             return (e.segment.clone(), false);
         }
-        all.push(End { at, held, segment: segment.clone() });
+        all.push(SegmentEnd { at, live, segment: segment.clone() });
         (segment, true)
     }
 }
 
-impl Noted {
+impl RecordedOp {
     /// Whether a call matches this op; consumes its new inputs if so. `first` comes before `args`,
     /// as argument `self`.
-    pub(super) fn fits(
+    pub(super) fn matches(
         &self,
         first: Option<&Tensor>,
         target: &str,
         args: &[(&'static str, Arg)],
-        seen: &mut Seen,
+        current: &mut CurrentSegment,
     ) -> bool {
-        let before = seen.inputs.len();
+        let before = current.inputs.len();
         let mut sources = self.operands.iter();
-        let mut own = self.args.iter();
-        let mut tensor = |t: &Tensor| sources.next().is_some_and(|source| seen.is(source, t));
+        let mut recorded = self.args.iter();
+        let mut tensor =
+            |t: &Tensor| sources.next().is_some_and(|source| current.matches(source, t));
         let fits = same_name(self.target, target)
             && self.args.len() == args.len() + usize::from(first.is_some())
             && first.is_none_or(|t| {
-                own.next().is_some_and(|(name, own)| {
-                    same_name(name, "self") && matches!(own, Kept::Tensor) && tensor(t)
+                recorded.next().is_some_and(|(name, recorded)| {
+                    same_name(name, "self") && matches!(recorded, RecordedArg::Tensor) && tensor(t)
                 })
             })
-            && own.zip(args).all(|((name, own), (given, arg))| {
-                same_name(name, given) && own.is(arg, &mut tensor)
+            && recorded.zip(args).all(|((name, recorded), (given, arg))| {
+                same_name(name, given) && recorded.matches(arg, &mut tensor)
             });
         if !fits {
-            seen.inputs.truncate(before);
+            current.inputs.truncate(before);
         }
         fits
     }
     /// Whether both are the same op on the same operands.
-    fn same(&self, other: &Noted) -> bool {
+    fn is_equal(&self, other: &RecordedOp) -> bool {
         self.target == other.target
             && self.operands == other.operands
             && self.args.len() == other.args.len()
-            && self.args.iter().zip(&other.args).all(|((a, x), (b, y))| a == b && x.same(y))
+            && self.args.iter().zip(&other.args).all(|((a, x), (b, y))| a == b && x.is_equal(y))
     }
 }
 
-impl Seen<'_> {
+impl CurrentSegment<'_> {
     /// Whether a tensor matches this operand; a new input is consumed.
-    fn is(&mut self, source: &Source, t: &Tensor) -> bool {
+    fn matches(&mut self, source: &OperandSource, t: &Tensor) -> bool {
         let array = match &t.0 {
             Repr::Array(array) => array,
             Repr::Lazy(node) => match node.value.get() {
                 Some(array) => array,
                 None => {
-                    return matches!(source, Source::Result(n) if node.is_result(self.graph, self.segment, *n));
+                    return matches!(source, OperandSource::Result(n) if node.is_result(self.graph, self.segment, *n));
                 }
             },
             Repr::Node(_) | Repr::Failed(_) => return false,
         };
         match source {
-            Source::Result(_) => false,
-            Source::Input(n) => self.inputs.get(*n).is_some_and(|have| Arc::ptr_eq(have, array)),
+            OperandSource::Result(_) => false,
+            OperandSource::Input(n) => {
+                self.inputs.get(*n).is_some_and(|have| Arc::ptr_eq(have, array))
+            }
             // A repeated input is accepted: in the recorded call it was a distinct tensor.
-            Source::First(dtype, shape) => {
+            OperandSource::First(dtype, shape) => {
                 let fits = array.dtype() == *dtype && array.shape() == &**shape;
                 if fits {
                     self.inputs.push(array.clone());
@@ -211,71 +218,75 @@ fn same_name(a: &str, b: &str) -> bool {
     std::ptr::eq(a, b) || a == b
 }
 
-impl Kept {
+impl RecordedArg {
     /// Err: the argument is a graph value, which cannot be recorded.
-    pub(super) fn of(arg: &Arg) -> Result<Kept> {
+    pub(super) fn of(arg: &Arg) -> Result<RecordedArg> {
         let size = |d: &Dim| d.known().ok_or_else(|| "takes a size that is no number".to_string());
         Ok(match arg {
-            Arg::Operand(Operand::Tensor(_)) => Kept::Tensor,
-            Arg::Operand(Operand::Number(s)) => Kept::Number(s.peek()),
-            Arg::Operand(Operand::Int(n)) => Kept::Int(*n),
-            Arg::Operand(Operand::Float(x)) => Kept::Float(*x),
-            Arg::Operand(Operand::Bool(b)) => Kept::Bool(*b),
-            Arg::Operand(Operand::Size(d)) => Kept::Size(size(d)?),
-            Arg::Tensors(all) => Kept::Tensors(all.len()),
-            Arg::Sizes(all) => Kept::Sizes(all.iter().map(size).collect::<Result<_, _>>()?),
-            Arg::Plain(v) => Kept::Plain(Literal::of(v)?),
+            Arg::Operand(Operand::Tensor(_)) => RecordedArg::Tensor,
+            Arg::Operand(Operand::Number(s)) => RecordedArg::Number(s.peek()),
+            Arg::Operand(Operand::Int(n)) => RecordedArg::Int(*n),
+            Arg::Operand(Operand::Float(x)) => RecordedArg::Float(*x),
+            Arg::Operand(Operand::Bool(b)) => RecordedArg::Bool(*b),
+            Arg::Operand(Operand::Size(d)) => RecordedArg::Size(size(d)?),
+            Arg::Tensors(all) => RecordedArg::Tensors(all.len()),
+            Arg::Sizes(all) => RecordedArg::Sizes(all.iter().map(size).collect::<Result<_, _>>()?),
+            Arg::Plain(v) => RecordedArg::Plain(Literal::of(v)?),
         })
     }
     /// Restores the argument with these tensors. Err: too few tensors.
     pub(super) fn arg(&self, tensors: &mut impl Iterator<Item = Tensor>) -> Result<Arg> {
         let lost = || "has lost an operand".to_string();
         Ok(match self {
-            Kept::Tensor => Arg::Operand(Operand::Tensor(tensors.next().ok_or_else(lost)?)),
-            Kept::Tensors(n) => Arg::Tensors(
+            RecordedArg::Tensor => Arg::Operand(Operand::Tensor(tensors.next().ok_or_else(lost)?)),
+            RecordedArg::Tensors(n) => Arg::Tensors(
                 (0..*n).map(|_| tensors.next().ok_or_else(lost)).collect::<Result<_, _>>()?,
             ),
-            Kept::Number(value) => Arg::Operand(Operand::Number(
+            RecordedArg::Number(value) => Arg::Operand(Operand::Number(
                 Scalar::plain(*value).with(tensors.next().ok_or_else(lost)?),
             )),
-            Kept::Int(n) => Arg::Operand(Operand::Int(*n)),
-            Kept::Float(x) => Arg::Operand(Operand::Float(*x)),
-            Kept::Bool(b) => Arg::Operand(Operand::Bool(*b)),
-            Kept::Size(n) => Arg::Operand(Operand::Size(Dim::from(*n))),
-            Kept::Sizes(all) => Arg::Sizes(all.iter().map(|n| Dim::from(*n)).collect()),
-            Kept::Plain(v) => Arg::Plain(v.value()),
+            RecordedArg::Int(n) => Arg::Operand(Operand::Int(*n)),
+            RecordedArg::Float(x) => Arg::Operand(Operand::Float(*x)),
+            RecordedArg::Bool(b) => Arg::Operand(Operand::Bool(*b)),
+            RecordedArg::Size(n) => Arg::Operand(Operand::Size(Dim::from(*n))),
+            RecordedArg::Sizes(all) => Arg::Sizes(all.iter().map(|n| Dim::from(*n)).collect()),
+            RecordedArg::Plain(v) => Arg::Plain(v.value()),
         })
     }
     /// Whether an argument matches; `tensor` compares its tensors, in order.
-    fn is(&self, arg: &Arg, tensor: &mut dyn FnMut(&Tensor) -> bool) -> bool {
+    fn matches(&self, arg: &Arg, tensor: &mut dyn FnMut(&Tensor) -> bool) -> bool {
         match (self, arg) {
-            (Kept::Tensor, Arg::Operand(Operand::Tensor(t))) => tensor(t),
-            (Kept::Number(a), Arg::Operand(Operand::Number(s))) => {
+            (RecordedArg::Tensor, Arg::Operand(Operand::Tensor(t))) => tensor(t),
+            (RecordedArg::Number(a), Arg::Operand(Operand::Number(s))) => {
                 same_type(*a, s.peek()) && tensor(&s.tensor())
             }
-            (Kept::Int(a), Arg::Operand(Operand::Int(b))) => a == b,
-            (Kept::Float(a), Arg::Operand(Operand::Float(b))) => a.to_bits() == b.to_bits(),
-            (Kept::Bool(a), Arg::Operand(Operand::Bool(b))) => a == b,
-            (Kept::Size(n), Arg::Operand(Operand::Size(d))) => d.known() == Some(*n),
-            (Kept::Tensors(n), Arg::Tensors(all)) => *n == all.len() && all.iter().all(tensor),
-            (Kept::Sizes(own), Arg::Sizes(all)) => {
-                own.len() == all.len() && own.iter().zip(all).all(|(n, d)| d.known() == Some(*n))
+            (RecordedArg::Int(a), Arg::Operand(Operand::Int(b))) => a == b,
+            (RecordedArg::Float(a), Arg::Operand(Operand::Float(b))) => a.to_bits() == b.to_bits(),
+            (RecordedArg::Bool(a), Arg::Operand(Operand::Bool(b))) => a == b,
+            (RecordedArg::Size(n), Arg::Operand(Operand::Size(d))) => d.known() == Some(*n),
+            (RecordedArg::Tensors(n), Arg::Tensors(all)) => {
+                *n == all.len() && all.iter().all(tensor)
             }
-            (Kept::Plain(own), Arg::Plain(v)) => own.is(v),
+            (RecordedArg::Sizes(recorded), Arg::Sizes(all)) => {
+                recorded.len() == all.len()
+                    && recorded.iter().zip(all).all(|(n, d)| d.known() == Some(*n))
+            }
+            (RecordedArg::Plain(recorded), Arg::Plain(v)) => recorded.matches(v),
             _ => false,
         }
     }
     /// Whether both are equal, floats bitwise.
-    fn same(&self, other: &Kept) -> bool {
+    fn is_equal(&self, other: &RecordedArg) -> bool {
         match (self, other) {
-            (Kept::Float(a), Kept::Float(b)) => a.to_bits() == b.to_bits(),
-            (Kept::Tensor, Kept::Tensor) => true,
-            (Kept::Tensors(a), Kept::Tensors(b)) => a == b,
-            (Kept::Number(a), Kept::Number(b)) => same_type(*a, *b),
-            (Kept::Int(a), Kept::Int(b)) | (Kept::Size(a), Kept::Size(b)) => a == b,
-            (Kept::Bool(a), Kept::Bool(b)) => a == b,
-            (Kept::Sizes(a), Kept::Sizes(b)) => a == b,
-            (Kept::Plain(a), Kept::Plain(b)) => a.is(&b.value()),
+            (RecordedArg::Float(a), RecordedArg::Float(b)) => a.to_bits() == b.to_bits(),
+            (RecordedArg::Tensor, RecordedArg::Tensor) => true,
+            (RecordedArg::Tensors(a), RecordedArg::Tensors(b)) => a == b,
+            (RecordedArg::Number(a), RecordedArg::Number(b)) => same_type(*a, *b),
+            (RecordedArg::Int(a), RecordedArg::Int(b))
+            | (RecordedArg::Size(a), RecordedArg::Size(b)) => a == b,
+            (RecordedArg::Bool(a), RecordedArg::Bool(b)) => a == b,
+            (RecordedArg::Sizes(a), RecordedArg::Sizes(b)) => a == b,
+            (RecordedArg::Plain(a), RecordedArg::Plain(b)) => a.matches(&b.value()),
             _ => false,
         }
     }
@@ -307,7 +318,7 @@ impl Literal {
             Literal::None => Val::None,
         }
     }
-    fn is(&self, v: &Val) -> bool {
+    fn matches(&self, v: &Val) -> bool {
         match (self, v) {
             (Literal::Int(a), Val::Int(Size::Static(b))) => a == b,
             (Literal::Float(a), Val::Float(b)) => a.to_bits() == b.to_bits(),
@@ -315,7 +326,7 @@ impl Literal {
             (Literal::Str(a), Val::Str(b)) => a == b,
             (Literal::DType(a), Val::DType(b)) => a == b,
             (Literal::List(a), Val::List(b)) => {
-                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is(b))
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.matches(b))
             }
             (Literal::None, Val::None) => true,
             _ => false,

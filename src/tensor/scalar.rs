@@ -1,5 +1,7 @@
 //! Number arguments of compiled functions. In a graph they are 0-d tensors, or symbolic sizes.
-use super::{Dim, Graph, Operand, Tensor, arg::Arg, handle::Node, handle::Repr, place::Place};
+use super::{
+    Dim, Graph, Operand, Tensor, arg::Arg, call_site::CallSite, handle::Node, handle::Repr,
+};
 use crate::runtime::guards::Scalar as Plain;
 use kiln_dialects::value::DType;
 use std::{
@@ -22,11 +24,11 @@ use std::{
 #[derive(Clone)]
 pub struct Scalar {
     value: Plain,
-    of: Source,
+    source: NumberSource,
 }
 
 #[derive(Clone)]
-enum Source {
+enum NumberSource {
     /// A plain value.
     Plain,
     /// An argument of the traced function, by leaf index.
@@ -34,7 +36,7 @@ enum Source {
     /// Computed in a graph, from these arguments.
     Tensor(Tensor, Vec<usize>),
     /// An input of a program for all values; `value` is only an example.
-    Open(Tensor),
+    Dynamic(Tensor),
     /// Loop-carried, or returned from a branch: exists in the graph only; `value` merely tells the
     /// type.
     Carried(Tensor),
@@ -49,35 +51,36 @@ impl std::fmt::Debug for Scalar {
 /// Equal values of the same origin. Numbers computed in a trace equal nothing.
 impl PartialEq for Scalar {
     fn eq(&self, other: &Scalar) -> bool {
-        let place = match (&self.of, &other.of) {
-            (Source::Plain, Source::Plain) => true,
-            (Source::Argument { graph, leaf }, Source::Argument { graph: g, leaf: l }) => {
-                (graph, leaf) == (g, l)
-            }
+        let same_source = match (&self.source, &other.source) {
+            (NumberSource::Plain, NumberSource::Plain) => true,
+            (
+                NumberSource::Argument { graph, leaf },
+                NumberSource::Argument { graph: g, leaf: l },
+            ) => (graph, leaf) == (g, l),
             _ => false,
         };
-        place && self.value == other.value
+        same_source && self.value == other.value
     }
 }
 
 impl Scalar {
     pub(crate) fn plain(value: Plain) -> Scalar {
-        Scalar { value, of: Source::Plain }
+        Scalar { value, source: NumberSource::Plain }
     }
     /// An argument of the traced function.
     pub(crate) fn argument(graph: &Graph, leaf: usize, value: Plain) -> Scalar {
-        Scalar { value, of: Source::Argument { graph: graph.id(), leaf } }
+        Scalar { value, source: NumberSource::Argument { graph: graph.id(), leaf } }
     }
     /// The value in this call, without a guard.
     pub(crate) fn peek(&self) -> Plain {
         self.value
     }
     pub(crate) fn is_plain(&self) -> bool {
-        matches!(self.of, Source::Plain)
+        matches!(self.source, NumberSource::Plain)
     }
     /// Whether its value is unknown.
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self.of, Source::Open(_))
+    pub(super) fn is_dynamic(&self) -> bool {
+        matches!(self.source, NumberSource::Dynamic(_))
     }
     pub(super) fn is_float(&self) -> bool {
         self.dtype().is_float()
@@ -92,7 +95,7 @@ impl Scalar {
     /// The value as a float; specialises on it.
     #[track_caller]
     pub fn value(&self) -> f64 {
-        match self.taken(Location::caller(), "the function reads it") {
+        match self.specialise(Location::caller(), "the function reads it") {
             Plain::Float(x) => x,
             Plain::Int(n) => n as f64,
             other => f64::from(other == Plain::Bool(true)),
@@ -101,31 +104,31 @@ impl Scalar {
     /// As [`Scalar::value`], for integers; `None` for other types.
     #[track_caller]
     pub fn integer(&self) -> Option<i64> {
-        if let Plain::Int(n) = self.taken(Location::caller(), "the function reads it") {
+        if let Plain::Int(n) = self.specialise(Location::caller(), "the function reads it") {
             Some(n)
         } else {
             None
         }
     }
     /// Specialises on the value.
-    pub(super) fn taken(&self, place: Place, why: &str) -> Plain {
+    pub(super) fn specialise(&self, site: CallSite, why: &str) -> Plain {
         let why = |graph: &Graph| {
-            let at = graph.place(place);
+            let at = graph.site(site);
             format!("{why} at {}:{}", at.file(), at.line())
         };
-        match &self.of {
-            Source::Plain | Source::Open(_) => {}
-            Source::Carried(tensor) => {
-                tensor.unread(place);
+        match &self.source {
+            NumberSource::Plain | NumberSource::Dynamic(_) => {}
+            NumberSource::Carried(tensor) => {
+                tensor.unread(site);
             }
-            Source::Argument { graph, leaf } => {
+            NumberSource::Argument { graph, leaf } => {
                 if let Some(graph) = Graph::by_id(*graph) {
-                    graph.take(*leaf, why(&graph));
+                    graph.specialise_number(*leaf, why(&graph));
                 }
             }
-            Source::Tensor(tensor, leaves) => {
+            NumberSource::Tensor(tensor, leaves) => {
                 let graph = tensor.graph();
-                leaves.iter().for_each(|leaf| graph.take(*leaf, why(&graph)));
+                leaves.iter().for_each(|leaf| graph.specialise_number(*leaf, why(&graph)));
             }
         }
         self.value
@@ -135,8 +138,8 @@ impl Scalar {
     #[track_caller]
     pub fn tensor(&self) -> Tensor {
         let failed = |reason: String| Graph::current().failed("scalar", reason);
-        match &self.of {
-            Source::Plain => {
+        match &self.source {
+            NumberSource::Plain => {
                 let made = match self.value {
                     Plain::Float(x) => Tensor::scalar(x),
                     Plain::Bool(b) => Tensor::scalar(b),
@@ -145,12 +148,14 @@ impl Scalar {
                 };
                 made.unwrap_or_else(|e| failed(e.to_string()))
             }
-            Source::Argument { graph, leaf } => match Graph::by_id(*graph) {
+            NumberSource::Argument { graph, leaf } => match Graph::by_id(*graph) {
                 Some(g) => g.number(*leaf, self.dtype(), Location::caller()),
                 // As for every tensor of a finished trace.
                 None => Tensor(Repr::Node(Arc::new(Node { graph: *graph, alias: None }))),
             },
-            Source::Tensor(t, _) | Source::Open(t) | Source::Carried(t) => t.clone(),
+            NumberSource::Tensor(t, _) | NumberSource::Dynamic(t) | NumberSource::Carried(t) => {
+                t.clone()
+            }
         }
     }
     /// An integer as a size. If the number is an input of the program, the size is a symbol with
@@ -159,14 +164,14 @@ impl Scalar {
     #[track_caller]
     pub fn size(&self) -> Dim {
         let Plain::Int(n) = self.value else { return Dim::NO_VALUE };
-        let place = Location::caller();
-        if let Source::Argument { graph, leaf } = &self.of
-            && let Some(size) = Graph::by_id(*graph).and_then(|g| g.number_as_size(*leaf, place))
+        let site = Location::caller();
+        if let NumberSource::Argument { graph, leaf } = &self.source
+            && let Some(size) = Graph::by_id(*graph).and_then(|g| g.number_as_size(*leaf, site))
         {
             return size;
         }
-        self.taken(
-            place,
+        self.specialise(
+            site,
             if n < 2 {
                 "0, 1 and negative numbers are no symbolic sizes"
             } else {
@@ -177,19 +182,19 @@ impl Scalar {
     }
     /// Replaces the value by a tensor, in ops that take it as an input.
     pub(super) fn with(&self, tensor: Tensor) -> Scalar {
-        Scalar { value: self.value, of: Source::Open(tensor) }
+        Scalar { value: self.value, source: NumberSource::Dynamic(tensor) }
     }
     /// A loop-carried number of the same kind, known only in the graph.
     pub(super) fn carried(&self, tensor: Tensor) -> Scalar {
-        Scalar { value: self.value, of: Source::Carried(tensor) }
+        Scalar { value: self.value, source: NumberSource::Carried(tensor) }
     }
     /// Whether it was computed in a graph.
     pub(super) fn is_computed(&self) -> bool {
-        matches!(self.of, Source::Tensor(..) | Source::Carried(_))
+        matches!(self.source, NumberSource::Tensor(..) | NumberSource::Carried(_))
     }
     /// As a static operand; specialises.
-    pub(super) fn known(&self, place: Place, why: &str) -> Operand {
-        match self.taken(place, why) {
+    pub(super) fn specialised(&self, site: CallSite, why: &str) -> Operand {
+        match self.specialise(site, why) {
             Plain::Float(x) => Operand::Float(x),
             Plain::Bool(b) => Operand::Bool(b),
             Plain::Int(n) => Operand::Int(n),
@@ -199,10 +204,10 @@ impl Scalar {
         }
     }
     fn leaves(&self) -> Vec<usize> {
-        match &self.of {
-            Source::Plain | Source::Open(_) | Source::Carried(_) => vec![],
-            Source::Argument { leaf, .. } => vec![*leaf],
-            Source::Tensor(_, leaves) => leaves.clone(),
+        match &self.source {
+            NumberSource::Plain | NumberSource::Dynamic(_) | NumberSource::Carried(_) => vec![],
+            NumberSource::Argument { leaf, .. } => vec![*leaf],
+            NumberSource::Tensor(_, leaves) => leaves.clone(),
         }
     }
     fn float(&self) -> f64 {
@@ -214,9 +219,9 @@ impl Scalar {
     }
     /// As an operand of f64 or i64 arithmetic.
     fn operand(&self, dtype: DType) -> Operand {
-        match (&self.of, dtype) {
-            (Source::Plain, DType::F64) => Operand::Float(self.float()),
-            (Source::Plain, _) => self.known(Location::caller(), ""),
+        match (&self.source, dtype) {
+            (NumberSource::Plain, DType::F64) => Operand::Float(self.float()),
+            (NumberSource::Plain, _) => self.specialised(Location::caller(), ""),
             _ => Operand::Tensor(if self.dtype() == dtype {
                 self.tensor()
             } else {
@@ -260,10 +265,14 @@ impl Scalar {
         let [tensor] = super::emit::exactly(Location::caller(), op, target, args);
         let mut leaves = self.leaves();
         leaves.extend(other.leaves());
-        let carried = [self, other].iter().any(|s| matches!(s.of, Source::Carried(_)));
+        let carried = [self, other].iter().any(|s| matches!(s.source, NumberSource::Carried(_)));
         Scalar {
             value,
-            of: if carried { Source::Carried(tensor) } else { Source::Tensor(tensor, leaves) },
+            source: if carried {
+                NumberSource::Carried(tensor)
+            } else {
+                NumberSource::Tensor(tensor, leaves)
+            },
         }
     }
 }
@@ -367,32 +376,32 @@ impl Neg for &Scalar {
 
 impl Graph {
     /// Lifts a number argument to an input after the arguments.
-    fn number(&self, leaf: usize, dtype: DType, place: Place) -> Tensor {
+    fn number(&self, leaf: usize, dtype: DType, site: CallSite) -> Tensor {
         let made = self.state().and_then(|mut state| {
-            state.cx.b.loc = state.loc(self.place(place));
+            state.cx.b.loc = state.loc(self.site(site));
             state.number(leaf, dtype)
         });
         match made {
             Ok(alias) => self.handle(Some(alias)),
-            Err(e) => self.refuse(place, "scalar", e, &[]),
+            Err(e) => self.refuse(site, "scalar", e, &[]),
         }
     }
     /// An integer argument as a symbol, if it may be symbolic.
-    fn number_as_size(&self, leaf: usize, place: Place) -> Option<Dim> {
+    fn number_as_size(&self, leaf: usize, site: CallSite) -> Option<Dim> {
         let name = {
             let mut state = self.state().ok()?;
-            state.cx.b.loc = state.loc(self.place(place));
+            state.cx.b.loc = state.loc(self.site(site));
             state.size_number(leaf)?
         };
         Some(self.dim(&name, 2..=i64::MAX))
     }
     /// Specialises on a number's value in this call.
-    fn take(&self, leaf: usize, why: String) {
+    fn specialise_number(&self, leaf: usize, why: String) {
         if let Ok(mut state) = self.state()
             && let Some(session) = &mut state.session
-            && !session.taken.iter().any(|(l, _)| *l == leaf)
+            && !session.specialised_numbers.iter().any(|(l, _)| *l == leaf)
         {
-            session.taken.push((leaf, why));
+            session.specialised_numbers.push((leaf, why));
         }
     }
 }

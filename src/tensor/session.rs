@@ -12,7 +12,7 @@ use std::{collections::HashMap, sync::Arc};
 
 /// A comparison of sizes assumed for this call, which becomes a guard.
 #[derive(Clone, Debug)]
-pub(crate) struct Assumed {
+pub(crate) struct Assumption {
     pub kind: CompareKind,
     pub lhs: sym::Dim,
     pub rhs: sym::Dim,
@@ -20,35 +20,35 @@ pub(crate) struct Assumed {
     pub text: String,
     /// Whether the function's own code compares, so that the other outcome is another path; else an
     /// op requires it.
-    pub asked: bool,
+    pub from_user_code: bool,
 }
 
 /// Reason of a graph break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum BreakReason {
     /// A value is read.
     Read,
     /// A call of a function excluded by [`disable`](crate::disable).
     Disabled,
 }
 
-impl Why {
+impl BreakReason {
     /// The op name in the error.
     pub fn op(self) -> &'static str {
         match self {
-            Why::Read => "read",
-            Why::Disabled => "disable",
+            BreakReason::Read => "read",
+            BreakReason::Disabled => "disable",
         }
     }
     /// The reason of a graph-break error.
-    pub fn of(e: &OpError) -> Why {
-        if e.op == Why::Disabled.op() { Why::Disabled } else { Why::Read }
+    pub(crate) fn from_error(e: &OpError) -> BreakReason {
+        if e.op == BreakReason::Disabled.op() { BreakReason::Disabled } else { BreakReason::Read }
     }
     /// The text for the user.
     pub fn text(self) -> &'static str {
         match self {
-            Why::Read => "a value is read",
-            Why::Disabled => "a function is called that kiln::disable keeps out of graphs",
+            BreakReason::Read => "a value is read",
+            BreakReason::Disabled => "a function is called that kiln::disable keeps out of graphs",
         }
     }
 }
@@ -80,7 +80,7 @@ pub(crate) struct NumberArgument {
 pub(crate) struct Session {
     /// Hints: symbol values in this call.
     pub hints: HashMap<String, i64>,
-    pub assumed: Vec<Assumed>,
+    pub assumptions: Vec<Assumption>,
     /// Weights in order of first use. With a version they are frozen in the program; without, they
     /// are lifted inputs.
     pub weights: Vec<(Arc<Stored>, Option<u64>, Alias)>,
@@ -89,7 +89,7 @@ pub(crate) struct Session {
     /// Unspecialised number arguments, by leaf index.
     pub numbers: HashMap<usize, NumberArgument>,
     /// Number arguments specialised after all, with reasons.
-    pub taken: Vec<(usize, String)>,
+    pub specialised_numbers: Vec<(usize, String)>,
     /// Whether to freeze all weights.
     pub freeze: bool,
     /// The first graph break.
@@ -100,16 +100,22 @@ impl Session {
     pub(super) fn value(&self, d: &sym::Dim) -> Option<i64> {
         d.evaluate(&|a| if let Atom::Sym(name) = a { self.hints.get(name).copied() } else { None })
     }
-    fn keep(
+    fn add_assumption(
         &mut self,
         kind: CompareKind,
         lhs: &sym::Dim,
         rhs: &sym::Dim,
         text: String,
-        asked: bool,
+        from_user_code: bool,
     ) {
-        if !self.assumed.iter().any(|a| (a.kind, &a.lhs, &a.rhs) == (kind, lhs, rhs)) {
-            self.assumed.push(Assumed { kind, lhs: lhs.clone(), rhs: rhs.clone(), text, asked });
+        if !self.assumptions.iter().any(|a| (a.kind, &a.lhs, &a.rhs) == (kind, lhs, rhs)) {
+            self.assumptions.push(Assumption {
+                kind,
+                lhs: lhs.clone(),
+                rhs: rhs.clone(),
+                text,
+                from_user_code,
+            });
         }
     }
     /// Evaluates a comparison for this call, and adds a guard. `None`: a size is data-dependent.
@@ -121,13 +127,13 @@ impl Session {
     ) -> Option<bool> {
         let holds = sym::holds(kind, self.value(lhs)?, self.value(rhs)?);
         let kept = if holds { kind } else { sym::opposite(kind) };
-        self.keep(kept, lhs, rhs, "a comparison of sizes in the function".into(), true);
+        self.add_assumption(kept, lhs, rhs, "a comparison of sizes in the function".into(), true);
         Some(holds)
     }
     /// Specialises a size on its value in this call, which adds a guard.
     pub(super) fn specialise(&mut self, d: &sym::Dim) -> Option<i64> {
         let n = self.value(d)?;
-        self.keep(
+        self.add_assumption(
             CompareKind::Eq,
             d,
             &sym::Dim::Known(n),
@@ -148,11 +154,11 @@ impl Session {
                 )
                 .into());
             }
-            let place = op
+            let location = op
                 .loc()
-                .place()
+                .file_line_col()
                 .map_or(String::new(), |(file, line, _)| format!(" at {file}:{line}"));
-            self.keep(CompareKind::Eq, &a, &b, format!("{}{place}", op.name()), false);
+            self.add_assumption(CompareKind::Eq, &a, &b, format!("{}{location}", op.name()), false);
         }
         Ok(())
     }

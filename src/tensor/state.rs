@@ -1,7 +1,7 @@
 //! State of a graph being traced: names, inputs, weights, symbols, errors.
 use super::{
     Array, OpError,
-    place::Place,
+    call_site::CallSite,
     session::{Lifted, Session},
 };
 use crate::{
@@ -27,12 +27,12 @@ use std::{
 
 /// What an SSA name refers to.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Named {
+pub(super) enum NameKind {
     Input,
     Result,
 }
 
-pub(super) struct State {
+pub(super) struct TraceState {
     pub cx: Cx,
     /// Insertion point of globals.
     top: Builder,
@@ -40,7 +40,7 @@ pub(super) struct State {
     /// The last op recorded in `facts`.
     pub last: Option<Op>,
     /// Names of inputs and results, in order.
-    pub names: IndexMap<String, Named>,
+    pub names: IndexMap<String, NameKind>,
     /// The name of each value.
     pub name_of: HashMap<Alias, String>,
     /// Weights by name, with whether each is frozen.
@@ -71,7 +71,7 @@ pub(super) struct Region {
 }
 
 /// Parts of a finished graph.
-pub(super) struct Parts {
+pub(super) struct GraphParts {
     pub inputs: Vec<String>,
     pub types: Vec<Type>,
     pub layouts: Vec<Attr>,
@@ -79,9 +79,9 @@ pub(super) struct Parts {
     pub session: Option<Session>,
 }
 
-impl State {
-    pub(super) fn new(b: Builder, top: Builder, session: Option<Session>) -> State {
-        State {
+impl TraceState {
+    pub(super) fn new(b: Builder, top: Builder, session: Option<Session>) -> TraceState {
+        TraceState {
             cx: Cx::new(b),
             top,
             facts: Facts::default(),
@@ -102,14 +102,14 @@ impl State {
         }
     }
     /// Enters a region with these arguments.
-    pub(super) fn open(&mut self, b: Builder, args: &[Value]) -> Region {
+    pub(super) fn enter_region(&mut self, b: Builder, args: &[Value]) -> Region {
         self.outer.push((self.cx.b, self.last.take()));
         self.cx.b = b;
         args.iter().for_each(|v| self.facts.argument(*v));
         Region { sizes: self.sizes.clone(), values: self.cx.store.values() }
     }
     /// Leaves a region; values derived inside it are dropped.
-    pub(super) fn close(&mut self, region: Region) {
+    pub(super) fn leave_region(&mut self, region: Region) {
         if let Some((b, last)) = self.outer.pop() {
             (self.cx.b, self.last) = (b, last);
         }
@@ -117,7 +117,7 @@ impl State {
         self.cx.store.restore(region.values);
     }
     /// Builds something in the function's entry block, visible to every region.
-    fn outside<X>(&mut self, make: impl FnOnce(&mut State) -> Result<X>) -> Result<X> {
+    fn outside<X>(&mut self, make: impl FnOnce(&mut TraceState) -> Result<X>) -> Result<X> {
         let Some((b, last)) = self.outer.first().copied() else { return make(self) };
         let inner = (self.cx.b, self.last);
         (self.cx.b, self.last) = (b.at(inner.0.loc), last);
@@ -126,14 +126,14 @@ impl State {
         (self.cx.b, self.last) = inner;
         made
     }
-    pub(super) fn parts(&mut self) -> Parts {
+    pub(super) fn parts(&mut self) -> GraphParts {
         let inputs = self
             .names
             .iter()
-            .filter(|(_, named)| **named == Named::Input)
+            .filter(|(_, named)| **named == NameKind::Input)
             .map(|(name, _)| name.clone())
             .collect();
-        Parts {
+        GraphParts {
             inputs,
             types: std::mem::take(&mut self.types),
             layouts: std::mem::take(&mut self.layouts),
@@ -142,8 +142,8 @@ impl State {
         }
     }
     /// The location of an op created now.
-    pub(super) fn loc(&self, place: Place) -> Loc {
-        Loc::file(self.cx.b.ctx, place.file(), place.line(), place.column())
+    pub(super) fn loc(&self, site: CallSite) -> Loc {
+        Loc::file(self.cx.b.ctx, site.file(), site.line(), site.column())
     }
     /// `base`, with a numeric suffix if the name is taken.
     pub(super) fn free(&self, base: &str) -> String {
@@ -156,8 +156,8 @@ impl State {
         }
         name
     }
-    /// As [`State::free`], and reserves the name.
-    pub(super) fn unique(&mut self, base: &str, named: Named) -> String {
+    /// As [`TraceState::free`], and reserves the name.
+    pub(super) fn unique(&mut self, base: &str, named: NameKind) -> String {
         let name = self.free(base);
         self.names.insert(name.clone(), named);
         name
@@ -168,7 +168,7 @@ impl State {
     }
     /// Records all ops since the last call in `facts`.
     pub(super) fn advance(&mut self) -> Result<()> {
-        let first = |s: &State| s.cx.b.block().first();
+        let first = |s: &TraceState| s.cx.b.block().first();
         let mut next = self.last.map_or_else(|| first(self), Op::next);
         while let Some(op) = next {
             self.last = Some(op);
@@ -233,7 +233,7 @@ impl State {
         }
         self.advance()?;
         let alias = self.cx.store.fresh(value);
-        self.names.insert(name.into(), Named::Input);
+        self.names.insert(name.into(), NameKind::Input);
         self.name_of.insert(alias, name.into());
         Ok(alias)
     }
@@ -335,8 +335,8 @@ impl State {
         if let Some((_, alias)) = self.arrays.get(&key) {
             return Ok(*alias);
         }
-        let name = self.unique("constant", Named::Result);
-        let alias = self.constant(&name, Weight::of_array(array))?;
+        let name = self.unique("constant", NameKind::Result);
+        let alias = self.constant(&name, Weight::from_array(array))?;
         self.arrays.insert(key, (array.clone(), alias));
         Ok(alias)
     }

@@ -61,8 +61,8 @@ fn unsupported_ops_are_listed_at_once() {
         [("aten.special_airy_ai.default", 2), ("aten.special_bessel_y0.default", 1)]
     );
     for u in all {
-        let line = u.place.strip_prefix("gen_aten.py:").and_then(|l| l.parse::<u32>().ok());
-        assert!(line.is_some(), "{}", u.place);
+        let line = u.location.strip_prefix("gen_aten.py:").and_then(|l| l.parse::<u32>().ok());
+        assert!(line.is_some(), "{}", u.location);
     }
     assert!(e.to_string().contains("2 unsupported ops") && e.to_string().contains("2x"), "{e}");
 }
@@ -70,13 +70,13 @@ fn unsupported_ops_are_listed_at_once() {
 #[test]
 fn dropout_in_training_is_an_error() {
     let e = failure(&root().join("capture/dropout_training.pt2"));
-    let CaptureError::Op { place, target, reason, .. } = &e else { panic!("{e}") };
+    let CaptureError::Op { location, target, reason, .. } = &e else { panic!("{e}") };
     assert_eq!(target, "aten.dropout.default");
     assert!(
         reason.contains("in training is not supported; export the model in eval mode"),
         "{reason}"
     );
-    assert!(place.starts_with("gen_aten.py:"), "{place}");
+    assert!(location.starts_with("gen_aten.py:"), "{location}");
 }
 
 #[test]

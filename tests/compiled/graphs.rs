@@ -62,7 +62,7 @@ pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     inputs: &[Tensor],
     compile: impl FnOnce(&str) -> Result<C, String>,
 ) -> Result<(), String> {
-    against_with(module, inputs, tolerance::of, compile)
+    against_with(module, inputs, tolerance::for_dtype, compile)
 }
 
 /// As [`against`], with a tolerance per dtype.
@@ -133,8 +133,8 @@ fn cases_as_interpreted() {
         salt: "test",
         schedules: &Default::default(),
         progress: &|_, _| (),
-        made: &|_, _| (),
-        stop: Default::default(),
+        on_kernel: &|_, _| (),
+        cancellation: Default::default(),
         debug: Default::default(),
     };
     for case in cases(include_str!("ops.mlir")) {
@@ -198,8 +198,8 @@ fn random_graphs(range: Range<u64>, threads: usize, progress: bool) {
                 salt: "test",
                 schedules: &Default::default(),
                 progress: &|_, _| (),
-                made: &|_, _| (),
-                stop: Default::default(),
+                on_kernel: &|_, _| (),
+                cancellation: Default::default(),
                 debug: Default::default(),
             };
             let outcome = one_graph(&COMPILED, number, 500, |module, recipe| {

@@ -45,8 +45,8 @@ pub fn native_for(
         salt: "test",
         schedules: &Default::default(),
         progress: &|_, _| (),
-        made: &|_, _| (),
-        stop: Default::default(),
+        on_kernel: &|_, _| (),
+        cancellation: Default::default(),
         debug: Default::default(),
     };
     native_with(module, function, weight, &options)

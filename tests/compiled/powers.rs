@@ -57,7 +57,7 @@ fn a_captured_half_is_what_pytorch_computes() {
     let x = [4.0f32, -0.0, f32::NEG_INFINITY];
     for compiled in [false, true] {
         let f = |x: kiln::Tensor| (x.pow(0.5), x.pow(-0.5));
-        let x = kiln::Tensor::of(&[3], &x).expect("a tensor");
+        let x = kiln::Tensor::from_slice(&[3], &x).expect("a tensor");
         let (root, inverse) =
             if compiled { kiln::compile(f).call(&x).expect("results") } else { f(x) };
         let [root, inverse] = [root, inverse].map(|t| t.to_vec::<f32>().expect("f32"));

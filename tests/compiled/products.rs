@@ -87,7 +87,8 @@ fn check(text: &str, target: &Target, strategy: &str, packs: &[i64]) -> Result<(
             native_for(&module, "main", &|g| Err(format!("@{g} has no value")), target.clone())?;
         for threads in [1, 2] {
             let have = &call(&program, &given, threads)?[0];
-            let allowed = (2.0 * relative_error(rounded, exact)).max(tolerance::of(exact.dtype()));
+            let allowed =
+                (2.0 * relative_error(rounded, exact)).max(tolerance::for_dtype(exact.dtype()));
             let error = relative_error(have, exact);
             if error > allowed || error.is_nan() {
                 return Err(format!(
@@ -154,7 +155,7 @@ fn bf16_is_widened_without_bf16_instructions() {
         let program = native_for(&module, "main", &|g| Err(format!("@{g} has no value")), target)
             .expect("compiles");
         let have = call(&program, &given, 1).expect("runs");
-        assert!(relative_error(&have[0], &want[0]) <= tolerance::of(want[0].dtype()));
+        assert!(relative_error(&have[0], &want[0]) <= tolerance::for_dtype(want[0].dtype()));
     }
 }
 
@@ -191,8 +192,8 @@ fn bf16_tiles_use_amx() {
         salt: "test",
         schedules: &Default::default(),
         progress: &|_, _| (),
-        made: &|_, _| (),
-        stop: Default::default(),
+        on_kernel: &|_, _| (),
+        cancellation: Default::default(),
         debug: Default::default(),
     };
     let made = compile(&module, "main", &options).expect("code");

@@ -28,7 +28,7 @@ fn check(rows: usize, columns: usize, target: &Target) -> Result<(), String> {
     for threads in [1, 2] {
         for (i, (have, want)) in call(&program, &given, threads)?.iter().zip(&want).enumerate() {
             let error = relative_error(have, want);
-            if error > tolerance::of(want.dtype()) || error.is_nan() {
+            if error > tolerance::for_dtype(want.dtype()) || error.is_nan() {
                 return Err(format!("result {i}, {threads} threads: off by {error:e}"));
             }
         }

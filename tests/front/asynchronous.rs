@@ -4,7 +4,7 @@ use kiln::{
     Backend, Options, Runnable,
     backend::{self, GraphModule},
     compile::Topic,
-    lowering::{Stopped, driver::compile::CompileError},
+    lowering::{CancellationError, driver::compile::CompileError},
     tensor::TraceError,
 };
 use std::{
@@ -39,9 +39,9 @@ impl Backend for Gated {
         self.begun.fetch_add(1, Ordering::SeqCst);
         let mut open = self.open.0.lock().expect("a lock");
         while !*open {
-            if let Err(why) = options.stop.check() {
+            if let Err(why) = options.cancellation.check() {
                 self.stopped.store(true, Ordering::SeqCst);
-                return Err(Error::Compile(CompileError::Stopped(why)));
+                return Err(Error::Compile(CompileError::Cancelled(why)));
             }
             open = self.open.1.wait_timeout(open, Duration::from_millis(5)).expect("a lock").0;
         }
@@ -177,12 +177,12 @@ fn it_ends_by_cancellation_timeout_and_drop() {
             .options([("asynchronous", "true")])
             .name("f")
     };
-    let cancelled = |f: Result<(), Error>| matches!(f, Err(Error::Asynchronous(e)) if matches!(*e, Error::Compile(CompileError::Stopped(Stopped::Cancelled))));
+    let cancelled = |f: Result<(), Error>| matches!(f, Err(Error::Asynchronous(e)) if matches!(*e, Error::Compile(CompileError::Cancelled(CancellationError::Cancelled))));
     interpreted(|| {
         let f = make();
         f.call(counting(&[2])).expect("a result");
         gate.wait_for(1);
-        f.stop().cancel();
+        f.cancellation_token().cancel();
         assert!(cancelled(f.wait()));
         // No further ones start.
         assert_eq!(numbers(&f.call(counting(&[3])).expect("a result")), [1.0, 2.0, 3.0]);

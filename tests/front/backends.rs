@@ -10,17 +10,17 @@ use kiln::{
 use std::sync::Arc;
 
 /// The functions that the backend computes wrongly, with reasons.
-fn wrong(name: &str) -> Vec<(&'static str, String)> {
+fn mismatch(name: &str) -> Vec<(&'static str, String)> {
     let all = backend::conformance(name).expect("a backend");
     assert!(all.len() > 25, "{}", all.len());
-    all.into_iter().filter_map(|o| Some((o.name, o.wrong?))).collect()
+    all.into_iter().filter_map(|o| Some((o.name, o.mismatch?))).collect()
 }
 
 #[test]
 fn backends_conform() {
     crate::watchdog::arm();
     for name in ["kiln", "eager", "interpreter", "cudagraphs"] {
-        let found = wrong(name);
+        let found = mismatch(name);
         assert!(found.is_empty(), "{name}: {found:?}");
     }
     assert!(message(backend::conformance("none")).contains("no backend 'none'"));
@@ -70,7 +70,7 @@ impl Runnable for Program {
         let Some(right) = &self.0 else {
             let one = |v: &View| {
                 let dtype = DType::from_name(v.dtype()).expect("a dtype");
-                Ok(Array::of_bytes(dtype, v.shape(), v.copied().expect("memory").bytes())?)
+                Ok(Array::from_bytes(dtype, v.shape(), v.copied().expect("memory").bytes())?)
             };
             return inputs.iter().map(one).collect();
         };
@@ -79,7 +79,7 @@ impl Runnable for Program {
             match (self.1, value.data()) {
                 (Some((dtype, by)), Data::F(all)) if value.dtype() == dtype => {
                     let all = all.iter().map(|x| x * (1.0 + by)).collect();
-                    Ok(Array::of_value(&value::Tensor::new(
+                    Ok(Array::from_value(&value::Tensor::new(
                         dtype,
                         value.shape().to_vec(),
                         Data::F(all),
@@ -99,7 +99,7 @@ fn wrong_backends_do_not_conform() {
     crate::watchdog::arm();
     let names = |name: &'static str, fault: Fault| {
         backend::register(Arc::new(Faulty(name, fault))).expect("a new name");
-        wrong(name)
+        mismatch(name)
     };
     let total = backend::conformance("eager").expect("a backend").len();
     let copies = names("copies", Fault::Copies);

@@ -39,14 +39,14 @@ fn alternating_paths_do_not_recompile() {
         + 1;
     assert!(
         explained.breaks.len() == 1
-            && explained.breaks[0].place.contains(&format!("breaks.rs:{line}:")),
+            && explained.breaks[0].location.contains(&format!("breaks.rs:{line}:")),
         "{explained}"
     );
     let remarks = f.remarks();
     assert!(
         remarks.len() == 1
             && remarks[0].topic == Topic::GraphBreaks
-            && remarks[0].place.contains(&format!("{line}:")),
+            && remarks[0].location.contains(&format!("{line}:")),
         "{remarks:?}"
     );
 }
@@ -63,7 +63,8 @@ fn a_loop_until_a_value_is_small_is_two_programs() {
         Ok((x, n))
     });
     for (first, steps) in [(8.0f32, 3), (1000.0, 10), (0.5, 0)] {
-        let (x, n) = f.call(Tensor::of(&[1], &[first]).expect("a tensor")).expect("a result");
+        let (x, n) =
+            f.call(Tensor::from_slice(&[1], &[first]).expect("a tensor")).expect("a result");
         assert_eq!(
             (numbers(&x)[0], n),
             (f64::from(first) / f64::powi(2.0, steps), i64::from(steps))
@@ -84,7 +85,7 @@ fn dead_values_are_dropped_and_live_values_are_not_recomputed() {
         let text = format!("{sum}");
         Ok((kept, text.parse().unwrap_or(f64::NAN), x))
     });
-    let x = Tensor::of(&[2], &[0.0f32; 2]).expect("a tensor");
+    let x = Tensor::from_slice(&[2], &[0.0f32; 2]).expect("a tensor");
     for _ in 0..2 {
         let (kept, text, same) = f.call(&x).expect("a result");
         assert_eq!((numbers(&kept), text, numbers(&same)), (vec![1.0, 1.0], 4.0, vec![0.0, 0.0]));
@@ -109,7 +110,7 @@ fn fullgraph_makes_a_break_an_error_with_line_and_remedy() {
     // A function that swallows the error is still one with a graph break.
     let swallows =
         kiln::compile(|x: Tensor| if x.item::<f64>().is_ok_and(|v| v > 0.0) { &x + 1 } else { x });
-    let one = Tensor::of(&[1], &[1.0f32]).expect("a tensor");
+    let one = Tensor::from_slice(&[1], &[1.0f32]).expect("a tensor");
     (0..2).for_each(|_| assert_eq!(numbers(&swallows.call(&one).expect("a result")), [2.0]));
 }
 
@@ -312,7 +313,7 @@ impl kiln::backend::Backend for Failing {
         options: &kiln::Options,
     ) -> Result<std::sync::Arc<dyn kiln::backend::Runnable>, Error> {
         let made =
-            kiln::Model::of_graph(graph.module(), graph.weights().clone()).compile(options)?;
+            kiln::Model::from_graph(graph.module(), graph.weights().clone()).compile(options)?;
         Ok(std::sync::Arc::new(FailingProgram(self.0.clone(), std::sync::Arc::new(made))))
     }
 }
@@ -334,7 +335,7 @@ fn a_tensor_of_a_failed_program_stays_undefined() {
         Ok(other - y)
     })
     .backend("failing-segments");
-    let one = Tensor::of(&[1], &[1.0f32]).expect("a tensor");
+    let one = Tensor::from_slice(&[1], &[1.0f32]).expect("a tensor");
     (0..2).for_each(|_| assert_eq!(numbers(&f.call(&one).expect("a result")), [98.0]));
     fails.store(true, Ordering::Relaxed);
     let text = message(f.call(&one));

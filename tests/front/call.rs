@@ -233,8 +233,8 @@ fn sixty_four_threads_call_while_eight_compile_without_leaks() {
 fn each_dtype_has_its_own_program() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor| x.clone() * 2 + x);
-    let floats = Tensor::of(&[2], &[1.5f32, -2.0]).expect("a tensor");
-    let ints = Tensor::of(&[2], &[3i64, i64::MAX / 8]).expect("a tensor");
+    let floats = Tensor::from_slice(&[2], &[1.5f32, -2.0]).expect("a tensor");
+    let ints = Tensor::from_slice(&[2], &[3i64, i64::MAX / 8]).expect("a tensor");
     for _ in 0..2 {
         assert_eq!(f.call(&floats).expect("a result").to_vec::<f32>().expect("f32"), [4.5, -6.0]);
         assert_eq!(

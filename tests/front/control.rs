@@ -88,7 +88,7 @@ pub fn agree(case: Case) {
 }
 
 pub fn floats(all: &[f32]) -> Tensor {
-    Tensor::of(&[all.len()], all).expect("a tensor")
+    Tensor::from_slice(&[all.len()], all).expect("a tensor")
 }
 
 fn branches() -> Case {
@@ -183,7 +183,7 @@ fn nested() -> Case {
         )?;
         Ok(vec![out.0, out.1])
     };
-    let w = Tensor::of(&[2, 2], &[0.5f32, -1.0, 0.25, 1.5]).expect("a tensor");
+    let w = Tensor::from_slice(&[2, 2], &[0.5f32, -1.0, 0.25, 1.5]).expect("a tensor");
     ("nested", f, vec![vec![counting(&[3, 2]), w.clone()], vec![counting(&[4, 2]) - 3, w]])
 }
 
@@ -306,7 +306,7 @@ fn equal_bodies_share_kernels() {
         step(step(g.input("x", F32, (5, 8)))?)
     });
     let traced = traced.expect("a module");
-    let exe = kiln::Model::of_module(traced.module(), std::path::Path::new(""))
+    let exe = kiln::Model::from_module(traced.module(), std::path::Path::new(""))
         .compile(&kiln::Options::default())
         .expect("compiles");
     let made = exe.times().compile.as_ref().map(|c| c.kernel_count);
@@ -411,7 +411,7 @@ fn a_package_holds_all_programs() {
     use kiln::{Model, Options, runtime::View, runtime::ViewMut};
     crate::watchdog::arm();
     let traced = looping();
-    let model = Model::of_module(traced.module(), std::path::Path::new(""));
+    let model = Model::from_module(traced.module(), std::path::Path::new(""));
     let exe = model.compile(&Options { threads: 1, ..Default::default() }).expect("compiles");
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("loop.kpkg");
@@ -426,9 +426,9 @@ fn a_package_holds_all_programs() {
     let columns = unsafe { View::strided("f32", &[2, 3], &[1, 2], x.as_ptr().cast()) };
     let rows = [1.0f32, 2.0, 3.0, 5.0, 6.0, 7.0];
     for exe in [&exe, &loaded] {
-        for view in [columns, View::of(&[2, 3], &rows).expect("a view")] {
+        for view in [columns, View::from_slice(&[2, 3], &rows).expect("a view")] {
             let mut y = [0.0f32; 6];
-            exe.call(&[view], &mut [ViewMut::of(&[2, 3], &mut y).expect("a view")])
+            exe.call(&[view], &mut [ViewMut::from_slice(&[2, 3], &mut y).expect("a view")])
                 .expect("a call");
             // 7, 15, 31, 63, 127.
             assert_eq!(y, [31.0, 47.0, 63.0, 95.0, 111.0, 127.0]);
@@ -436,8 +436,8 @@ fn a_package_holds_all_programs() {
         let mut y = [0.0f32; 3];
         let long = vec![0.0f32; 65 * 3];
         let e = exe.call(
-            &[View::of(&[65, 3], &long).expect("a view")],
-            &mut [ViewMut::of(&[1, 3], &mut y).expect("a view")],
+            &[View::from_slice(&[65, 3], &long).expect("a view")],
+            &mut [ViewMut::from_slice(&[1, 3], &mut y).expect("a view")],
         );
         assert!(
             e.expect_err("an error")

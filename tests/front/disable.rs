@@ -46,8 +46,9 @@ fn a_region_runs_op_by_op_between_two_programs() {
         &[0.5, 0.25],
     ];
     for (i, x) in calls.into_iter().enumerate() {
-        let given = Tensor::of(&[x.len()], &x.iter().map(|x| *x as f32).collect::<Vec<_>>())
-            .expect("a tensor");
+        let given =
+            Tensor::from_slice(&[x.len()], &x.iter().map(|x| *x as f32).collect::<Vec<_>>())
+                .expect("a tensor");
         let ((have, way), want) = (f.call(given).expect("a result"), plain(x));
         assert!(
             (numbers(&have)[0] - want.0).abs() < 1e-4 * want.0 && way == want.1,
@@ -65,7 +66,7 @@ fn a_region_runs_op_by_op_between_two_programs() {
     );
     let why = "a function is called that kiln::disable keeps out of graphs";
     assert!(
-        explained.breaks.len() == 1 && explained.breaks[0].place.contains(&line("the region")),
+        explained.breaks.len() == 1 && explained.breaks[0].location.contains(&line("the region")),
         "{explained}"
     );
     assert_eq!(explained.breaks[0].reason, why);
@@ -73,7 +74,7 @@ fn a_region_runs_op_by_op_between_two_programs() {
     assert!(
         said.len() == 1
             && said[0].topic == Topic::GraphBreaks
-            && said[0].place.contains(&line("the region")),
+            && said[0].location.contains(&line("the region")),
         "{said:?}"
     );
     assert!(said[0].message.contains(why), "{said:?}");
@@ -153,7 +154,8 @@ fn control_flow_around_a_region_runs_in_segments() {
         kiln::while_loop(|x: Tensor| x.select(0, 0).lt(5), move |x: Tensor| region.call(x * 1), x)
     });
     for first in [0.0f32, 3.0, 9.0] {
-        let y = f.call(Tensor::of(&[2], &[first, -1.0]).expect("a tensor")).expect("a result");
+        let y =
+            f.call(Tensor::from_slice(&[2], &[first, -1.0]).expect("a tensor")).expect("a result");
         let steps = (5.0 - f64::from(first)).max(0.0);
         assert_eq!(numbers(&y), [f64::from(first) + steps, steps - 1.0]);
     }

@@ -5,7 +5,7 @@
 fn compile() -> Result<(), kiln::Error> {
     use kiln::Tensor;
     let scaled = kiln::compile(|x: Tensor, y: Tensor| (&x * 2 + y).relu()).name("scaled");
-    let (x, y) = (Tensor::of(&[3], &[1.0f32, -2.0, 3.0])?, Tensor::scalar(1.0f32)?);
+    let (x, y) = (Tensor::from_slice(&[3], &[1.0f32, -2.0, 3.0])?, Tensor::scalar(1.0f32)?);
     assert_eq!(scaled.call((&x, &y))?.to_vec::<f32>()?, [3.0, 0.0, 7.0]);
     Ok::<(), kiln::Error>(())
 }
@@ -19,7 +19,7 @@ fn disable() -> Result<(), kiln::Error> {
     let f = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> {
         Ok(odd.call(x * 2)?.exp())
     });
-    assert_eq!(f.call(Tensor::of(&[2], &[0.0f32, 0.0])?)?.to_vec::<f32>()?, [1.0, 1.0]);
+    assert_eq!(f.call(Tensor::from_slice(&[2], &[0.0f32, 0.0])?)?.to_vec::<f32>()?, [1.0, 1.0]);
     Ok::<(), kiln::Error>(())
 }
 
@@ -35,7 +35,7 @@ fn custom_op() -> Result<(), kiln::Error> {
         })
         .register()?;
     let f = kiln::compile(move |x: Tensor| twice.one(&[x + 1]));
-    assert_eq!(f.call(Tensor::of(&[2], &[0.0f32, 1.0])?)?.to_vec::<f32>()?, [2.0, 4.0]);
+    assert_eq!(f.call(Tensor::from_slice(&[2], &[0.0f32, 1.0])?)?.to_vec::<f32>()?, [2.0, 4.0]);
     Ok::<(), kiln::Error>(())
 }
 
@@ -55,7 +55,8 @@ fn trace() -> Result<(), kiln::tensor::TraceError> {
 fn front_function() -> Result<(), kiln::Error> {
     use kiln::Tensor;
     let f = kiln::compile(|x: Tensor, y: Tensor| (&x * 2 + y).softmax(-1));
-    let (x, y) = (Tensor::of(&[2], &[1.0f32, 2.0])?, Tensor::of(&[2], &[0.0f32, -2.0])?);
+    let x = Tensor::from_slice(&[2], &[1.0f32, 2.0])?;
+    let y = Tensor::from_slice(&[2], &[0.0f32, -2.0])?;
     assert_eq!(f.call((&x, &y))?.to_vec::<f32>()?, [0.5, 0.5]);
     println!("{}", f.explain());
     Ok::<(), kiln::Error>(())
@@ -67,7 +68,8 @@ fn front_file() -> Result<(), kiln::Error> {
     let x = vec![1.0f32; 8 * 64];
     let shape = exe.output_shapes(&[&[8, 64]])?.remove(0);
     let mut y = vec![0.0f32; shape.iter().product()];
-    exe.call(&[kiln::View::of(&[8, 64], &x)?], &mut [kiln::ViewMut::of(&shape, &mut y)?])?;
+    let input = kiln::View::from_slice(&[8, 64], &x)?;
+    exe.call(&[input], &mut [kiln::ViewMut::from_slice(&shape, &mut y)?])?;
     assert_eq!(shape, [8, 10]);
     Ok::<(), kiln::Error>(())
 }
@@ -81,7 +83,7 @@ fn layers() -> Result<(), kiln::Error> {
         .apply(|x| x.relu())
         .layer(|s| Linear::new(s, 8, 2));
     assert_eq!(net.parameters()[0].name(), "0.weight");
-    let y = (&net).compile().call(Tensor::of(&[1, 4], &[1.0f32; 4])?)?;
+    let y = (&net).compile().call(Tensor::from_slice(&[1, 4], &[1.0f32; 4])?)?;
     assert_eq!(y.to_vec::<f32>()?.len(), 2);
     Ok::<(), kiln::Error>(())
 }
@@ -140,7 +142,7 @@ fn the_examples_of_rustdoc_run_and_are_those_that_it_shows() {
         (include_str!("../../src/compile/mod.rs"), "compile"),
         (include_str!("../../src/compile/disable.rs"), "disable"),
         (include_str!("../../src/tensor/custom.rs"), "custom_op"),
-        (include_str!("../../src/tensor/run.rs"), "trace"),
+        (include_str!("../../src/tensor/trace.rs"), "trace"),
     ] {
         let shown = shown(source, function);
         assert!(shown.len() > 3, "{function} shows no example");

@@ -31,7 +31,7 @@ fn the_second_size_makes_a_symbol_of_that_dimension_only() {
             .contains("arg0.size(0) == 3: it was 3, now it is 5; mark_dynamic on dimension 0"),
         "{first}"
     );
-    assert!(first.place.starts_with(&format!("{}:", file!())), "{first}");
+    assert!(first.location.starts_with(&format!("{}:", file!())), "{first}");
 }
 
 #[test]

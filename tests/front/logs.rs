@@ -41,7 +41,7 @@ fn child() {
     let context = Context::new();
     let (module, _) = Module::parse(context.ctx(), SOURCE.as_bytes(), "m.mlir").expect("IR");
     let options = kiln::Options { orders: [(0, vec![1, 0])].into(), ..Default::default() };
-    let exe = kiln::Model::of_module(&module, std::path::Path::new(""))
+    let exe = kiln::Model::from_module(&module, std::path::Path::new(""))
         .compile(&options)
         .expect("compiles");
     exe.call_values(&[&counting(&[4, 8]).value().expect("a value")]).expect("a result");

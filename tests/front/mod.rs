@@ -3,6 +3,7 @@ mod asynchronous;
 mod backends;
 mod breaks;
 mod call;
+mod cancellation;
 pub mod control;
 mod custom_ops;
 mod disable;
@@ -13,7 +14,6 @@ mod logs;
 mod options;
 pub mod ptx;
 mod scalars;
-mod stop;
 pub mod suite;
 mod table;
 mod threads;
@@ -32,7 +32,7 @@ fn numbers(t: &Tensor) -> Vec<f64> {
 /// 0, 1, 2, … as f32.
 fn counting(shape: &[usize]) -> Tensor {
     let all: Vec<f32> = (0..shape.iter().product()).map(|i: usize| i as f32).collect();
-    Tensor::of(shape, &all).expect("a tensor")
+    Tensor::from_slice(shape, &all).expect("a tensor")
 }
 
 /// The message of an error.

@@ -107,7 +107,7 @@ impl Runnable for Echoed {
     fn run(&self, inputs: &[kiln::runtime::View]) -> Result<Vec<Array>, Error> {
         let one = |v: &kiln::runtime::View| {
             let dtype = kiln::dialects::value::DType::from_name(v.dtype()).expect("a dtype");
-            Array::of_bytes(dtype, v.shape(), v.copied().expect("memory").bytes())
+            Array::from_bytes(dtype, v.shape(), v.copied().expect("memory").bytes())
                 .expect("an array")
         };
         Ok(inputs.iter().map(one).collect())
@@ -159,7 +159,7 @@ fn ops_run_eagerly_outside_of_a_trace() {
         );
     }
     assert!(rejected_arguments(&x).contains("is f32, not f64"));
-    assert!(x.item::<f64>().is_err() && Tensor::of(&[3], &[1.0f32]).is_err());
+    assert!(x.item::<f64>().is_err() && Tensor::from_slice(&[3], &[1.0f32]).is_err());
 }
 
 fn rejected_arguments(x: &Tensor) -> String {
@@ -170,12 +170,12 @@ fn rejected_arguments(x: &Tensor) -> String {
 fn arrays_come_from_bytes_numbers_values_and_weights() {
     use kiln::{capture::weight::Weight, dialects::value::DType, tensor::Graph};
     let bytes = [1.0f32, -2.5].map(f32::to_le_bytes).concat();
-    let a = Tensor::of_bytes(DType::F32, &[2], &bytes).expect("a tensor");
+    let a = Tensor::from_bytes(DType::F32, &[2], &bytes).expect("a tensor");
     let value = a.value().expect("a value");
     for array in [
         a.array().expect("elements"),
-        Array::of_value(&value).into(),
-        Array::of_weight(&Weight::of(&value)).expect("a weight").into(),
+        Array::from_value(&value).into(),
+        Array::from_weight(&Weight::from_tensor(&value)).expect("a weight").into(),
     ] {
         assert_eq!(
             (array.bytes(), array.shape(), array.dtype()),
@@ -183,11 +183,14 @@ fn arrays_come_from_bytes_numbers_values_and_weights() {
         );
     }
     assert!(
-        Tensor::of_bytes(DType::F32, &[3], &bytes).is_err()
-            && Tensor::of_bytes(DType::I1, &[1], &[2]).is_err()
+        Tensor::from_bytes(DType::F32, &[3], &bytes).is_err()
+            && Tensor::from_bytes(DType::I1, &[1], &[2]).is_err()
     );
     assert_eq!(
-        Tensor::of(&[2], &[true, false]).expect("a tensor").to_vec::<bool>().expect("truth values"),
+        Tensor::from_slice(&[2], &[true, false])
+            .expect("a tensor")
+            .to_vec::<bool>()
+            .expect("truth values"),
         [true, false]
     );
     assert!(Graph::current().is_eager());
@@ -263,7 +266,7 @@ fn explain_reports_memory_passes_and_copies() {
     let context = Context::new();
     let (module, _) = Module::parse(context.ctx(), source.as_bytes(), "m.mlir").expect("IR");
     let options = kiln::Options { orders: [(1, vec![1, 0])].into(), ..Default::default() };
-    let exe = kiln::Model::of_module(&module, std::path::Path::new(""))
+    let exe = kiln::Model::from_module(&module, std::path::Path::new(""))
         .compile(&options)
         .expect("compiles");
     let info = GraphInfo::of(exe.program(), Some(exe.times()));

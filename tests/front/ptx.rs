@@ -275,7 +275,7 @@ pub fn ptx_only(name: &str, chip: &str) -> kiln::tensor::Traced {
 fn ops_without_an_implementation_are_errors() {
     crate::watchdog::arm();
     let traced = ptx_only("test::alone", "sm_90a");
-    let model = Model::of_module(traced.module(), Path::new(""));
+    let model = Model::from_module(traced.module(), Path::new(""));
     let refused = |target: &str, part: &str| {
         let e = model
             .build(&Options { target: Some(target.into()), ..Options::default() }, &|_, _| ())

@@ -9,13 +9,13 @@ macro_rules! fields {
 }
 
 fn of_files(o: &Options) -> Vec<(&'static str, String)> {
-    fields!(o, "machine.": function threads workers cache cache_bytes time_budget disable dump diagram weights reproducer target device blocking reuse mode nvtx tf32 fast_math schedules
+    fields!(o, "options.": function threads workers cache cache_bytes time_budget disable dump diagram weights reproducer target device blocking reuse mode nvtx tf32 fast_math schedules
         max_autotune autotune_budget autotune_candidates verify orders passes)
 }
 
 fn all(s: &Settings) -> Vec<(&'static str, String)> {
     let own = fields!(s, "": mode dynamic fullgraph freeze disable backend cache_size_limit each_op asynchronous keep_graphs);
-    own.into_iter().chain(of_files(&s.machine)).collect()
+    own.into_iter().chain(of_files(&s.options)).collect()
 }
 
 /// The expectation of a row.
@@ -47,51 +47,51 @@ const CASES: &[Case] = &[
         "max-autotune",
         &[
             ("mode", "\"max-autotune\""),
-            ("machine.mode", "ReduceOverhead"),
-            ("machine.max_autotune", "true"),
+            ("options.mode", "ReduceOverhead"),
+            ("options.max_autotune", "true"),
         ],
         Some("fast"),
     ),
-    case("device", "cuda:3", &[("machine.device", "Cuda(3)")], Some("tpu")),
+    case("device", "cuda:3", &[("options.device", "Cuda(3)")], Some("tpu")),
     case(
         "target",
         "x86_64:haswell",
-        &[("machine.target", "Some(\"x86_64:haswell\")")],
+        &[("options.target", "Some(\"x86_64:haswell\")")],
         Some("x86_64:haswel"),
     ),
-    case("threads", "77", &[("machine.threads", "77")], Some("257")),
-    case("compile_threads", "78", &[("machine.workers", "78")], Some("0")),
-    case("time_budget", "1.5", &[("machine.time_budget", "Some(1.5s)")], Some("-1")),
-    case("cache_dir", "/nowhere/kiln", &[("machine.cache", "Dir(\"/nowhere/kiln\")")], None),
-    case("cache_size", "3M", &[("machine.cache_bytes", "3145728")], Some("3 apples")),
-    case("dump", "/nowhere/dump", &[("machine.dump", "Some(\"/nowhere/dump\")")], None),
-    case("trace.enabled", "true", &[("machine.dump", "Some(\"kiln_dump\")")], NO_BOOL),
+    case("threads", "77", &[("options.threads", "77")], Some("257")),
+    case("compile_threads", "78", &[("options.workers", "78")], Some("0")),
+    case("time_budget", "1.5", &[("options.time_budget", "Some(1.5s)")], Some("-1")),
+    case("cache_dir", "/nowhere/kiln", &[("options.cache", "Dir(\"/nowhere/kiln\")")], None),
+    case("cache_size", "3M", &[("options.cache_bytes", "3145728")], Some("3 apples")),
+    case("dump", "/nowhere/dump", &[("options.dump", "Some(\"/nowhere/dump\")")], None),
+    case("trace.enabled", "true", &[("options.dump", "Some(\"kiln_dump\")")], NO_BOOL),
     case(
         "trace.graph_diagram",
         "true",
-        &[("machine.dump", "Some(\"kiln_dump\")"), ("machine.diagram", "true")],
+        &[("options.dump", "Some(\"kiln_dump\")"), ("options.diagram", "true")],
         NO_BOOL,
     ),
-    case("weights", "/nowhere", &[("machine.weights", "Some(\"/nowhere\")")], None),
-    case("reproducer", "/nowhere", &[("machine.reproducer", "Some(\"/nowhere\")")], None),
-    case("verify", OTHER, &[("machine.verify", OTHER)], NO_BOOL),
+    case("weights", "/nowhere", &[("options.weights", "Some(\"/nowhere\")")], None),
+    case("reproducer", "/nowhere", &[("options.reproducer", "Some(\"/nowhere\")")], None),
+    case("verify", OTHER, &[("options.verify", OTHER)], NO_BOOL),
     case(
         "passes",
         "prims: cse",
-        &[("machine.passes", "[Own { at: Level(Prims), passes: \"cse\" }]")],
+        &[("options.passes", "[UserPasses { at: Level(Prims), passes: \"cse\" }]")],
         Some("cse"),
     ),
-    case("tf32", "true", &[("machine.tf32", "true")], NO_BOOL),
-    case("fast_math", "true", &[("machine.fast_math", "true")], NO_BOOL),
-    case("cudagraphs", "true", &[("machine.mode", "ReduceOverhead")], NO_BOOL),
-    case("cuda_blocking", "on", &[("machine.blocking", "true")], NO_BOOL),
-    case("nvtx", "1", &[("machine.nvtx", "true")], NO_BOOL),
-    case("max_autotune", "true", &[("machine.max_autotune", "true")], NO_BOOL),
-    case("autotune_budget", "7", &[("machine.autotune_budget", "7s")], Some("0")),
-    case("autotune_candidates", "7", &[("machine.autotune_candidates", "7")], Some("0")),
-    case("schedules", "table.txt", &[("machine.schedules", "Some(\"table.txt\")")], None),
-    case("shape_padding", "false", &[("machine.disable", "[\"kiln-pad-products\"]")], NO_BOOL),
-    case("prologue_fusion", "false", &[("machine.disable", "[\"kiln-prologues\"]")], NO_BOOL),
+    case("tf32", "true", &[("options.tf32", "true")], NO_BOOL),
+    case("fast_math", "true", &[("options.fast_math", "true")], NO_BOOL),
+    case("cudagraphs", "true", &[("options.mode", "ReduceOverhead")], NO_BOOL),
+    case("cuda_blocking", "on", &[("options.blocking", "true")], NO_BOOL),
+    case("nvtx", "1", &[("options.nvtx", "true")], NO_BOOL),
+    case("max_autotune", "true", &[("options.max_autotune", "true")], NO_BOOL),
+    case("autotune_budget", "7", &[("options.autotune_budget", "7s")], Some("0")),
+    case("autotune_candidates", "7", &[("options.autotune_candidates", "7")], Some("0")),
+    case("schedules", "table.txt", &[("options.schedules", "Some(\"table.txt\")")], None),
+    case("shape_padding", "false", &[("options.disable", "[\"kiln-pad-products\"]")], NO_BOOL),
+    case("prologue_fusion", "false", &[("options.disable", "[\"kiln-prologues\"]")], NO_BOOL),
     case("dynamic", "true", &[("dynamic", "Some(true)")], NO_BOOL),
     case("fullgraph", "true", &[("fullgraph", "true")], NO_BOOL),
     case("backend", "interpreter", &[("backend", "\"interpreter\"")], Some("interpreted")),
@@ -131,7 +131,7 @@ fn each_option_sets_only_its_field() {
         let info = kiln::list_options().into_iter().find(|o| o.name == case.name).expect("a row");
         // Options of files go to the compiler, the rest to the function.
         assert!(
-            !info.files || case.sets.iter().any(|(f, _)| f.starts_with("machine.")),
+            !info.files || case.sets.iter().any(|(f, _)| f.starts_with("options.")),
             "{}",
             case.name
         );

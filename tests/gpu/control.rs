@@ -68,7 +68,7 @@ fn exported_control_flow_becomes_ptx() {
 fn loops_are_plain_data_with_locations() {
     crate::watchdog::arm();
     let traced = looping();
-    let model = Model::of_module(traced.module(), Path::new(""));
+    let model = Model::from_module(traced.module(), Path::new(""));
     let (package, _) = model.build(&options("sm_90a"), &|_, _| ()).unwrap();
     package_launches(&package, "sm_90a");
     let mut all = vec![];
@@ -109,7 +109,7 @@ fn host_functions_run_between_programs() {
         Module::parse(c.ctx(), MODULE.as_bytes(), "control.mlir").unwrap_or_else(|e| panic!("{e}"));
     let options = Options { function: "f".into(), ..options("sm_80") };
     let (package, _) =
-        Model::of_module(&module, Path::new("")).build(&options, &|_, _| ()).unwrap();
+        Model::from_module(&module, Path::new("")).build(&options, &|_, _| ()).unwrap();
     package_launches(&package, "sm_80");
     let mut all = vec![];
     steps(&package.program.control.as_deref().unwrap().body, &mut all);

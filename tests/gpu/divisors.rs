@@ -12,7 +12,7 @@ use kiln::{
         value::Tensor as Value,
     },
     model::Model,
-    runtime::{Place, cuda::Device},
+    runtime::{DeviceId, cuda::Device},
     tensor::Tensor,
     tolerance,
 };
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 /// A name, arguments, ops up to `%r`, its type, and the instructions that sm_90a and older chips
 /// use only if 16 divides `%n` and `%k`. `%b` is any size.
-const OPEN: &[(&str, &str, &str, &str, [&str; 2])] = &[
+const DYNAMIC: &[(&str, &str, &str, &str, [&str; 2])] = &[
     (
         "elementwise",
         "%x: [%b, %n] f32; %y: [%n] f32",
@@ -117,7 +117,7 @@ fn text(args: &str, body: &str, result: &str, divisor: i64) -> String {
 fn divisible_sizes_use_16_byte_loads_and_tensor_cores() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
-    for (name, args, body, result, [hopper, older]) in OPEN {
+    for (name, args, body, result, [hopper, older]) in DYNAMIC {
         crate::watchdog::arm();
         for (divisor, chip) in
             [(16, "sm_90a"), (8, "sm_90a"), (1, "sm_90a"), (16, "sm_80"), (1, "sm_80")]
@@ -162,12 +162,12 @@ fn divisible_sizes_are_correct_on_a_gpu_and_others_rejected() {
     if !has_gpu() {
         return;
     }
-    for (name, args, body, result, _) in OPEN {
+    for (name, args, body, result, _) in DYNAMIC {
         let c = Context::new();
         let (module, _) = Module::parse(c.ctx(), text(args, body, result, 16).as_bytes(), name)
             .unwrap_or_else(|e| panic!("{name}: {e}"));
         let func = functions(&module)[0];
-        let device = Place::parse("cuda:0").unwrap();
+        let device = DeviceId::parse("cuda:0").unwrap();
         let options = Options {
             device,
             cache: CachePolicy::Off,
@@ -175,7 +175,7 @@ fn divisible_sizes_are_correct_on_a_gpu_and_others_rejected() {
             workers: 1,
             ..Options::default()
         };
-        let exe = Model::of_module(&module, Path::new(""))
+        let exe = Model::from_module(&module, Path::new(""))
             .compile(&options)
             .unwrap_or_else(|e| panic!("{name}: {e}"));
         let call = |inputs: &[Value]| {
@@ -188,7 +188,7 @@ fn divisible_sizes_are_correct_on_a_gpu_and_others_rejected() {
             crate::watchdog::arm();
             let sizes = HashMap::from([("b".into(), b), ("n".into(), n), ("k".into(), k)]);
             let inputs = inputs_of_sizes(func, seed as u64, &sizes);
-            against_with(&module, &inputs, tolerance::of, |_| Ok(&call))
+            against_with(&module, &inputs, tolerance::for_dtype, |_| Ok(&call))
                 .unwrap_or_else(|e| panic!("{name} of {b}, {n}, {k}: {e}"));
         }
         let sizes = HashMap::from([("b".into(), 4), ("n".into(), 24), ("k".into(), 24)]);
@@ -206,7 +206,7 @@ fn a_compiled_function_has_a_divisible_and_a_general_program_on_a_gpu() {
     let of = |shape: &[usize]| {
         let all: Vec<f32> =
             (0..shape.iter().product()).map(|i: usize| (i % 7) as f32 - 3.0).collect();
-        Tensor::of(shape, &all).expect("a tensor")
+        Tensor::from_slice(shape, &all).expect("a tensor")
     };
     let layer = |x: Tensor, y: Tensor| ((&x * &y).relu() + 1).softmax(-1);
     let f = kiln::compile(layer).device("cuda:0").options([("cache_dir", "off")]);

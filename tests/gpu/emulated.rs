@@ -1,7 +1,7 @@
 //! Failures and observations on the emulator: out of memory, a trace of a run.
 use super::*;
 use crate::support::emulated;
-use kiln::{Tensor, runtime::Place};
+use kiln::{Tensor, runtime::DeviceId};
 
 /// `kiln` with an emulated device of this much memory.
 fn kiln(args: &[&str], memory: &str) -> std::process::Output {
@@ -37,7 +37,7 @@ fn out_of_memory_is_exit_5_with_the_planned_size() {
 #[test]
 #[ignore = "a part of the next"]
 fn child() {
-    let on = Options { device: Place::Cuda(0), cache: CachePolicy::Off, ..Options::default() };
+    let on = Options { device: DeviceId::Cuda(0), cache: CachePolicy::Off, ..Options::default() };
     let failed =
         load(models().join("mlp.pt2")).and_then(|m| m.compile(&on)).err().expect("no memory");
     assert!(
@@ -45,10 +45,10 @@ fn child() {
         "{failed}"
     );
     let f = kiln::compile(|x: Tensor| x * 2 + 1).device("cuda:0");
-    let x = Tensor::of(&[3], &[1.0f32, 2.0, 3.0]).expect("a tensor");
+    let x = Tensor::from_slice(&[3], &[1.0f32, 2.0, 3.0]).expect("a tensor");
     assert_eq!(f.call(&x).expect("a result").to_vec::<f32>().expect("f32"), [3.0, 5.0, 7.0]);
     // A call that exceeds the memory, then one that does not.
-    let large = Tensor::of(&[20_000], &[0.5f32; 20_000]).expect("a tensor");
+    let large = Tensor::from_slice(&[20_000], &[0.5f32; 20_000]).expect("a tensor");
     let failed = f.call(&large).expect_err("no memory");
     assert_eq!(failed.exit(), Exit::Device, "{failed}");
     assert_eq!(f.call(&x).expect("a result").to_vec::<f32>().expect("f32"), [3.0, 5.0, 7.0]);

@@ -69,7 +69,7 @@ fn as_interpreted(module: &Module, inputs: &[Tensor], exe: &Executable) -> Resul
         let have = exe.call_values(&inputs.iter().collect::<Vec<_>>());
         have.map(|results| vec![results]).map_err(|e| e.to_string())
     };
-    against_with(module, inputs, tolerance::of, |_| Ok(call))
+    against_with(module, inputs, tolerance::for_dtype, |_| Ok(call))
 }
 
 /// `ptxas`, from `KILN_PTXAS` or the PATH.

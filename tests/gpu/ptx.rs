@@ -13,7 +13,7 @@ use kiln::{
     runtime::{
         View, ViewMut,
         cuda::Mode,
-        place::Place,
+        device_id::DeviceId,
         program::{Arg, Dim},
     },
 };
@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 fn the_plan_matches_the_op() {
     crate::watchdog::arm();
     let traced = ptx_only("test::planned", "sm_80");
-    let model = Model::of_module(traced.module(), Path::new(""));
+    let model = Model::from_module(traced.module(), Path::new(""));
     let (package, _) = model.build(&options("sm_86"), &|_, _| ()).unwrap();
     let p = &package.program;
     let k = p.kernels.iter().find(|k| k.kind == "ptx").expect("a kernel of the op's");
@@ -72,7 +72,7 @@ fn parameters_are_revalidated() {
         let (module, _) = Module::parse(c.ctx(), call(sizes).as_bytes(), "given.mlir")
             .unwrap_or_else(|e| panic!("{e}"));
         let options = Options { function: "f".into(), ..options("sm_80") };
-        match (Model::of_module(&module, Path::new("")).build(&options, &|_, _| ()), wrong) {
+        match (Model::from_module(&module, Path::new("")).build(&options, &|_, _| ()), wrong) {
             (Ok(_), None) => {}
             (Err(e), Some(part))
                 if e.exit() == Exit::Unsupported && e.to_string().contains(part) => {}
@@ -118,7 +118,7 @@ fn on_a_gpu() {
             .fullgraph(true);
         for n in [7usize, 300, 7] {
             let x: Vec<f32> = (0..n).map(|i| i as f32 / 64.0).collect();
-            let y = f.call(Tensor::of(&[n], &x).unwrap()).unwrap().to_vec::<f32>().unwrap();
+            let y = f.call(Tensor::from_slice(&[n], &x).unwrap()).unwrap().to_vec::<f32>().unwrap();
             let want = |x: &f32| 2.0 * (2.5 * (x + 1.0) + x.exp());
             assert!(x.iter().map(want).zip(&y).all(|(a, b)| (a - b).abs() <= 1e-5 * a), "{y:?}");
         }
@@ -136,7 +136,7 @@ fn on_a_gpu() {
     let swish = custom_op("test::swish").shape(|x| Ok(x.to_vec())).ptx(swish).register().unwrap();
     let f = kiln::compile(move |x: Tensor| swish.one(&[x * 2])).device("cuda:0").fullgraph(true);
     let e = f
-        .call(Tensor::of(&[300], &[0.0f32; 300]).unwrap())
+        .call(Tensor::from_slice(&[300], &[0.0f32; 300]).unwrap())
         .expect_err("two sizes are passed")
         .to_string();
     assert!(
@@ -149,7 +149,7 @@ fn on_a_gpu() {
         custom_op("test::swish_of").shape(|x| Ok(x.to_vec())).ptx(swish).register().unwrap();
     let f = kiln::compile(move |x: Tensor| swish.one(&[x * 2])).device("cuda:0").fullgraph(true);
     let x: Vec<f32> = (0..300).map(|i| i as f32 / 32.0 - 4.0).collect();
-    let y = f.call(Tensor::of(&[300], &x).unwrap()).unwrap().to_vec::<f32>().unwrap();
+    let y = f.call(Tensor::from_slice(&[300], &x).unwrap()).unwrap().to_vec::<f32>().unwrap();
     assert!(
         x.iter()
             .map(|x| 2.0 * x / (1.0 + (-2.0 * x).exp()))
@@ -161,18 +161,25 @@ fn on_a_gpu() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("given.kpkg");
     let traced = ptx_only("test::packed", "sm_80");
-    let model = Model::of_module(traced.module(), Path::new(""));
+    let model = Model::from_module(traced.module(), Path::new(""));
     let (package, _) = model.build(&options("sm_90a"), &|_, _| ()).unwrap();
     package.save(&path).unwrap();
     let exe = load(&path)
         .unwrap()
-        .compile(&Options { device: Place::Cuda(0), cache: CachePolicy::Off, ..Options::default() })
+        .compile(&Options {
+            device: DeviceId::Cuda(0),
+            cache: CachePolicy::Off,
+            ..Options::default()
+        })
         .unwrap();
     for rows in [2usize, 100] {
         let x: Vec<f32> = (0..3 * rows).map(|i| i as f32).collect();
         let (shape, mut y) = ([rows, 3], vec![0.0f32; x.len()]);
-        exe.call(&[View::of(&shape, &x).unwrap()], &mut [ViewMut::of(&shape, &mut y).unwrap()])
-            .unwrap();
+        exe.call(
+            &[View::from_slice(&shape, &x).unwrap()],
+            &mut [ViewMut::from_slice(&shape, &mut y).unwrap()],
+        )
+        .unwrap();
         assert!(x.iter().zip(&y).all(|(x, y)| *y == 7.0 * x), "{y:?}");
     }
     let run = |args: &[&str]| {
@@ -208,8 +215,10 @@ fn faults_name_the_op() {
     let f = kiln::compile(move |x: Tensor| op.one(&[&x + 1, x.to(DType::F32)]))
         .device("cuda:0")
         .fullgraph(true);
-    let e =
-        f.call(Tensor::of(&[3], &[1.0f32, 2.0, 3.0]).unwrap()).expect_err("a fault").to_string();
+    let e = f
+        .call(Tensor::from_slice(&[3], &[1.0f32, 2.0, 3.0]).unwrap())
+        .expect_err("a fault")
+        .to_string();
     assert!(
         e.contains("GPU 0 does no more work in this process")
             && e.contains("test__wild (test::wild) of custom_op (")

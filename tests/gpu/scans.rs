@@ -2,7 +2,7 @@
 //! order.
 use super::*;
 use crate::support::{functions, inputs_of_sizes};
-use kiln::{dialects::ir::Context, runtime::Place};
+use kiln::{dialects::ir::Context, runtime::DeviceId};
 use std::collections::HashMap;
 
 fn function(arguments: &str, ops: &str, result: &str) -> String {
@@ -192,7 +192,7 @@ fn child() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     let c = Context::new();
-    let on = Options { device: Place::Cuda(0), cache: CachePolicy::Off, ..Options::default() };
+    let on = Options { device: DeviceId::Cuda(0), cache: CachePolicy::Off, ..Options::default() };
     for source in LONG {
         std::fs::write(&path, source).unwrap();
         let (module, _) =

@@ -1,7 +1,7 @@
 //! Transposes: vector width of loads and stores, fusion, and direct reads.
 use super::*;
 use crate::support::{functions, inputs};
-use kiln::{dialects::ir::Context, runtime::Place};
+use kiln::{dialects::ir::Context, runtime::DeviceId};
 
 /// Global memory accesses: all, and 16-byte ones.
 fn accesses(ptx: &str, what: &str) -> (usize, usize) {
@@ -137,7 +137,8 @@ fn child() {
             .replace(grid, &format!("affine_map<() -> ({blocks})>"))
             .replace("kiln.threads = 256", &format!("kiln.threads = {threads}"));
         std::fs::write(&path, count.replace(tile, &other)).unwrap();
-        let on = Options { device: Place::Cuda(0), cache: CachePolicy::Off, ..Options::default() };
+        let on =
+            Options { device: DeviceId::Cuda(0), cache: CachePolicy::Off, ..Options::default() };
         let exe = load(&path).unwrap().compile(&on).unwrap_or_else(|e| panic!("{other}: {e}"));
         as_interpreted(&module, &inputs, &exe).unwrap_or_else(|e| panic!("{other}: {e}"));
     }

@@ -101,10 +101,10 @@ fn expanded_with(text: &str, options: &str, target: &Target) -> Vec<u8> {
 }
 
 /// Links only the pool's functions: a call of the C library fails to link.
-fn linked(object: &[u8]) -> Code {
+fn linked(object: &[u8]) -> LinkedCode {
     let symbols: Vec<_> =
         library_symbols().into_iter().filter(|(n, _)| n.starts_with("mem")).collect();
-    Code::link([("math", object)], &symbols).unwrap_or_else(|e| panic!("{e}"))
+    LinkedCode::link([("math", object)], &symbols).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// All exponents of both signs with some mantissas each, and special values.

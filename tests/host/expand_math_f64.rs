@@ -7,8 +7,8 @@ type Binary64 = unsafe extern "C" fn(*const f64, *const f64, *mut f64, i64, i64,
 
 /// All functions, compiled once.
 struct Kernels {
-    unary: Code,
-    binary: Code,
+    unary: LinkedCode,
+    binary: LinkedCode,
 }
 
 impl Kernels {

@@ -12,7 +12,7 @@ use kiln_lowering::{
     },
     target::cpu::Target,
 };
-use kiln_runtime::link::{Code, LinkError, library_symbols};
+use kiln_runtime::link::{LinkError, LinkedCode, library_symbols};
 use std::ffi::c_void;
 
 pub fn parse(c: &Context, text: &str) -> Module {
@@ -44,18 +44,18 @@ pub fn program(text: &str) -> Vec<u8> {
 }
 
 /// Links objects with the pool's entry points and the library's functions.
-pub fn link(objects: &[&[u8]]) -> Code {
+pub fn link(objects: &[&[u8]]) -> LinkedCode {
     try_link(objects).unwrap_or_else(|e| panic!("{e}"))
 }
 
-pub fn try_link(objects: &[&[u8]]) -> Result<Code, LinkError> {
-    Code::link(objects.iter().map(|o| ("test", *o)), &symbols())
+pub fn try_link(objects: &[&[u8]]) -> Result<LinkedCode, LinkError> {
+    LinkedCode::link(objects.iter().map(|o| ("test", *o)), &symbols())
 }
 
 pub fn symbols() -> Vec<(&'static str, *const c_void)> {
     [kiln_runtime::symbols(), library_symbols()].concat()
 }
 
-pub fn address(code: &Code, name: &str) -> *const c_void {
+pub fn address(code: &LinkedCode, name: &str) -> *const c_void {
     code.address(name).unwrap_or_else(|e| panic!("{e}"))
 }

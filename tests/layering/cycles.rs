@@ -28,12 +28,12 @@ pub const KNOWN: &[(&str, &str)] = &[
         "driver/capture driver/context driver/device driver/function driver/graph \
          driver/launch driver/stream driver/work",
     ),
-    ("src", "autotune autotune/alone model"),
+    ("src", "autotune autotune/standalone model"),
     ("src", "backend compile/settings compile/settings/rows model/options"),
     ("src", "capture/control capture/graph"),
     (
         "src",
         "tensor/arg tensor/dim tensor/eager tensor/emit tensor/graph tensor/handle tensor/key \
-         tensor/lazy tensor/lazy_node tensor/modes tensor/replay tensor/run tensor/scalar",
+         tensor/lazy tensor/lazy_node tensor/modes tensor/replay tensor/trace tensor/scalar",
     ),
 ];

@@ -16,7 +16,7 @@ use kiln::{
         value::Tensor,
     },
     lowering::{RunOptions, program::description, run_pipeline},
-    model::{CachePolicy, Data, Model, made_up},
+    model::{CachePolicy, Model, OwnedTensor, random_inputs},
     passes::pass::level_of,
 };
 use std::{
@@ -88,9 +88,12 @@ fn same_programs(before: &Module, after: &Module) -> Result<(), String> {
     let described = before.op().attr("kiln.programs").and_then(Attr::entries).unwrap_or_default();
     for (name, _) in described {
         let program = description::read(before.op(), &name).map_err(|e| e.to_string())?;
-        let inputs = made_up(&program).map_err(|e| e.to_string())?;
-        let inputs: Vec<Tensor> =
-            inputs.iter().map(Data::tensor).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+        let inputs = random_inputs(&program).map_err(|e| e.to_string())?;
+        let inputs: Vec<Tensor> = inputs
+            .iter()
+            .map(OwnedTensor::tensor)
+            .collect::<Result<_, _>>()
+            .map_err(|e| e.to_string())?;
         let results = |module: &Module| {
             let text = module.print(PrintOptions::default());
             machine(&text, &name, &inputs, Path::new(""), &on_the_host())
@@ -146,7 +149,7 @@ fn weights(module: &Module) -> Result<tempfile::TempDir, String> {
         let t = tensor_type(global.r#type).map_err(|e| e.to_string())?;
         let shape: Vec<usize> = t.dims.iter().map(|d| d.known().unwrap_or(0) as usize).collect();
         let value = Random(name.len() as u64).tensor(t.dtype, &shape);
-        files.entry(file.into()).or_default().push((name.into(), Weight::of(&value)));
+        files.entry(file.into()).or_default().push((name.into(), Weight::from_tensor(&value)));
     }
     for (file, all) in files {
         weight::write(&folder.path().join(file), &all).map_err(|e| e.to_string())?;
@@ -198,7 +201,7 @@ pub fn machine(
             .map_err(|e| format!("{e}\n{text}"))?;
         let options = Options { function: name.into(), ..options.clone() };
         let exe =
-            Model::of_module(&module, weights).compile(&options).map_err(|e| e.to_string())?;
+            Model::from_module(&module, weights).compile(&options).map_err(|e| e.to_string())?;
         exe.call_values(&inputs.iter().collect::<Vec<_>>()).map_err(|e| e.to_string())
     };
     std::thread::scope(|scope| {

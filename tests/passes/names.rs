@@ -21,8 +21,8 @@ pub struct Names {
     results: HashMap<String, Option<Vec<String>>>,
 }
 
-fn place(loc: Loc) -> Place {
-    loc.place().map(|(_, line, column)| (line, column)).unwrap_or_default()
+fn location(loc: Loc) -> Place {
+    loc.file_line_col().map(|(_, line, column)| (line, column)).unwrap_or_default()
 }
 
 /// Names the values of a module as its text does. A number `%0` becomes `%v0`, since MLIR numbers
@@ -30,7 +30,7 @@ fn place(loc: Loc) -> Place {
 pub fn keep(module: &Module, text: &str) -> Names {
     let lines: Vec<&str> = text.lines().collect();
     let at = |loc: Loc| {
-        let (line, column) = place(loc);
+        let (line, column) = location(loc);
         let line = lines.get((line as usize).checked_sub(1)?)?;
         line.split_at_checked(column.checked_sub(1)? as usize)
     };
@@ -38,7 +38,7 @@ pub fn keep(module: &Module, text: &str) -> Names {
     for op in walk(module.op()) {
         let all = at(op.loc()).map_or(vec![], |(before, _)| assigned(before));
         if let Some(name) = all.first().cloned() {
-            names.ops.insert((name.clone(), place(op.loc()), op.name()));
+            names.ops.insert((name.clone(), location(op.loc()), op.name()));
             op.set_loc(op.loc().named(&name));
             if all.len() > 1 && all.len() == op.result_count() {
                 let known = names.results.entry(name).or_insert_with(|| Some(all.clone()));
@@ -47,7 +47,7 @@ pub fn keep(module: &Module, text: &str) -> Names {
         }
         for argument in blocks(op).into_iter().flat_map(|b| b.args()) {
             if let Some(name) = at(argument.loc()).and_then(|(_, rest)| name(rest)) {
-                names.arguments.insert((name.clone(), place(argument.loc())));
+                names.arguments.insert((name.clone(), location(argument.loc())));
                 argument.set_arg_loc(argument.loc().named(&name));
             }
         }
@@ -65,7 +65,7 @@ pub fn settle(module: &Module, names: &Names) {
             .and_then(|f| f.symbol())
     };
     let bare = |ctx: Ctx, loc: Loc| {
-        let (file, line, column) = loc.place().unwrap_or_default();
+        let (file, line, column) = loc.file_line_col().unwrap_or_default();
         Loc::file(ctx, &file, line, column)
     };
     let mut groups: HashMap<(Option<String>, String), Vec<Op>> = HashMap::new();
@@ -78,11 +78,11 @@ pub fn settle(module: &Module, names: &Names) {
         // Regions beside each other may use one name for two ops of the input.
         let mut places = HashSet::new();
         let known = |o: &Op| {
-            let at = place(o.loc());
+            let at = location(o.loc());
             names.ops.contains(&(name.clone(), at, o.name())) && places.insert(at)
         };
         let mut keeps: Vec<bool> = ops.iter().map(known).collect();
-        let argument = |o: &Op| names.arguments.contains(&(name.clone(), place(o.loc())));
+        let argument = |o: &Op| names.arguments.contains(&(name.clone(), location(o.loc())));
         if !keeps.contains(&true)
             && let Some(last) = ops.iter().rposition(|o| !argument(o))
         {
@@ -96,7 +96,7 @@ pub fn settle(module: &Module, names: &Names) {
     for op in walk(module.op()) {
         for argument in blocks(op).into_iter().flat_map(|b| b.args()) {
             let Some(name) = argument.loc().name() else { continue };
-            let at = place(argument.loc());
+            let at = location(argument.loc());
             let key = (function(op), name.clone());
             let passed = op.isa::<func::Func>() && !taken.contains(&key);
             let own = names.arguments.contains(&(name, at));

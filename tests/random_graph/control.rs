@@ -38,7 +38,7 @@ impl Graph {
     }
 
     /// The graph of a region, from these numbers.
-    fn within(&self, b: Builder, args: &[Value], seed: u64) -> Graph {
+    fn with_timeout(&self, b: Builder, args: &[Value], seed: u64) -> Graph {
         Graph {
             b,
             values: [&self.values[..], args].concat(),
@@ -115,7 +115,7 @@ impl Graph {
         let (graph, sizes) = (&*self, self.b.sizes_of(x)?);
         let way = |seed: u64| {
             move |b: Builder, _: Vec<Value>| {
-                let mut g = graph.within(b, &[], seed);
+                let mut g = graph.with_timeout(b, &[], seed);
                 let y = g.grown(x)?;
                 yields(b, vec![y, if g.random.below(2) == 0 { x } else { y }])
             }
@@ -146,7 +146,7 @@ impl Graph {
         };
         let mut body = |b: Builder, args: Vec<Value>| {
             args[1..].iter().zip(&sizes).try_for_each(|(v, sizes)| bind(b, *v, sizes))?;
-            let mut g = graph.within(b, &args[1..], seed);
+            let mut g = graph.with_timeout(b, &args[1..], seed);
             let next = b.add(&Add { lhs: args[0], rhs: b.splat(counter, &[], 1.0)? })?;
             let grown = g.grown(args[1])?;
             // Loop-carried values may swap.
@@ -174,7 +174,7 @@ impl Graph {
         let args = vec![row; scan.inits.len() + scan.inputs.len()];
         let mut body = |b: Builder, args: Vec<Value>| {
             args.iter().try_for_each(|v| bind(b, *v, &sizes[1..]))?;
-            let mut g = graph.within(b, &args, seed);
+            let mut g = graph.with_timeout(b, &args, seed);
             let mut made = vec![];
             let mut from = args[0];
             if carries {

@@ -64,12 +64,12 @@ fn package(dir: &Path, source: &str, target: &str, name: &str) -> PathBuf {
         Tensor::floats(DType::F32, vec![3, 4], (0..12).map(|i| (i / 4 + i % 4) as f64).collect())
             .unwrap();
     let (file, weights, to) = (dir.join("model.mlir"), dir.join("w.safetensors"), dir.join(name));
-    weight::write(&weights, &[("w".into(), Weight::of(&w))]).unwrap();
+    weight::write(&weights, &[("w".into(), Weight::from_tensor(&w))]).unwrap();
     std::fs::write(&file, source).unwrap();
     let model = load(&file).unwrap();
     let options = Options { target: Some(target.into()), ..super::options(2) };
     let (mut package, _) = model.build(&options, &|_, _| ()).unwrap_or_else(|e| panic!("{e}"));
-    model.hold_weights(&mut package, &options).unwrap();
+    model.embed_weights(&mut package, &options).unwrap();
     package.save(&to).unwrap();
     std::fs::remove_file(weights).unwrap();
     to

@@ -47,7 +47,7 @@ fn run_reports_one_screen_and_compares() {
 }
 
 #[test]
-fn made_up_inputs_json_and_outputs() {
+fn random_inputs_json_and_outputs() {
     let dir = tempfile::tempdir().unwrap();
     let to = dir.path().join("out.safetensors");
     let out = kiln(&[

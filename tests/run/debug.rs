@@ -7,7 +7,10 @@ use kiln::{
         rules::Level,
     },
     load,
-    lowering::{Own, RunOptions, Stop, Stopped, driver::compile::CompileError, run_pipeline},
+    lowering::{
+        CancellationError, CancellationToken, RunOptions, UserPasses,
+        driver::compile::CompileError, run_pipeline,
+    },
     passes::{Numerics, Pass, pass, pass_options},
 };
 use std::{
@@ -59,7 +62,7 @@ impl Pass for AddForSub {
 }
 
 /// The token that [`Cancel`] cancels.
-static CANCELLED: Mutex<Option<Stop>> = Mutex::new(None);
+static CANCELLED: Mutex<Option<CancellationToken>> = Mutex::new(None);
 // A pass during which the compilation is cancelled.
 pass_options! {
     /// The pass.
@@ -72,7 +75,7 @@ impl Pass for Cancel {
     const LEVELS: &'static [Level] = &[Level::Graph, Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
     fn run(&self, _: Op) -> kiln::passes::Result<()> {
-        CANCELLED.lock().unwrap().iter().for_each(Stop::cancel);
+        CANCELLED.lock().unwrap().iter().for_each(CancellationToken::cancel);
         Ok(())
     }
 }
@@ -85,7 +88,10 @@ fn registered() {
 
 fn inserted(behind: &str, pass: &str) -> Options {
     registered();
-    Options { passes: Own::parse(&format!("{behind}: {pass}")).expect("passes"), ..options(2) }
+    Options {
+        passes: UserPasses::parse(&format!("{behind}: {pass}")).expect("passes"),
+        ..options(2)
+    }
 }
 
 const SOURCE: &str = "module attributes {kiln.level = \"graph\"} {
@@ -123,7 +129,7 @@ fn bisect_finds_a_wrong_pass_above_the_kernels() {
     let model = load(source(dir.path())).unwrap();
     let found =
         debug::bisect(&model, &inserted("kiln-reciprocals", "test-swap-sub"), None).unwrap();
-    assert!(found.wrong.is_some(), "{found}");
+    assert!(found.mismatch.is_some(), "{found}");
     assert_eq!(found.pass.as_ref().map(|p| p.0.as_str()), Some("test-swap-sub"), "{found}");
     // Each kernel computes what the wrong graph says.
     assert!(found.kernel.is_none(), "{found}");
@@ -194,19 +200,25 @@ fn user_passes_run_like_builtin_ones() {
         "no row"
     );
     // Passes after the cancellation do not run.
-    let stop = Stop::new();
+    let stop = CancellationToken::new();
     *CANCELLED.lock().unwrap() = Some(stop.clone());
     let ended = model
-        .compile(&Options { stop, ..inserted("graph", "test-cancel,no-such-pass") })
+        .compile(&Options { cancellation: stop, ..inserted("graph", "test-cancel,no-such-pass") })
         .err()
         .expect("an error");
     assert!(ended.to_string().contains("no-such-pass"), "{ended}");
     let stop = CANCELLED.lock().unwrap().clone().unwrap();
     let ended = model
-        .compile(&Options { stop, ..inserted("graph", "test-cancel,test-add-for-sub") })
+        .compile(&Options {
+            cancellation: stop,
+            ..inserted("graph", "test-cancel,test-add-for-sub")
+        })
         .err()
         .expect("an error");
-    assert!(matches!(ended, Error::Compile(CompileError::Stopped(Stopped::Cancelled))), "{ended}");
+    assert!(
+        matches!(ended, Error::Compile(CompileError::Cancelled(CancellationError::Cancelled))),
+        "{ended}"
+    );
     *CANCELLED.lock().unwrap() = None;
 }
 

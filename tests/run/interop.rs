@@ -5,7 +5,7 @@ use kiln::{
     Executable,
     dialects::value::Data as Values,
     load,
-    runtime::{Place, View, ViewMut, interop::Element},
+    runtime::{DeviceId, View, ViewMut, interop::Element},
 };
 use ndarray::{Array2, s};
 
@@ -15,13 +15,13 @@ fn compiled() -> (Executable, Array2<f32>, Array2<f32>) {
     let Values::F(values) = x.data() else { panic!("not floats") };
     let values = values.iter().map(|v| *v as f32).collect();
     let x = Array2::from_shape_vec((x.shape()[0], x.shape()[1]), values).unwrap();
-    let want = call(&exe, View::of_array(&x), x.nrows());
+    let want = call(&exe, View::from_array(&x), x.nrows());
     (exe, x, want)
 }
 
 fn call(exe: &Executable, x: View, rows: usize) -> Array2<f32> {
     let mut y = Array2::from_elem((rows, 10), f32::NAN);
-    exe.call(&[x], &mut [ViewMut::of_array(&mut y).unwrap()]).unwrap();
+    exe.call(&[x], &mut [ViewMut::from_array(&mut y).unwrap()]).unwrap();
     y
 }
 
@@ -29,7 +29,7 @@ fn call(exe: &Executable, x: View, rows: usize) -> Array2<f32> {
 fn arrays_of_any_strides() {
     let (exe, x, want) = compiled();
     let (n, m) = x.dim();
-    assert!(exe.copied(&[View::of_array(&x)]).is_empty());
+    assert!(exe.copied(&[View::from_array(&x)]).is_empty());
     // Column-major, every second row of a larger array, and reversed rows.
     let columns = x.t().as_standard_layout().into_owned();
     let mut gaps = Array2::from_elem((2 * n, m), f32::NAN);
@@ -40,11 +40,11 @@ fn arrays_of_any_strides() {
         ("gaps", gaps.slice(s![..;2, ..])),
         ("reversed", reversed.slice(s![..;-1, ..])),
     ] {
-        assert_eq!(exe.copied(&[View::of_array(&array)]), [0], "{what}");
-        assert_eq!(call(&exe, View::of_array(&array), n), want, "{what}");
+        assert_eq!(exe.copied(&[View::from_array(&array)]), [0], "{what}");
+        assert_eq!(call(&exe, View::from_array(&array), n), want, "{what}");
     }
     let mut turned = Array2::<f32>::zeros((10, n)).reversed_axes();
-    assert!(ViewMut::of_array(&mut turned).is_err());
+    assert!(ViewMut::from_array(&mut turned).is_err());
 }
 
 #[test]
@@ -53,13 +53,19 @@ fn slices_of_numbers() {
     let (shape, mut y) = ([x.nrows(), x.ncols()], vec![f32::NAN; want.len()]);
     let to = [want.nrows(), 10];
     let values = x.as_slice().unwrap();
-    exe.call(&[View::of(&shape, values).unwrap()], &mut [ViewMut::of(&to, &mut y).unwrap()])
-        .unwrap();
+    exe.call(
+        &[View::from_slice(&shape, values).unwrap()],
+        &mut [ViewMut::from_slice(&to, &mut y).unwrap()],
+    )
+    .unwrap();
     assert_eq!(y, want.as_slice().unwrap());
-    assert!(View::of(&shape, &values[1..]).is_err());
+    assert!(View::from_slice(&shape, &values[1..]).is_err());
     let halves = vec![half::f16::ONE; values.len()];
     let e = exe
-        .call(&[View::of(&shape, &halves).unwrap()], &mut [ViewMut::of(&to, &mut y).unwrap()])
+        .call(
+            &[View::from_slice(&shape, &halves).unwrap()],
+            &mut [ViewMut::from_slice(&to, &mut y).unwrap()],
+        )
         .unwrap_err();
     assert!(e.to_string().contains("is f16, the program takes f32"), "{e}");
 }
@@ -94,8 +100,8 @@ fn one_element_in<T: Element + PartialEq + std::fmt::Debug>(
         let mut want = y.clone();
         (1..=n).for_each(|i| want[i] = twice(x[i]));
         sum.call(
-            &[View::of(&[n], &x[1..=n]).unwrap()],
-            &mut [ViewMut::of(&[n], &mut y[1..=n]).unwrap()],
+            &[View::from_slice(&[n], &x[1..=n]).unwrap()],
+            &mut [ViewMut::from_slice(&[n], &mut y[1..=n]).unwrap()],
         )
         .unwrap();
         assert_eq!(y, want, "{ty}, {n} elements");
@@ -106,8 +112,8 @@ fn one_element_in<T: Element + PartialEq + std::fmt::Debug>(
         let (from, to) = ([n, 3], [3, n]);
         turned
             .call(
-                &[View::of(&from, &x[1..=3 * n]).unwrap()],
-                &mut [ViewMut::of(&to, &mut y[1..=3 * n]).unwrap()],
+                &[View::from_slice(&from, &x[1..=3 * n]).unwrap()],
+                &mut [ViewMut::from_slice(&to, &mut y[1..=3 * n]).unwrap()],
             )
             .unwrap();
         assert_eq!(y, want, "{ty}, {n} rows");
@@ -140,19 +146,19 @@ fn dlpack_tensors() {
         byte_offset: 0,
     };
     // SAFETY: strides as of a column-major matrix, which `columns` is.
-    let view = unsafe { View::of_dlpack(&tensor) }.unwrap();
+    let view = unsafe { View::from_dlpack(&tensor) }.unwrap();
     assert_eq!(call(&exe, view, x.nrows()), want);
     // Without strides it is row-major, with an optional byte offset.
     (tensor.data, tensor.strides) =
         (x.as_ptr().wrapping_sub(3).cast_mut().cast(), std::ptr::null_mut());
     tensor.byte_offset = 12;
     // SAFETY: 12 bytes behind the pointer `x` begins.
-    let view = unsafe { View::of_dlpack(&tensor) }.unwrap();
+    let view = unsafe { View::from_dlpack(&tensor) }.unwrap();
     assert!(exe.copied(&[view]).is_empty());
     assert_eq!(call(&exe, view, x.nrows()), want);
     let refused = |t: DLTensor| {
         // SAFETY: nothing of these is read.
-        unsafe { View::of_dlpack(&t) }.err().expect("refused").to_string()
+        unsafe { View::from_dlpack(&t) }.err().expect("refused").to_string()
     };
     let code = |code, bits| DLTensor { dtype: DLDataType { code, bits, lanes: 1 }, ..tensor };
     assert!(refused(code(DLDataTypeCode::COMPLEX, 64)).contains("type code 5 with 64 bits"));
@@ -181,9 +187,9 @@ fn gpu_memory_is_rejected_on_the_host() {
     let none = std::ptr::null_mut();
     let input = tensor(x.as_ptr().cast_mut(), &mut shape, none, DLDeviceType::CUDA);
     // SAFETY: the call is refused before anything is read.
-    let view = unsafe { View::of_dlpack(&input) }.unwrap();
-    assert_eq!(view.place(), Place::Cuda(3));
-    let e = exe.call(&[view], &mut [ViewMut::of(&to, &mut y).unwrap()]).unwrap_err();
+    let view = unsafe { View::from_dlpack(&input) }.unwrap();
+    assert_eq!(view.device(), DeviceId::Cuda(3));
+    let e = exe.call(&[view], &mut [ViewMut::from_slice(&to, &mut y).unwrap()]).unwrap_err();
     assert_eq!(
         e.to_string(),
         "input 'x': lies in the memory of GPU 3, the program runs on the host"
@@ -192,8 +198,8 @@ fn gpu_memory_is_rejected_on_the_host() {
         let mut output = tensor(y.as_mut_ptr(), &mut out_shape, strides, device);
         // SAFETY: memory of this size; what is said to be a GPU's is refused before anything is
         // written.
-        let written = unsafe { ViewMut::of_dlpack(&mut output) }.unwrap();
-        exe.call(&[View::of_array(&x)], &mut [written]).map_err(|e| e.to_string())
+        let written = unsafe { ViewMut::from_dlpack(&mut output) }.unwrap();
+        exe.call(&[View::from_array(&x)], &mut [written]).map_err(|e| e.to_string())
     };
     assert_eq!(
         result(none, DLDeviceType::CUDA),

@@ -23,7 +23,7 @@ fn package(model: &Path, target: Option<&str>) -> Vec<u8> {
     let options = Options { target: target.map(str::to_string), ..options(1) };
     let model = load(model).expect("a model");
     let (mut package, _) = model.build(&options, &|_, _| ()).expect("a program");
-    model.hold_weights(&mut package, &options).expect("weights");
+    model.embed_weights(&mut package, &options).expect("weights");
     package.to_bytes().expect("a package")
 }
 
@@ -107,7 +107,7 @@ fn edit(json: &mut Value, dice: &mut Random) {
 
 fn results(package: &Path) -> Result<Vec<Vec<u8>>, String> {
     let exe = load(package).and_then(|m| m.compile(&options(1))).map_err(|e| e.to_string())?;
-    let inputs = kiln::model::made_up(exe.program()).map_err(|e| e.to_string())?;
+    let inputs = kiln::model::random_inputs(exe.program()).map_err(|e| e.to_string())?;
     let mut outputs = exe.memory(&inputs).map_err(|e| e.to_string())?;
     exe.call_data(&inputs, &mut outputs).map_err(|e| e.to_string())?;
     Ok(outputs.into_iter().map(|d| d.bytes).collect())

@@ -8,14 +8,14 @@ mod interop;
 mod manifest;
 mod page;
 mod refused;
-mod screen;
+mod terminal;
 
 pub use command::LOOP;
 use kiln::{
     Executable, Options,
     dialects::value::Tensor,
     load,
-    model::{CachePolicy, Data},
+    model::{CachePolicy, OwnedTensor},
     opt::tensors::{self, Tensors},
     runtime::{View, ViewMut},
     tolerance,
@@ -135,8 +135,10 @@ fn results_do_not_depend_on_the_number_of_threads() {
 #[test]
 fn a_profile_times_every_launch() {
     let data = file("gpt2_tiny");
-    let inputs: Vec<Data> =
-        tensors::numbered(&data, "input_").into_iter().map(|(_, t)| Data::of(t)).collect();
+    let inputs: Vec<OwnedTensor> = tensors::numbered(&data, "input_")
+        .into_iter()
+        .map(|(_, t)| OwnedTensor::from_tensor(t))
+        .collect();
     for threads in [1, 2] {
         let exe = load(models().join("gpt2_tiny.pt2")).unwrap().compile(&options(threads)).unwrap();
         let (mut plain, mut profiled) =
@@ -273,7 +275,7 @@ fn inputs_in_the_declared_layout_are_not_copied() {
     assert!(exe.copied(&[view]).is_empty());
     assert_eq!(exe.copied(&[View::new("f32", &shape, &bytes).unwrap()]), [0]);
     let want = &data["output_0"];
-    let mut out = exe.memory(&[Data::of(x)]).unwrap();
+    let mut out = exe.memory(&[OwnedTensor::from_tensor(x)]).unwrap();
     let to = &mut out[0];
     exe.call(&[view], &mut [ViewMut::new("f32", &to.shape, &mut to.bytes).unwrap()]).unwrap();
     let c = tolerance::compare(&to.tensor().unwrap(), want).unwrap();

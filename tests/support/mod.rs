@@ -130,7 +130,7 @@ pub fn unmatched(text: &str, diagnostics: &[Diagnostic]) -> Vec<String> {
     let mut expected = expected_errors(text);
     let mut wrong = vec![];
     for d in diagnostics.iter().filter(|d| d.severity == Severity::Error) {
-        let line = d.place.as_ref().map_or(0, |p| p.1 as usize);
+        let line = d.location.as_ref().map_or(0, |p| p.1 as usize);
         match expected.iter().position(|(l, m)| *l == line && d.message.contains(m.as_str())) {
             Some(i) => drop(expected.remove(i)),
             // The generic message of a failing pass, after the reason.
@@ -152,7 +152,7 @@ pub fn parse_errors(e: ParseError) -> Vec<Diagnostic> {
             kind: None,
             message: other.to_string(),
             locations: vec![],
-            place: None,
+            location: None,
             notes: vec![],
         }],
     }

@@ -147,13 +147,13 @@ fn names_and_locations_are_in_the_module() {
         let h = (x * 2).relu().named("hidden");
         let w = g.frozen(
             "w",
-            &kiln::capture::weight::Weight::of(
+            &kiln::capture::weight::Weight::from_tensor(
                 &value::Tensor::floats(F32, vec![3], vec![1.0; 3]).expect("a tensor"),
             ),
         );
         let m = g.parameter(
             "m",
-            &kiln::capture::weight::Weight::of(
+            &kiln::capture::weight::Weight::from_tensor(
                 &value::Tensor::floats(F32, vec![3], vec![1.0; 3]).expect("a tensor"),
             ),
         );
@@ -186,7 +186,7 @@ fn names_and_locations_are_in_the_module() {
         .into_iter()
         .find(|o| o.loc().name().as_deref() == Some("hidden"))
         .expect("an op");
-    let place = relu.loc().place().expect("a place");
+    let place = relu.loc().file_line_col().expect("a place");
     assert_eq!((place.0.as_str(), place.1), (file!(), line));
     let x = value::Tensor::floats(F32, vec![2, 3], vec![1.0, -1.0, 0.5, 0.0, 2.0, -3.0])
         .expect("a tensor");

@@ -32,13 +32,13 @@ pub unsafe extern "C" fn kiln_program_compile(
             let model = load(path).map_err(failure)?;
             let (mut package, _) = model.build(&how, &|_, _| ()).map_err(failure)?;
             if package.program.target.is_cuda() {
-                model.hold_weights(&mut package, &how).map_err(failure)?;
+                model.embed_weights(&mut package, &how).map_err(failure)?;
             }
             let mut finder = model.finder(&package, &how);
             KilnProgram::open(&package, options, &mut |g| finder.find(g))
         };
         // SAFETY: the caller's promise.
-        unsafe { give(made(), out) }
+        unsafe { return_program(made(), out) }
     })
 }
 

@@ -6,11 +6,11 @@
 //! | sizes of a graph ([`sym::Dim`](crate::sym::Dim)) | `Sum` | symbols, operations on sizes |
 //! | size expressions of PyTorch (`src/capture/srepr.rs`) | `Expr` | names |
 //! | affine maps ([`ir::Affine`](crate::ir::Affine)) | `Expr` | dimensions, symbols |
-//! | fused reads (`Ix` of the lowering) | `Expr` | linear forms, SSA sizes, data |
-//! | a kernel's sizes and strides (`Poly`, `Lin` of the lowering) | `Sum` | SSA sizes |
+//! | fused reads (`IndexExpr` of the lowering) | `Expr` | linear forms, SSA sizes, data |
+//! | a kernel's sizes and strides (`Poly`, `LinearExpr` of the lowering) | `Sum` | SSA sizes |
 //!
-//! `Ix` is a tree, since the order of its terms is the order of a kernel's index arithmetic. A
-//! `Program` has a list of operations instead, which the runtime evaluates without MLIR.
+//! `IndexExpr` is a tree, since the order of its terms is the order of a kernel's index arithmetic.
+//! A `Program` has a list of operations instead, which the runtime evaluates without MLIR.
 mod expr;
 mod sum;
 

@@ -46,7 +46,7 @@ pub struct Diagnostic {
     /// `file:line:col` and `"name"` parts, innermost first.
     pub locations: Vec<String>,
     /// File, line, column of the innermost file location.
-    pub place: Option<(String, u32, u32)>,
+    pub location: Option<(String, u32, u32)>,
     /// Attached notes.
     pub notes: Vec<Diagnostic>,
 }
@@ -75,7 +75,7 @@ fn read(d: MlirDiagnostic) -> Diagnostic {
             kind: KIND.get(),
             message: printed(|cb, o| mlirDiagnosticPrint(d, cb, o)),
             locations: loc.chain(),
-            place: loc.place(),
+            location: loc.file_line_col(),
             notes: (0..mlirDiagnosticGetNumNotes(d))
                 .map(|i| read(mlirDiagnosticGetNote(d, i)))
                 .collect(),

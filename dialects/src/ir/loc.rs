@@ -78,7 +78,7 @@ impl Loc {
         out
     }
     /// The innermost file, line and column.
-    pub fn place(self) -> Option<(String, u32, u32)> {
+    pub fn file_line_col(self) -> Option<(String, u32, u32)> {
         self.chain().iter().find_map(|part| {
             let (rest, col) = part.rsplit_once(':')?;
             let (file, line) = rest.rsplit_once(':')?;

@@ -43,11 +43,11 @@ pub struct Limits {
     pub lengths: [Option<Value>; 2],
 }
 
-impl Plan {
+impl NestPlan {
     /// A plan without nests: no intermediate of an attention has memory.
-    pub fn whole(k: &Kernel) -> Plan {
+    pub fn without_nests(k: &Kernel) -> NestPlan {
         let passed = k.buffers.iter().map(|b| b.role == Role::Temporary).collect();
-        Plan { nests: vec![], dependent: false, rows: 0, passed }
+        NestPlan { nests: vec![], dependent: false, rows: 0, forwarded: passed }
     }
 }
 

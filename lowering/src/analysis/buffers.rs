@@ -1,6 +1,6 @@
 //! Buffer assignment of intermediates: none, scratch of one row, the result buffer that later
 //! replaces them, or rematerialisation.
-use crate::analysis::{nest::passed_on, *};
+use crate::analysis::{nest::is_forwarded, *};
 
 /// Most bytes of scratch on a thread's stack.
 pub const SCRATCH: i64 = 64 << 10;
@@ -28,12 +28,12 @@ impl Kernel {
 
 /// Moves intermediates out of scratch until the rest fits `most` bytes in total, as far as
 /// possible.
-pub fn fit_scratch(k: &mut Kernel, plan: &mut Plan, most: i64) {
+pub fn fit_scratch(k: &mut Kernel, plan: &mut NestPlan, most: i64) {
     let mut taken = vec![false; k.buffers.len()];
     // Each round removes one intermediate from memory, but may add its sources.
     for _ in 0..4 * k.stages.len() {
         let kept: Vec<usize> = (0..k.buffers.len())
-            .filter(|b| k.buffers[*b].role == Role::Temporary && !plan.passed[*b])
+            .filter(|b| k.buffers[*b].role == Role::Temporary && !plan.forwarded[*b])
             .collect();
         let total = kept.iter().try_fold(0i64, |sum, b| sum.checked_add(k.bytes(*b, plan.rows)?));
         if total.is_some_and(|t| t <= most) {
@@ -42,20 +42,21 @@ pub fn fit_scratch(k: &mut Kernel, plan: &mut Plan, most: i64) {
         let mut order: Vec<(i64, usize)> =
             kept.iter().map(|b| (k.bytes(*b, plan.rows).unwrap_or(i64::MAX), *b)).collect();
         order.sort_by_key(|(size, b)| (-*size, *b));
-        let moved =
-            order.into_iter().any(|(_, b)| in_result(k, plan, b, &mut taken) || again(k, plan, b));
+        let moved = order
+            .into_iter()
+            .any(|(_, b)| share_result_buffer(k, plan, b, &mut taken) || rematerialise(k, plan, b));
         if !moved {
             return;
         }
         for b in 0..k.buffers.len() {
             let role = k.buffers[b].role;
-            plan.passed[b] = role == Role::Temporary && passed_on(k, &plan.nests, b);
+            plan.forwarded[b] = role == Role::Temporary && is_forwarded(k, &plan.nests, b);
         }
     }
 }
 
 /// The nests that read a buffer, each with the position of the last stage that does.
-fn readers(k: &Kernel, plan: &Plan, b: usize) -> Vec<(usize, usize)> {
+fn readers(k: &Kernel, plan: &NestPlan, b: usize) -> Vec<(usize, usize)> {
     let reads =
         |s: usize| k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b);
     let last = |n: &Nest| n.all().enumerate().filter(|(_, s)| reads(*s)).map(|(i, _)| i).last();
@@ -63,7 +64,7 @@ fn readers(k: &Kernel, plan: &Plan, b: usize) -> Vec<(usize, usize)> {
 }
 
 /// The only stage that writes a buffer, if it runs first: nest, position, access.
-fn writer(k: &Kernel, plan: &Plan, b: usize) -> Option<(usize, usize, Access)> {
+fn writer(k: &Kernel, plan: &NestPlan, b: usize) -> Option<(usize, usize, Access)> {
     let writes = |s: &usize| k.stages[*s].outputs.iter().any(|o| o.access.buffer == b);
     let mut all = (0..k.stages.len()).filter(writes);
     let (stage, None) = (all.next()?, all.next()) else { return None };
@@ -78,7 +79,7 @@ fn writer(k: &Kernel, plan: &Plan, b: usize) -> Option<(usize, usize, Access)> {
 
 /// Assigns an intermediate to the buffer of a result of the same shape that is written later, if
 /// each element's last read is where it is overwritten.
-fn in_result(k: &mut Kernel, plan: &Plan, b: usize, taken: &mut [bool]) -> bool {
+fn share_result_buffer(k: &mut Kernel, plan: &NestPlan, b: usize, taken: &mut [bool]) -> bool {
     let Some((first, _, mine)) = writer(k, plan, b) else { return false };
     let uses = readers(k, plan, b);
     let place = (0..k.buffers.len()).find(|o| {
@@ -109,7 +110,7 @@ fn in_result(k: &mut Kernel, plan: &Plan, b: usize, taken: &mut [bool]) -> bool 
 }
 
 /// Rematerialises an intermediate in every nest that reads it.
-fn again(k: &Kernel, plan: &mut Plan, b: usize) -> bool {
+fn rematerialise(k: &Kernel, plan: &mut NestPlan, b: usize) -> bool {
     let Some((first, position, mine)) = writer(k, plan, b) else { return false };
     let Some(stage) = plan.nests[first].stages.get(position).copied() else { return false };
     let s = &k.stages[stage];

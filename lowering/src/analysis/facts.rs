@@ -9,13 +9,13 @@ pub const DIVISOR: &str = "kiln.divisor";
 pub const LEAST: &str = "kiln.least";
 
 /// The attributes of a function parameter.
-pub fn said(v: Value) -> Option<Attr> {
+pub fn param_attrs(v: Value) -> Option<Attr> {
     let (block, i) = v.block_arg()?;
     block.parent()?.attr("arg_attrs")?.as_array()?.get(i).copied()
 }
 
 fn number(v: Value, name: &str) -> Option<i64> {
-    said(v)?.entry(name)?.as_i64()
+    param_attrs(v)?.entry(name)?.as_i64()
 }
 
 /// A known divisor of an SSA size.

@@ -4,7 +4,7 @@
 //! An index is affine in the loop dimensions as long as possible, since fused accesses are compared
 //! in that form. Quotients and remainders by constants also fit a linalg `affine_map`. Anything
 //! else is a small expression tree over SSA sizes and data.
-use crate::analysis::{Lin, Poly};
+use crate::analysis::{LinearExpr, Poly};
 use kiln_dialects::{
     algebra::Expr,
     ir::*,
@@ -15,13 +15,13 @@ use kiln_dialects::{
 
 /// A position along one dimension of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ix(pub Expr<Place>);
+pub struct IndexExpr(pub Expr<IndexLeaf>);
 
 /// What a position is computed from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum IndexLeaf {
     /// A linear form of the loop dimensions with constant coefficients; never a constant.
-    Lin(Lin),
+    LinearExpr(LinearExpr),
     /// An SSA size.
     Size(Value),
     /// A data-dependent (gather) index: the integer at a position of a tensor, clamped to `[0,
@@ -30,38 +30,38 @@ pub enum Place {
         /// The integer tensor.
         tensor: Value,
         /// The position in it.
-        at: Vec<Ix>,
+        at: Vec<IndexExpr>,
         /// The upper bound of the clamp.
-        limit: Box<Ix>,
+        limit: Box<IndexExpr>,
     },
 }
 
-impl Ix {
+impl IndexExpr {
     /// Loop dimension `d`.
-    pub fn dim(d: usize) -> Ix {
-        Ix(Expr::Leaf(Place::Lin(Lin::dim(d))))
+    pub fn dim(d: usize) -> IndexExpr {
+        IndexExpr(Expr::Leaf(IndexLeaf::LinearExpr(LinearExpr::dim(d))))
     }
     /// A constant.
-    pub fn number(n: i64) -> Ix {
-        Ix(Expr::Const(n))
+    pub fn number(n: i64) -> IndexExpr {
+        IndexExpr(Expr::Const(n))
     }
     /// A size.
-    pub fn size(s: Size) -> Ix {
+    pub fn size(s: Size) -> IndexExpr {
         match s {
-            Size::Static(n) => Ix::number(n),
-            Size::Dynamic(v) => Ix(Expr::Leaf(Place::Size(v))),
+            Size::Static(n) => IndexExpr::number(n),
+            Size::Dynamic(v) => IndexExpr(Expr::Leaf(IndexLeaf::Size(v))),
         }
     }
     /// What its leaves are computed from.
-    pub fn places(&self) -> Vec<&Place> {
+    pub fn leaves(&self) -> Vec<&IndexLeaf> {
         self.0.leaves()
     }
     /// Whether it depends on a loop dimension.
     pub fn uses(&self, d: usize) -> bool {
-        self.places().iter().any(|p| match p {
-            Place::Lin(l) => l.uses(d),
-            Place::Size(_) => false,
-            Place::Data { at, limit, .. } => limit.uses(d) || at.iter().any(|ix| ix.uses(d)),
+        self.leaves().iter().any(|p| match p {
+            IndexLeaf::LinearExpr(l) => l.uses(d),
+            IndexLeaf::Size(_) => false,
+            IndexLeaf::Data { at, limit, .. } => limit.uses(d) || at.iter().any(|ix| ix.uses(d)),
         })
     }
     /// The constant, if it is one.
@@ -69,31 +69,31 @@ impl Ix {
         self.0.known()
     }
     /// The linear form of the loop dimensions, if it is one.
-    pub fn lin(&self) -> Option<Lin> {
+    pub fn linear(&self) -> Option<LinearExpr> {
         match &self.0 {
-            Expr::Const(n) => Some(Lin::fixed(Poly::number(*n))),
-            Expr::Leaf(Place::Lin(l)) => Some(l.clone()),
+            Expr::Const(n) => Some(LinearExpr::fixed(Poly::number(*n))),
+            Expr::Leaf(IndexLeaf::LinearExpr(l)) => Some(l.clone()),
             _ => None,
         }
     }
-    fn of(l: Lin) -> Ix {
-        Ix(l.known().map_or_else(|| Expr::Leaf(Place::Lin(l)), Expr::Const))
+    fn of(l: LinearExpr) -> IndexExpr {
+        IndexExpr(l.known().map_or_else(|| Expr::Leaf(IndexLeaf::LinearExpr(l)), Expr::Const))
     }
-    fn apply(self, kind: SymKind, other: Ix) -> Ix {
-        Ix(Expr::apply(kind, self.0, other.0))
+    fn apply(self, kind: SymKind, other: IndexExpr) -> IndexExpr {
+        IndexExpr(Expr::apply(kind, self.0, other.0))
     }
     /// The sum.
-    pub fn plus(self, other: Ix) -> Ix {
-        match (self.lin(), other.lin()) {
-            (Some(a), Some(b)) => Ix::of(a.plus(&b)),
+    pub fn plus(self, other: IndexExpr) -> IndexExpr {
+        match (self.linear(), other.linear()) {
+            (Some(a), Some(b)) => IndexExpr::of(a.plus(&b)),
             _ => self.apply(SymKind::Add, other),
         }
     }
     /// The product.
-    pub fn times(self, other: Ix) -> Ix {
-        match (self.lin(), self.known(), other.lin(), other.known()) {
+    pub fn times(self, other: IndexExpr) -> IndexExpr {
+        match (self.linear(), self.known(), other.linear(), other.known()) {
             (Some(l), _, _, Some(n)) | (_, Some(n), Some(l), _) => {
-                Ix::of(l.times(&Poly::number(n)))
+                IndexExpr::of(l.times(&Poly::number(n)))
             }
             // A constant is the right factor.
             (_, Some(_), _, _) => other.apply(SymKind::Mul, self),
@@ -101,11 +101,11 @@ impl Ix {
         }
     }
     /// The quotient, rounded down, by a positive size.
-    pub fn floordiv(self, other: Ix) -> Ix {
+    pub fn floordiv(self, other: IndexExpr) -> IndexExpr {
         self.apply(SymKind::Floordiv, other)
     }
-    /// The remainder of [`Ix::floordiv`].
-    pub fn modulo(self, other: Ix) -> Ix {
+    /// The remainder of [`IndexExpr::floordiv`].
+    pub fn modulo(self, other: IndexExpr) -> IndexExpr {
         self.apply(SymKind::Mod, other)
     }
     /// The affine expression, if it is one: linear forms, and their quotients and remainders by
@@ -115,11 +115,11 @@ impl Ix {
     }
 }
 
-fn affine(e: &Expr<Place>) -> Option<Affine> {
-    let positive = |e: &Expr<Place>| e.known().is_some_and(|n| n > 0);
+fn affine(e: &Expr<IndexLeaf>) -> Option<Affine> {
+    let positive = |e: &Expr<IndexLeaf>| e.known().is_some_and(|n| n > 0);
     match e {
         Expr::Const(n) => Some(Expr::Const(*n)),
-        Expr::Leaf(Place::Lin(l)) => l.affine(),
+        Expr::Leaf(IndexLeaf::LinearExpr(l)) => l.affine(),
         Expr::Leaf(_) => None,
         Expr::Apply(kind, both) => {
             let fits = match kind {
@@ -135,11 +135,11 @@ fn affine(e: &Expr<Place>) -> Option<Affine> {
 }
 
 /// Sizes of a value as indices: constants, or `size_of(axis)` for dynamic dimensions.
-fn sizes(v: Value, size_of: &SizeOf) -> Option<Vec<Ix>> {
+fn sizes(v: Value, size_of: &SizeOf) -> Option<Vec<IndexExpr>> {
     let dims = v.ty().dims().into_iter().enumerate();
     dims.map(|(axis, d)| match d {
-        SymDim::Known(n) => Some(Ix::number(n)),
-        _ => size_of(v, axis).map(|v| Ix::size(Size::Dynamic(v))),
+        SymDim::Known(n) => Some(IndexExpr::number(n)),
+        _ => size_of(v, axis).map(|v| IndexExpr::size(Size::Dynamic(v))),
     })
     .collect()
 }
@@ -149,7 +149,7 @@ pub type SizeOf<'a> = dyn Fn(Value, usize) -> Option<Value> + 'a;
 
 /// Composes an index through a movement op: the operand and the position in it of the element at
 /// `at` of the result. `None` for other ops, and where a required size has no SSA value.
-pub fn through(op: Op, at: &[Ix], size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> {
+pub fn through(op: Op, at: &[IndexExpr], size_of: &SizeOf) -> Option<(Value, Vec<IndexExpr>)> {
     match op.kind()? {
         OpKind::BroadcastInDim => {
             let o = BroadcastInDim::of(op)?;
@@ -158,7 +158,7 @@ pub fn through(op: Op, at: &[Ix], size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> 
             let one =
                 |i: usize| from[i].known() == Some(1) && to[o.dims[i] as usize].known() != Some(1);
             let ix = |i: usize| {
-                if one(i) { Ix::number(0) } else { at[o.dims[i] as usize].clone() }
+                if one(i) { IndexExpr::number(0) } else { at[o.dims[i] as usize].clone() }
             };
             Some((o.input, (0..from.len()).map(ix).collect()))
         }
@@ -173,7 +173,10 @@ pub fn through(op: Op, at: &[Ix], size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> 
         OpKind::Slice => {
             let o = Slice::of(op)?;
             let ix = |i: usize| {
-                at[i].clone().times(Ix::number(o.strides[i])).plus(Ix::size(o.offsets[i]))
+                at[i]
+                    .clone()
+                    .times(IndexExpr::number(o.strides[i]))
+                    .plus(IndexExpr::size(o.offsets[i]))
             };
             Some((o.input, (0..at.len()).map(ix).collect()))
         }
@@ -181,7 +184,10 @@ pub fn through(op: Op, at: &[Ix], size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> 
             let o = Reverse::of(op)?;
             let size = sizes(o.input, size_of)?;
             let back = |i: usize| {
-                size[i].clone().plus(Ix::number(-1)).plus(at[i].clone().times(Ix::number(-1)))
+                size[i]
+                    .clone()
+                    .plus(IndexExpr::number(-1))
+                    .plus(at[i].clone().times(IndexExpr::number(-1)))
             };
             let ix = |i: usize| if o.dims.contains(&(i as i64)) { back(i) } else { at[i].clone() };
             Some((o.input, (0..at.len()).map(ix).collect()))
@@ -195,10 +201,10 @@ pub fn through(op: Op, at: &[Ix], size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> 
             let mut ix = vec![];
             for (axis, size) in size.into_iter().enumerate() {
                 ix.push(match o.dims.iter().position(|d| *d == axis as i64) {
-                    Some(k) => Ix(Expr::Leaf(Place::Data {
+                    Some(k) => IndexExpr(Expr::Leaf(IndexLeaf::Data {
                         tensor: o.indices[k],
                         at: inner.clone(),
-                        limit: Box::new(size.plus(Ix::number(-1))),
+                        limit: Box::new(size.plus(IndexExpr::number(-1))),
                     })),
                     None => rest.next()?.clone(),
                 });
@@ -209,9 +215,10 @@ pub fn through(op: Op, at: &[Ix], size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> 
             let o = DynamicSlice::of(op)?;
             let size = sizes(o.input, size_of)?;
             let start = |i: usize| {
-                let limit = size[i].clone().plus(Ix::size(o.sizes[i]).times(Ix::number(-1)));
+                let limit =
+                    size[i].clone().plus(IndexExpr::size(o.sizes[i]).times(IndexExpr::number(-1)));
                 let limit = Box::new(limit);
-                Ix(Expr::Leaf(Place::Data { tensor: o.starts[i], at: vec![], limit }))
+                IndexExpr(Expr::Leaf(IndexLeaf::Data { tensor: o.starts[i], at: vec![], limit }))
             };
             Some((o.input, (0..at.len()).map(|i| start(i).plus(at[i].clone())).collect()))
         }
@@ -270,33 +277,34 @@ fn divides(p: &SymDim, q: &SymDim) -> bool {
         && quotient.atoms().iter().all(|a| !matches!(a, Atom::Op(SymKind::Floordiv, _)))
 }
 
-fn reshaped(op: Op, at: &[Ix], size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> {
+fn reshaped(op: Op, at: &[IndexExpr], size_of: &SizeOf) -> Option<(Value, Vec<IndexExpr>)> {
     let o = Reshape::of(op)?;
     let (from, to) = (sizes(o.input, size_of)?, sizes(op.result(0), size_of)?);
     // Equal SSA values are equal sizes, so each has one symbol.
-    let name = |ix: &Ix| match ix {
-        Ix(Expr::Leaf(Place::Size(v))) => SymDim::sym(&format!("{v:?}")),
+    let name = |ix: &IndexExpr| match ix {
+        IndexExpr(Expr::Leaf(IndexLeaf::Size(v))) => SymDim::sym(&format!("{v:?}")),
         other => other.known().map_or(SymDim::Unknown, SymDim::Known),
     };
-    let names = |all: &[Ix]| all.iter().map(name).collect::<Vec<_>>();
+    let names = |all: &[IndexExpr]| all.iter().map(name).collect::<Vec<_>>();
     let mut ix = vec![];
     for (a, b) in reshape_groups(&names(&from), &names(&to)) {
         // Linearises in row-major order, then delinearises along the operand's dimensions.
-        let linear = b.filter(|j| to[*j].known() != Some(1)).fold(Ix::number(0), |sum, j| {
-            if sum.known() == Some(0) {
-                at[j].clone()
-            } else {
-                sum.times(to[j].clone()).plus(at[j].clone())
-            }
-        });
-        ix.extend(apart(linear, &from[a]));
+        let linear =
+            b.filter(|j| to[*j].known() != Some(1)).fold(IndexExpr::number(0), |sum, j| {
+                if sum.known() == Some(0) {
+                    at[j].clone()
+                } else {
+                    sum.times(to[j].clone()).plus(at[j].clone())
+                }
+            });
+        ix.extend(delinearize(linear, &from[a]));
     }
     Some((o.input, ix))
 }
 
-fn apart(linear: Ix, sizes: &[Ix]) -> Vec<Ix> {
+fn delinearize(linear: IndexExpr, sizes: &[IndexExpr]) -> Vec<IndexExpr> {
     let wide: Vec<usize> = (0..sizes.len()).filter(|i| sizes[*i].known() != Some(1)).collect();
-    let mut ix = vec![Ix::number(0); sizes.len()];
+    let mut ix = vec![IndexExpr::number(0); sizes.len()];
     let mut rest = linear;
     for (n, i) in wide.iter().enumerate().rev() {
         if n == 0 {

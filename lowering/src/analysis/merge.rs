@@ -40,12 +40,17 @@ pub fn follows(k: &mut Kernel, nest: &Nest, i: usize) -> bool {
     passed
 }
 
-fn uses_reduction(nest: &Nest, at: &Lin) -> bool {
+fn uses_reduction(nest: &Nest, at: &LinearExpr) -> bool {
     (0..nest.extents.len()).any(|d| nest.reduction[d] && at.uses(d))
 }
 
 /// Maps dimensions with equal extents and equal strides onto each other, in any order.
-fn matched(nest: &Nest, s: &Stage, written: &Lin, read: &Lin) -> Option<Vec<Lin>> {
+fn matched(
+    nest: &Nest,
+    s: &Stage,
+    written: &LinearExpr,
+    read: &LinearExpr,
+) -> Option<Vec<LinearExpr>> {
     let one = |e: usize| {
         let c = read.coefficient(e);
         let same = |d: &usize| {
@@ -54,21 +59,21 @@ fn matched(nest: &Nest, s: &Stage, written: &Lin, read: &Lin) -> Option<Vec<Lin>
                 && written.coefficient(*d) == c
                 && nest.extents[*d] == s.extents[e]
         };
-        (0..nest.extents.len()).find(same).map(Lin::dim)
+        (0..nest.extents.len()).find(same).map(LinearExpr::dim)
     };
-    let all: Vec<Lin> = (0..s.extents.len()).map(one).collect::<Option<_>>()?;
+    let all: Vec<LinearExpr> = (0..s.extents.len()).map(one).collect::<Option<_>>()?;
     (all.len() == nest.reduction.iter().filter(|r| !**r).count()).then_some(all)
 }
 
 /// Expands each dimension of the stage into several of the nest, both in row-major order.
-fn walked(nest: &Nest, s: &Stage) -> Option<Vec<Lin>> {
+fn walked(nest: &Nest, s: &Stage) -> Option<Vec<LinearExpr>> {
     let mut left: Vec<usize> = (0..nest.extents.len()).filter(|d| !nest.reduction[*d]).collect();
-    let mut all = vec![Lin::default(); s.extents.len()];
+    let mut all = vec![LinearExpr::default(); s.extents.len()];
     for e in (0..s.extents.len()).rev() {
         let mut size = Poly::number(1);
         while size != s.extents[e] {
             let d = left.pop()?;
-            all[e] = all[e].plus(&Lin::dim(d).times(&size));
+            all[e] = all[e].plus(&LinearExpr::dim(d).times(&size));
             size = size.times(&nest.extents[d]);
         }
     }

@@ -20,9 +20,9 @@ pub(crate) mod structure;
 pub use crate::analysis::attention::{Attention, Limits};
 pub use crate::analysis::buffers::SCRATCH;
 pub use crate::analysis::combine::{Combine, MERGES};
-pub use crate::analysis::facts::{DIVISOR, LEAST, said};
-pub use crate::analysis::nest::{Nest, Plan, drop_units, nests};
-pub use crate::analysis::poly::{Div, Lin, Poly, row_major};
+pub use crate::analysis::facts::{DIVISOR, LEAST, param_attrs};
+pub use crate::analysis::nest::{Nest, NestPlan, drop_units, nests};
+pub use crate::analysis::poly::{Div, LinearExpr, Poly, row_major};
 pub use crate::analysis::read::read;
 pub use crate::analysis::structure::{Contraction, Scan, Structure};
 use kiln_dialects::ir::*;
@@ -55,7 +55,7 @@ pub struct Buffer {
 
 /// A tensor value as a strided view of a buffer.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct StridedView {
     /// The buffer.
     pub buffer: usize,
     /// The offset of the first element.
@@ -66,10 +66,10 @@ pub struct Place {
     pub strides: Vec<Poly>,
 }
 
-impl Place {
+impl StridedView {
     /// The address of an element, in elements.
-    pub fn at(&self, index: &[Lin]) -> Lin {
-        let start = Lin::fixed(self.offset.clone());
+    pub fn at(&self, index: &[LinearExpr]) -> LinearExpr {
+        let start = LinearExpr::fixed(self.offset.clone());
         index.iter().zip(&self.strides).fold(start, |sum, (i, s)| sum.plus(&i.times(s)))
     }
 }
@@ -80,7 +80,7 @@ pub struct Access {
     /// The buffer.
     pub buffer: usize,
     /// The address in it, in elements.
-    pub at: Lin,
+    pub at: LinearExpr,
 }
 
 /// The initial value of an output.
@@ -100,7 +100,7 @@ pub struct Output {
     /// The store.
     pub access: Access,
     /// Its index per dimension of the tensor.
-    pub index: Vec<Lin>,
+    pub index: Vec<LinearExpr>,
     /// Its initial value.
     pub init: Init,
     /// Whether it is a reduction: iterations of reduction dimensions write the same element.
@@ -142,18 +142,24 @@ pub struct Stage {
     /// Loop dimensions of the op that its body uses as values (`linalg.index`).
     pub indexed: Vec<usize>,
     /// The op's loop dimensions as affine forms of the current ones.
-    pub dims: Vec<Lin>,
+    pub dims: Vec<LinearExpr>,
     /// Whether its body also combines two partial results of all outputs together: see [`MERGES`].
     pub merges: bool,
 }
 
 impl Stage {
     /// A stage that fills or copies.
-    fn moved(op: Op, to: &Place, index: Vec<Lin>, inputs: Vec<Access>, body: Body) -> Stage {
+    fn moved(
+        op: Op,
+        to: &StridedView,
+        index: Vec<LinearExpr>,
+        inputs: Vec<Access>,
+        body: Body,
+    ) -> Stage {
         let access = Access { buffer: to.buffer, at: to.at(&index) };
         let output = Output { access, index, init: Init::None, reduces: false, combine: None };
         let (reduction, dims) =
-            (vec![false; to.sizes.len()], (0..to.sizes.len()).map(Lin::dim).collect());
+            (vec![false; to.sizes.len()], (0..to.sizes.len()).map(LinearExpr::dim).collect());
         Stage {
             op,
             dims,
@@ -184,7 +190,7 @@ pub struct Kernel {
     /// Its stages, in program order.
     pub stages: Vec<Stage>,
     /// The view of each tensor.
-    pub views: HashMap<Value, Place>,
+    pub views: HashMap<Value, StridedView>,
     /// Scalar ops of the function, in program order.
     pub scalars: Vec<Op>,
     /// The attention that its stages are.

@@ -36,7 +36,7 @@ impl Nest {
 
 /// The nests of a kernel.
 #[derive(Debug)]
-pub struct Plan {
+pub struct NestPlan {
     /// Its nests, in program order.
     pub nests: Vec<Nest>,
     /// Whether a nest reads what an earlier one of the same kernel writes.
@@ -44,28 +44,28 @@ pub struct Plan {
     /// The number of leading dimensions that dependent nests share as rows.
     pub rows: usize,
     /// Buffers whose elements are only used in the iteration that defines them.
-    pub passed: Vec<bool>,
+    pub forwarded: Vec<bool>,
 }
 
-impl Plan {
+impl NestPlan {
     /// The first nest, if all others only write disjoint elements: borders of padding, other slices
     /// of a concatenation.
     pub fn main(&self) -> Option<&Nest> {
-        let (first, beside) = self.nests.split_first()?;
-        (!self.dependent && beside.iter().all(|n| !n.reduction.contains(&true))).then_some(first)
+        let (first, others) = self.nests.split_first()?;
+        (!self.dependent && others.iter().all(|n| !n.reduction.contains(&true))).then_some(first)
     }
 }
 
 /// Forms nests, fusing stages and collapsing dimensions as far as possible. Intermediates of a row
 /// take at most `scratch` bytes where there is a choice.
-pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
+pub fn nests(k: &mut Kernel, scratch: i64) -> NestPlan {
     for s in &mut k.stages {
         drop_units(s);
     }
     let mut all: Vec<Nest> = vec![];
     for i in 0..k.stages.len() {
         match all.last_mut() {
-            Some(last) if fits(k, last, i) && beside(k, last, i) => {
+            Some(last) if fits(k, last, i) && fits_before_epilogue(k, last, i) => {
                 last.stages.push(i);
                 last.reduction.iter_mut().zip(&k.stages[i].reduction).for_each(|(a, b)| *a |= b);
             }
@@ -74,9 +74,10 @@ pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
         }
     }
     let passed = (0..k.buffers.len())
-        .map(|b| k.buffers[b].role == Role::Temporary && passed_on(k, &all, b))
+        .map(|b| k.buffers[b].role == Role::Temporary && is_forwarded(k, &all, b))
         .collect();
-    let mut plan = Plan { dependent: dependent(k, &all), nests: all, rows: 0, passed };
+    let mut plan =
+        NestPlan { dependent: dependent(k, &all), nests: all, rows: 0, forwarded: passed };
     if plan.dependent {
         let least = plan
             .nests
@@ -129,7 +130,7 @@ impl Stage {
         self.inputs.iter_mut().chain(outs)
     }
     /// Rewrites its iteration space to new loop dimensions.
-    pub fn substitute(&mut self, extents: &[Poly], f: &dyn Fn(usize) -> Lin) {
+    pub fn substitute(&mut self, extents: &[Poly], f: &dyn Fn(usize) -> LinearExpr) {
         self.all_accesses().for_each(|a| a.at = a.at.substitute(extents, f));
         self.dims.iter_mut().for_each(|l| *l = l.substitute(extents, f));
     }
@@ -144,7 +145,11 @@ pub fn drop_units(s: &mut Stage) {
         s.reduction.remove(d);
         let extents = s.extents.clone();
         s.substitute(&extents, &|x| {
-            if x == d { Lin::default() } else { Lin::dim(if x > d { x - 1 } else { x }) }
+            if x == d {
+                LinearExpr::default()
+            } else {
+                LinearExpr::dim(if x > d { x - 1 } else { x })
+            }
         });
     }
 }
@@ -167,7 +172,7 @@ fn fits(k: &Kernel, nest: &Nest, i: usize) -> bool {
 
 /// Whether stage `i` can run before the nest's epilogue stages: there are none, or it contracts
 /// with an operand that the nest contracts too, and does not depend on them.
-fn beside(k: &Kernel, nest: &Nest, i: usize) -> bool {
+fn fits_before_epilogue(k: &Kernel, nest: &Nest, i: usize) -> bool {
     let s = &k.stages[i];
     let products = |s: &Stage| s.contraction().is_some();
     let shared = || {
@@ -191,7 +196,7 @@ fn writers<'a>(k: &'a Kernel, nest: &'a Nest) -> impl Iterator<Item = &'a Output
 }
 
 /// Whether only stages of the nest that writes a buffer read it.
-pub fn passed_on(k: &Kernel, nests: &[Nest], b: usize) -> bool {
+pub fn is_forwarded(k: &Kernel, nests: &[Nest], b: usize) -> bool {
     nests.iter().all(|n| {
         let reads = n.all().any(|s| {
             k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b)
@@ -231,14 +236,14 @@ fn dependent(k: &Kernel, nests: &[Nest]) -> bool {
 }
 
 /// Whether a row of the first `rows` dimensions depends on the same row of other nests only.
-fn rows_fit(k: &Kernel, plan: &Plan, rows: usize) -> bool {
+fn rows_fit(k: &Kernel, plan: &NestPlan, rows: usize) -> bool {
     let Some(first) = plan.nests.first() else { return false };
     if plan.nests.iter().any(|n| n.extents[..rows] != first.extents[..rows]) {
         return false;
     }
-    let key = |at: &Lin| -> Option<(Vec<Poly>, bool)> {
+    let key = |at: &LinearExpr| -> Option<(Vec<Poly>, bool)> {
         let coefficients: Vec<Poly> = (0..rows).map(|d| at.coefficient(d)).collect();
-        (!(0..rows).any(|d| at.in_rest(d))).then_some((coefficients, at.rest.is_empty()))
+        (!(0..rows).any(|d| at.in_division(d))).then_some((coefficients, at.divisions.is_empty()))
     };
     for n in &plan.nests {
         for o in writers(k, n) {
@@ -275,12 +280,13 @@ fn collapsible(k: &Kernel, nest: &Nest, d: usize) -> bool {
     let inner = &nest.extents[d + 1];
     nest.all().all(|i| {
         let mut s = k.stages[i].clone();
-        let asked: Vec<Lin> = s.indexed.iter().filter_map(|i| s.dims.get(*i).cloned()).collect();
+        let asked: Vec<LinearExpr> =
+            s.indexed.iter().filter_map(|i| s.dims.get(*i).cloned()).collect();
         let kinds =
             s.reduction[d] == s.reduction[d + 1] && nest.reduction[d] == nest.reduction[d + 1];
         let fits = s.all_accesses().all(|Access { at, .. }| {
-            !at.in_rest(d)
-                && !at.in_rest(d + 1)
+            !at.in_division(d)
+                && !at.in_division(d + 1)
                 && at.coefficient(d) == at.coefficient(d + 1).times(inner)
         });
         kinds && fits && !asked.iter().any(|l| l.uses(d) || l.uses(d + 1))
@@ -296,9 +302,9 @@ fn collapse(k: &mut Kernel, nest: &mut Nest, d: usize) {
         s.extents = nest.extents.clone();
         s.reduction.remove(d + 1);
         s.substitute(&nest.extents, &|x| match x {
-            x if x < d => Lin::dim(x),
-            x if x == d => Lin::default(),
-            x => Lin::dim(x - 1),
+            x if x < d => LinearExpr::dim(x),
+            x if x == d => LinearExpr::default(),
+            x => LinearExpr::dim(x - 1),
         });
     }
 }
@@ -307,17 +313,19 @@ fn collapse(k: &mut Kernel, nest: &mut Nest, d: usize) {
 /// 32, 2]`, so that no division is left.
 fn split(k: &mut Kernel, nest: &mut Nest) {
     // Rows in pairs: quotient and remainder of a reduction's index by 2.
-    let half = |at: &Lin, modulo: bool| {
-        at.rest.iter().find_map(|(r, _)| r.of.as_dim().filter(|_| r.by == 2 && r.modulo == modulo))
+    let half = |at: &LinearExpr, modulo: bool| {
+        at.divisions
+            .iter()
+            .find_map(|(r, _)| r.dividend.as_dim().filter(|_| r.divisor == 2 && r.modulo == modulo))
     };
-    let paired = |nest: &Nest, at: &Lin| {
+    let paired = |nest: &Nest, at: &LinearExpr| {
         let d = half(at, false).filter(|d| Some(*d) == half(at, true) && nest.reduction[*d])?;
         Some((d, 2, nest.extents[d].known().filter(|n| n % 2 == 0)?))
     };
-    let blocked = |nest: &Nest, at: &Lin| {
-        at.rest.iter().find_map(|(r, _)| {
-            let d = r.of.as_dim().filter(|d| r.by >= 8 && !nest.reduction[*d])?;
-            Some((d, r.by, nest.extents[d].known()?))
+    let blocked = |nest: &Nest, at: &LinearExpr| {
+        at.divisions.iter().find_map(|(r, _)| {
+            let d = r.dividend.as_dim().filter(|d| r.divisor >= 8 && !nest.reduction[*d])?;
+            Some((d, r.divisor, nest.extents[d].known()?))
         })
     };
     if let Some((d, by, _)) = first(k, nest, &paired) {
@@ -335,7 +343,7 @@ type Division = (usize, i64, i64);
 fn first(
     k: &Kernel,
     nest: &Nest,
-    find: &dyn Fn(&Nest, &Lin) -> Option<Division>,
+    find: &dyn Fn(&Nest, &LinearExpr) -> Option<Division>,
 ) -> Option<Division> {
     nest.all().flat_map(|s| k.stages[s].reads()).find_map(|a| find(nest, &a.at))
 }
@@ -352,9 +360,11 @@ fn split_at(k: &mut Kernel, nest: &mut Nest, d: usize, by: i64) {
         let reduces = s.reduction[d];
         s.reduction.insert(d + 1, reduces);
         s.substitute(&nest.extents, &|x| match x {
-            x if x < d => Lin::dim(x),
-            x if x == d => Lin::dim(d).times(&Poly::number(by)).plus(&Lin::dim(d + 1)),
-            x => Lin::dim(x + 1),
+            x if x < d => LinearExpr::dim(x),
+            x if x == d => {
+                LinearExpr::dim(d).times(&Poly::number(by)).plus(&LinearExpr::dim(d + 1))
+            }
+            x => LinearExpr::dim(x + 1),
         });
     }
 }

@@ -70,37 +70,37 @@ pub fn row_major(sizes: &[Poly]) -> Vec<Poly> {
 
 /// `Σ dims·coefficient + constant + Σ rest·coefficient`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lin {
+pub struct LinearExpr {
     /// Coefficients of the loop dimensions; none is 0.
     pub dims: BTreeMap<usize, Poly>,
     /// The term that depends on no loop dimension.
     pub constant: Poly,
     /// The terms that are not affine: divisions.
-    pub rest: Vec<(Div, Poly)>,
+    pub divisions: Vec<(Div, Poly)>,
 }
 
 /// `of floordiv by` or `of mod by`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Div {
     /// The dividend.
-    pub of: Lin,
+    pub dividend: LinearExpr,
     /// The divisor, above 0.
-    pub by: i64,
+    pub divisor: i64,
     /// Whether it is the remainder.
     pub modulo: bool,
 }
 
-impl Lin {
+impl LinearExpr {
     /// A loop dimension.
-    pub fn dim(d: usize) -> Lin {
-        Lin { dims: BTreeMap::from([(d, Poly::number(1))]), ..Lin::default() }
+    pub fn dim(d: usize) -> LinearExpr {
+        LinearExpr { dims: BTreeMap::from([(d, Poly::number(1))]), ..LinearExpr::default() }
     }
     /// A form that depends on no loop dimension.
-    pub fn fixed(constant: Poly) -> Lin {
-        Lin { constant, ..Lin::default() }
+    pub fn fixed(constant: Poly) -> LinearExpr {
+        LinearExpr { constant, ..LinearExpr::default() }
     }
     /// The sum.
-    pub fn plus(&self, other: &Lin) -> Lin {
+    pub fn plus(&self, other: &LinearExpr) -> LinearExpr {
         let mut all = self.clone();
         for (d, p) in &other.dims {
             let sum = all.dims.get(d).map_or(p.clone(), |q| q.plus(p));
@@ -108,12 +108,12 @@ impl Lin {
         }
         all.dims.retain(|_, p| !p.is_zero());
         all.constant = all.constant.plus(&other.constant);
-        all.rest.extend(other.rest.iter().cloned());
+        all.divisions.extend(other.divisions.iter().cloned());
         all
     }
     /// The product with a size.
-    pub fn times(&self, p: &Poly) -> Lin {
-        Lin {
+    pub fn times(&self, p: &Poly) -> LinearExpr {
+        LinearExpr {
             dims: self
                 .dims
                 .iter()
@@ -121,21 +121,21 @@ impl Lin {
                 .filter(|(_, q)| !q.is_zero())
                 .collect(),
             constant: self.constant.times(p),
-            rest: self.rest.iter().map(|(d, q)| (d.clone(), q.times(p))).collect(),
+            divisions: self.divisions.iter().map(|(d, q)| (d.clone(), q.times(p))).collect(),
         }
     }
     /// The loop dimension, if it is exactly that.
     pub fn as_dim(&self) -> Option<usize> {
         let (d, p) = self.dims.iter().next()?;
-        (*self == Lin::dim(*d) && p.known() == Some(1)).then_some(*d)
+        (*self == LinearExpr::dim(*d) && p.known() == Some(1)).then_some(*d)
     }
     /// Whether a loop dimension occurs in it.
     pub fn uses(&self, d: usize) -> bool {
-        self.dims.contains_key(&d) || self.in_rest(d)
+        self.dims.contains_key(&d) || self.in_division(d)
     }
     /// Whether a loop dimension occurs in a division.
-    pub fn in_rest(&self, d: usize) -> bool {
-        self.rest.iter().any(|(r, _)| r.of.uses(d))
+    pub fn in_division(&self, d: usize) -> bool {
+        self.divisions.iter().any(|(r, _)| r.dividend.uses(d))
     }
     /// The coefficient of a loop dimension; 0 if it does not occur.
     pub fn coefficient(&self, d: usize) -> Poly {
@@ -143,20 +143,21 @@ impl Lin {
     }
     /// Substitutes every loop dimension `d` by `f(d)`. `extents`: those of the new dimensions, by
     /// which divisions are simplified.
-    pub fn substitute(&self, extents: &[Poly], f: &dyn Fn(usize) -> Lin) -> Lin {
-        let mut all = Lin::fixed(self.constant.clone());
+    pub fn substitute(&self, extents: &[Poly], f: &dyn Fn(usize) -> LinearExpr) -> LinearExpr {
+        let mut all = LinearExpr::fixed(self.constant.clone());
         for (d, p) in &self.dims {
             all = all.plus(&f(*d).times(p));
         }
-        for (r, p) in &self.rest {
-            all =
-                all.plus(&division(r.of.substitute(extents, f), r.by, r.modulo, extents).times(p));
+        for (r, p) in &self.divisions {
+            all = all.plus(
+                &division(r.dividend.substitute(extents, f), r.divisor, r.modulo, extents).times(p),
+            );
         }
         all
     }
     /// The constant, if it depends on nothing.
     pub fn known(&self) -> Option<i64> {
-        let constant = self.dims.is_empty() && self.rest.is_empty();
+        let constant = self.dims.is_empty() && self.divisions.is_empty();
         self.constant.known().filter(|_| constant)
     }
     /// The affine expression, if no coefficient has an SSA size: dimensions by their number, then
@@ -168,25 +169,28 @@ impl Lin {
             terms.push(scaled(Affine::dim(*d), p)?);
         }
         terms.push(Expr::Const(self.constant.known()?));
-        for (div, p) in &self.rest {
+        for (div, p) in &self.divisions {
             let kind = if div.modulo { SymKind::Mod } else { SymKind::Floordiv };
-            terms.push(scaled(Expr::apply(kind, div.of.affine()?, Expr::Const(div.by)), p)?);
+            terms.push(scaled(
+                Expr::apply(kind, div.dividend.affine()?, Expr::Const(div.divisor)),
+                p,
+            )?);
         }
         terms.into_iter().reduce(|a, b| Expr::apply(SymKind::Add, a, b))
     }
     /// From an affine expression without symbols.
-    pub fn of(e: &Affine, extents: &[Poly]) -> Result<Lin> {
+    pub fn of(e: &Affine, extents: &[Poly]) -> Result<LinearExpr> {
         const BAD: &str =
             "has an indexing map that multiplies or divides by something that is no number";
         let (kind, both) = match e {
-            Expr::Leaf(MapInput::Dim(d)) => return Ok(Lin::dim(*d)),
+            Expr::Leaf(MapInput::Dim(d)) => return Ok(LinearExpr::dim(*d)),
             Expr::Leaf(MapInput::Symbol(_)) => {
                 return Err("has an indexing map with symbols".into());
             }
-            Expr::Const(k) => return Ok(Lin::fixed(Poly::number(*k))),
+            Expr::Const(k) => return Ok(LinearExpr::fixed(Poly::number(*k))),
             Expr::Apply(kind, both) => (kind, both),
         };
-        let (l, r) = (Lin::of(&both.0, extents)?, Lin::of(&both.1, extents)?);
+        let (l, r) = (LinearExpr::of(&both.0, extents)?, LinearExpr::of(&both.1, extents)?);
         match (kind, l.known(), r.known()) {
             (SymKind::Add, ..) => Ok(l.plus(&r)),
             (SymKind::Mul, _, Some(k)) => Ok(l.times(&Poly::number(k))),
@@ -200,14 +204,17 @@ impl Lin {
 
 /// A division, simplified: divisible terms are divided, and a remainder below the divisor drops
 /// out.
-fn division(of: Lin, by: i64, modulo: bool, extents: &[Poly]) -> Lin {
+fn division(of: LinearExpr, by: i64, modulo: bool, extents: &[Poly]) -> LinearExpr {
     let divisible = |p: &Poly| p.terms().all(|(_, k)| k % by == 0);
     let quotient = |p: &Poly| {
         p.terms().fold(Poly::default(), |a, (s, k)| {
             a.plus(&s.iter().fold(Poly::number(k / by), |m, v| m.times(&Poly::symbol(*v))))
         })
     };
-    let (mut whole, mut left) = (Lin::default(), Lin { rest: of.rest.clone(), ..Lin::default() });
+    let (mut whole, mut left) = (
+        LinearExpr::default(),
+        LinearExpr { divisions: of.divisions.clone(), ..LinearExpr::default() },
+    );
     for (d, p) in &of.dims {
         if divisible(p) {
             whole.dims.insert(*d, quotient(p))
@@ -225,15 +232,18 @@ fn division(of: Lin, by: i64, modulo: bool, extents: &[Poly]) -> Lin {
         let (k, n) = (p.known().filter(|k| *k >= 0)?, extents.get(*d)?.known()?);
         Some(sum.map(|s| s + k * (n - 1).max(0)))
     });
-    let small = left.rest.is_empty()
+    let small = left.divisions.is_empty()
         && left.constant.known().is_some_and(|k| k >= 0)
         && most.flatten().is_some_and(|m| m < by);
-    let part = if left == Lin::default() {
-        Lin::default()
+    let part = if left == LinearExpr::default() {
+        LinearExpr::default()
     } else if small {
-        if modulo { left } else { Lin::default() }
+        if modulo { left } else { LinearExpr::default() }
     } else {
-        Lin { rest: vec![(Div { of: left, by, modulo }, Poly::number(1))], ..Lin::default() }
+        LinearExpr {
+            divisions: vec![(Div { dividend: left, divisor: by, modulo }, Poly::number(1))],
+            ..LinearExpr::default()
+        }
     };
     if modulo { part } else { whole.plus(&part) }
 }

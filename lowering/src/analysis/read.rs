@@ -30,8 +30,8 @@ pub fn read(func: Op) -> Result<Kernel> {
         k: kernel,
         fills: HashMap::new(),
         fresh: HashMap::new(),
-        pieces: HashMap::new(),
-        front: 0,
+        slices: HashMap::new(),
+        leading_fills: 0,
     };
     reader.arguments(block)?;
     for op in block.ops() {
@@ -50,9 +50,9 @@ struct Reader {
     /// Empty tensors (`tensor.empty`), with their sizes.
     fresh: HashMap<Value, Vec<Poly>>,
     /// Slices of a destination: stores to them go to the destination once they are inserted.
-    pieces: HashMap<Value, Value>,
+    slices: HashMap<Value, Value>,
     /// The number of leading stages that fill destinations.
-    front: usize,
+    leading_fills: usize,
 }
 
 fn size(d: &Dim, dynamic: &mut impl Iterator<Item = Poly>) -> Result<Poly> {
@@ -94,10 +94,10 @@ impl Reader {
     }
 
     /// Allocates a buffer for a tensor.
-    fn buffer(&mut self, tensor: Value, sizes: Vec<Poly>, role: Role) -> Result<Place> {
+    fn buffer(&mut self, tensor: Value, sizes: Vec<Poly>, role: Role) -> Result<StridedView> {
         let element = tensor.ty().element().ok_or("is no tensor")?;
         self.k.buffers.push(Buffer { element, sizes: sizes.clone(), role });
-        let view = Place {
+        let view = StridedView {
             buffer: self.k.buffers.len() - 1,
             offset: Poly::default(),
             strides: row_major(&sizes),
@@ -134,8 +134,8 @@ impl Reader {
                 let sizes = self.sizes_of(out)?;
                 self.fresh.insert(op.result(0), sizes);
                 self.fills.insert(op.result(0), value);
-                if let Some(source) = self.pieces.get(&out).copied() {
-                    self.pieces.insert(op.result(0), source);
+                if let Some(source) = self.slices.get(&out).copied() {
+                    self.slices.insert(op.result(0), source);
                 }
                 Ok(())
             }
@@ -161,23 +161,23 @@ impl Reader {
     }
 
     /// The view of a tensor that is read; materialises a pending fill as a stage.
-    fn view(&mut self, v: Value) -> Result<Place> {
+    fn view(&mut self, v: Value) -> Result<StridedView> {
         match self.k.views.get(&v) {
             Some(view) => Ok(view.clone()),
-            None => self.own(v, v),
+            None => self.own_buffer(v, v),
         }
     }
 
     /// Allocates a buffer for `tensor`, initialised as `source`, a fill or an empty tensor.
-    fn own(&mut self, tensor: Value, source: Value) -> Result<Place> {
+    fn own_buffer(&mut self, tensor: Value, source: Value) -> Result<StridedView> {
         let sizes = self.sizes_of(source)?;
         let view = self.buffer(tensor, sizes, Role::Temporary)?;
         if let (Some(value), Some(op)) = (self.fills.get(&source).copied(), source.def()) {
-            let index: Vec<Lin> = (0..view.sizes.len()).map(Lin::dim).collect();
+            let index: Vec<LinearExpr> = (0..view.sizes.len()).map(LinearExpr::dim).collect();
             let stage = Stage::moved(op, &view, index, vec![], Body::Fill(value));
             // First, since stages that write slices of it precede the insertion that names it.
-            self.k.stages.insert(self.front, stage);
-            self.front += 1;
+            self.k.stages.insert(self.leading_fills, stage);
+            self.leading_fills += 1;
         }
         Ok(view)
     }
@@ -207,7 +207,7 @@ impl Reader {
             if view.strides != row_major(&view.sizes) {
                 return Err("reshapes a slice of a tensor".into());
             }
-            let view = Place { strides: row_major(&sizes), sizes, ..view.clone() };
+            let view = StridedView { strides: row_major(&sizes), sizes, ..view.clone() };
             self.k.views.insert(result, view);
         } else {
             self.fresh.insert(result, sizes);
@@ -285,7 +285,7 @@ impl Reader {
                 || source.def().is_some_and(|d| d.isa::<tensor::InsertSlice>()))
         {
             self.fresh.insert(result, sizes);
-            self.pieces.insert(result, source);
+            self.slices.insert(result, source);
             return Ok(());
         }
         let view = self.view(source)?;
@@ -294,7 +294,7 @@ impl Reader {
             .zip(&view.strides)
             .fold(view.offset.clone(), |o, (k, s)| o.plus(&k.times(s)));
         let strides = view.strides.iter().zip(&strides).map(|(a, b)| a.times(b)).collect();
-        self.k.views.insert(result, Place { buffer: view.buffer, offset, sizes, strides });
+        self.k.views.insert(result, StridedView { buffer: view.buffer, offset, sizes, strides });
         Ok(())
     }
 
@@ -308,7 +308,7 @@ impl Reader {
             whole.uses().iter().filter(|(u, _)| !u.isa::<tensor::ExtractSlice>()).count() == 1;
         let target = match self.k.views.get(&whole) {
             // Several ops may share an empty tensor as their destination; each gets its own buffer.
-            None => self.own(result, whole)?,
+            None => self.own_buffer(result, whole)?,
             Some(view) if running => view.clone(),
             Some(_) => return Err("writes to a tensor that is used elsewhere".into()),
         };
@@ -318,7 +318,7 @@ impl Reader {
             .fold(target.offset.clone(), |o, (k, s)| o.plus(&k.times(s)));
         let strides: Vec<Poly> =
             target.strides.iter().zip(&steps).map(|(a, b)| a.times(b)).collect();
-        let place = Place { buffer: target.buffer, offset, sizes, strides };
+        let place = StridedView { buffer: target.buffer, offset, sizes, strides };
         let writer = piece.def().filter(|d| has_body(*d) && piece.uses().len() == 1);
         let written =
             writer.and_then(|d| self.k.stages.iter_mut().find(|s| s.op == d)).and_then(|s| {
@@ -332,7 +332,7 @@ impl Reader {
             }
             _ => {
                 let from = self.view(piece)?;
-                let index: Vec<Lin> = (0..from.sizes.len()).map(Lin::dim).collect();
+                let index: Vec<LinearExpr> = (0..from.sizes.len()).map(LinearExpr::dim).collect();
                 let input = Access { buffer: from.buffer, at: from.at(&index) };
                 self.k.stages.push(Stage::moved(op, &place, index, vec![input], Body::Copy));
             }
@@ -374,13 +374,13 @@ impl Reader {
                 sizes: view.sizes.clone(),
                 role: Role::Output(i),
             });
-            let copy = Place {
+            let copy = StridedView {
                 buffer: self.k.buffers.len() - 1,
                 offset: Poly::default(),
                 strides: row_major(&view.sizes),
                 sizes: view.sizes.clone(),
             };
-            let index: Vec<Lin> = (0..view.sizes.len()).map(Lin::dim).collect();
+            let index: Vec<LinearExpr> = (0..view.sizes.len()).map(LinearExpr::dim).collect();
             let input = Access { buffer: view.buffer, at: view.at(&index) };
             self.k.stages.push(Stage::moved(op, &copy, index, vec![input], Body::Copy));
         }
@@ -410,11 +410,11 @@ impl Reader {
             .into_iter()
             .collect::<Option<_>>()
             .ok_or("has a loop dimension whose size no operand states")?;
-        let index = |i: usize| -> Result<Vec<Lin>> {
+        let index = |i: usize| -> Result<Vec<LinearExpr>> {
             maps.get(i)
                 .ok_or("has too few indexing maps")?
                 .iter()
-                .map(|e| Lin::of(e, &extents))
+                .map(|e| LinearExpr::of(e, &extents))
                 .collect()
         };
         let mut stage = Stage {
@@ -432,7 +432,7 @@ impl Reader {
             },
             captured: vec![],
             indexed: vec![],
-            dims: (0..extents.len()).map(Lin::dim).collect(),
+            dims: (0..extents.len()).map(LinearExpr::dim).collect(),
             merges: op.attr(MERGES).is_some(),
         };
         for i in 0..ins {

@@ -7,26 +7,31 @@ use kiln_dialects::{
 use kiln_passes::refine_shapes::Facts;
 
 /// Materialises a symbolic size as IR or as plain data.
-pub trait MakeSize {
+pub trait SizeBuilder {
     /// What a size is materialised as.
-    type Made: Copy;
+    type Output: Copy;
     /// Materialises a constant.
-    fn number(&mut self, n: i64) -> Result<Self::Made>;
+    fn number(&mut self, n: i64) -> Result<Self::Output>;
     /// Materialises a symbol, or a size without a name; never an operation.
-    fn leaf(&mut self, a: &Atom, whole: &Dim) -> Result<Self::Made>;
+    fn leaf(&mut self, a: &Atom, whole: &Dim) -> Result<Self::Output>;
     /// Materialises an operation on two sizes.
-    fn apply(&mut self, kind: SymKind, lhs: Self::Made, rhs: Self::Made) -> Result<Self::Made>;
+    fn apply(
+        &mut self,
+        kind: SymKind,
+        lhs: Self::Output,
+        rhs: Self::Output,
+    ) -> Result<Self::Output>;
     /// The size, if it is already materialised.
-    fn made(&self, d: &Dim) -> Option<Self::Made>;
+    fn cached(&self, d: &Dim) -> Option<Self::Output>;
     /// Caches a materialised size.
-    fn remember(&mut self, d: &Dim, made: Self::Made);
+    fn cache(&mut self, d: &Dim, made: Self::Output);
 
     /// Materialises a size: a constant, a cached one, or a sum of products.
-    fn make(&mut self, d: &Dim) -> Result<Self::Made> {
+    fn build(&mut self, d: &Dim) -> Result<Self::Output> {
         if let Some(n) = d.known() {
             return self.number(n);
         }
-        if let Some(made) = self.made(d) {
+        if let Some(made) = self.cached(d) {
             return Ok(made);
         }
         let mut sum = None;
@@ -46,25 +51,25 @@ pub trait MakeSize {
         let made = sum.ok_or_else(|| {
             format!("has a size that depends on data ({d}), which compiled programs do not support")
         })?;
-        self.remember(d, made);
+        self.cache(d, made);
         Ok(made)
     }
     /// One factor of a term of `whole`.
-    fn atom(&mut self, a: &Atom, whole: &Dim) -> Result<Self::Made> {
-        if let Some(made) = self.made(&Dim::atom(a.clone())) {
+    fn atom(&mut self, a: &Atom, whole: &Dim) -> Result<Self::Output> {
+        if let Some(made) = self.cached(&Dim::atom(a.clone())) {
             return Ok(made);
         }
         let Atom::Op(kind, args) = a else { return self.leaf(a, whole) };
-        let (x, y) = (self.make(&args.0)?, self.make(&args.1)?);
+        let (x, y) = (self.build(&args.0)?, self.build(&args.1)?);
         self.apply(*kind, x, y)
     }
     /// `lhs kind rhs`, or `rhs` if there is no `lhs`.
     fn joined(
         &mut self,
         kind: SymKind,
-        lhs: Option<Self::Made>,
-        rhs: Self::Made,
-    ) -> Result<Self::Made> {
+        lhs: Option<Self::Output>,
+        rhs: Self::Output,
+    ) -> Result<Self::Output> {
         match lhs {
             Some(lhs) => self.apply(kind, lhs, rhs),
             None => Ok(rhs),
@@ -158,12 +163,12 @@ impl<'a> SizeValues<'a> {
         if let Some(n) = dim.known() {
             return Ok(Size::Static(n));
         }
-        self.make(dim).map(Size::Dynamic)
+        self.build(dim).map(Size::Dynamic)
     }
 }
 
-impl MakeSize for SizeValues<'_> {
-    type Made = Value;
+impl SizeBuilder for SizeValues<'_> {
+    type Output = Value;
     fn number(&mut self, n: i64) -> Result<Value> {
         self.builder.index(n)
     }
@@ -185,10 +190,10 @@ impl MakeSize for SizeValues<'_> {
             arith_op(kind).ok_or("has a size that is a power, which a kernel does not compute")?;
         op(self.builder, lhs, rhs)
     }
-    fn made(&self, d: &Dim) -> Option<Value> {
+    fn cached(&self, d: &Dim) -> Option<Value> {
         self.known.iter().find(|(k, _)| k == d).map(|(_, v)| *v)
     }
-    fn remember(&mut self, d: &Dim, made: Value) {
+    fn cache(&mut self, d: &Dim, made: Value) {
         self.known.push((d.clone(), made));
     }
 }

@@ -1,5 +1,5 @@
 //! The structure of a stage, as its op states it: `linalg.contract` or an op `kiln.structured.*`.
-use crate::analysis::{Init, Lin, Stage};
+use crate::analysis::{Init, LinearExpr, Stage};
 use kiln_dialects::{ir::*, value::DType};
 
 /// What a stage computes besides loops around a body.
@@ -104,7 +104,7 @@ pub fn loops_of(op: Op) -> Result<(Vec<Vec<Affine>>, Vec<bool>)> {
 }
 
 /// The index of each operand, if it is affine, and which loops are reductions.
-pub type Indices = (Vec<Option<Vec<Lin>>>, Vec<bool>);
+pub type Indices = (Vec<Option<Vec<LinearExpr>>>, Vec<bool>);
 
 impl Stage {
     /// The contraction of floats that it is.
@@ -125,7 +125,7 @@ impl Stage {
     /// reductions; no index for an operand whose map is not linear.
     pub fn indices(&self) -> Option<Indices> {
         let (maps, reduction) = loops_of(self.op).ok()?;
-        let lins = |all: &Vec<Affine>| all.iter().map(|e| Lin::of(e, &[]).ok()).collect();
+        let lins = |all: &Vec<Affine>| all.iter().map(|e| LinearExpr::of(e, &[]).ok()).collect();
         Some((maps.iter().map(lins).collect(), reduction))
     }
 }

@@ -21,7 +21,7 @@
 //! after:   omp.parallel { func.call @kiln_k(%x, %e, %tid, %nth)   omp.barrier   func.call @kiln_l(%e, %o, %tid, %nth) }
 //! ```
 use crate::program::{
-    argument_array::Words,
+    argument_array::ArgumentArray,
     description,
     interface::{entry_symbol, facts, kernel_symbol},
     library_call::{Library, declared_sizes},
@@ -154,11 +154,12 @@ impl<'a> Host<'a> {
         }
         let name = entry_symbol(&self.func.symbol().unwrap_or_default());
         top.function(&name, &[ptr, int], &[], &mut |b, args| {
-            let mut words = self.words(b, args[0])?;
+            let mut words = self.argument_array(b, args[0])?;
             let one = words.constant(1, word)?;
             let zero = words.constant(0, word)?;
-            let parallel = self.worth_threads(&mut words, args[1], int)?;
-            let alone = |b: Builder| self.calls(&mut self.words(b, args[0])?, zero, one, false);
+            let parallel = self.is_worth_threads(&mut words, args[1], int)?;
+            let alone =
+                |b: Builder| self.calls(&mut self.argument_array(b, args[0])?, zero, one, false);
             match parallel {
                 None => alone(b)?,
                 Some(condition) => {
@@ -170,7 +171,7 @@ impl<'a> Host<'a> {
                             };
                             let (tid, nth) =
                                 (call("omp_get_thread_num")?, call("omp_get_num_threads")?);
-                            self.calls(&mut self.words(b, args[0])?, tid, nth, true)?;
+                            self.calls(&mut self.argument_array(b, args[0])?, tid, nth, true)?;
                             omp::terminator(b)
                         };
                         omp::Parallel::new(b, &[], &[], &[], &[])
@@ -202,12 +203,17 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    fn words(&self, b: Builder, args: Value) -> Result<Words<'_>> {
-        Words::new(&self.slots, &self.args, b, args)
+    fn argument_array(&self, b: Builder, args: Value) -> Result<ArgumentArray<'_>> {
+        ArgumentArray::new(&self.slots, &self.args, b, args)
     }
 
     /// An i1: more than one thread, and enough work for them. `None` if this is statically false.
-    fn worth_threads(&self, w: &mut Words, threads: Value, int: Type) -> Result<Option<Value>> {
+    fn is_worth_threads(
+        &self,
+        w: &mut ArgumentArray,
+        threads: Value,
+        int: Type,
+    ) -> Result<Option<Value>> {
         let mut work = SymDim::Known(0);
         for (_, launch) in self.launches() {
             let elements =
@@ -260,13 +266,15 @@ impl<'a> Host<'a> {
     }
 
     /// Emits every launch as a call, with the barriers that a team of threads needs.
-    fn calls(&self, w: &mut Words, tid: Value, nth: Value, team: bool) -> Result<()> {
+    fn calls(&self, w: &mut ArgumentArray, tid: Value, nth: Value, team: bool) -> Result<()> {
         let mut open: Vec<(Op, Launch)> = vec![];
         // Runtime calls run one after the other on one thread, so they share the memory for their
         // words.
         let words = self
             .launches()
-            .filter_map(|(_, l)| self.kernels[&l.kernel].library.as_ref().map(|(f, _)| f.words(&l)))
+            .filter_map(|(_, l)| {
+                self.kernels[&l.kernel].library.as_ref().map(|(f, _)| f.word_count(&l))
+            })
             .max();
         let memory = match words {
             None => None,

@@ -45,16 +45,16 @@ impl Pass for Tile {
     fn run(&self, root: Op) -> Result<()> {
         for func in kernels_of(root) {
             let (row, schedule) = scheduled(func, Device::Cpu)?;
-            let view = Analysis::of(func)?
-                .view(row.view())
+            let nested = Analysis::of(func)?
+                .nests(row.nesting())
                 .ok_or_else(|| Error::at(func, row.mismatch()))?;
-            let (mut kernel, plan) = (view.0.clone(), &view.1);
+            let (mut kernel, plan) = (nested.0.clone(), &nested.1);
             let index = Type::index(func.ctx());
             let stack = |c: Code, element: Type, count: i64| {
                 let ty = Type::memref(element, &[Dim::Known(count)]);
                 memref::Alloca::new(c, &[], &[], ty).alignment(64).result()
             };
-            let how = Scratch { make: &stack, most: SCRATCH };
+            let how = Scratch { allocate: &stack, max_bytes: SCRATCH };
             function::emit(&mut kernel, plan, &[index, index], &how, &mut |c, scope, arguments| {
                 row.emit(&Emission { c, scope, plan, arguments }, schedule)
             })

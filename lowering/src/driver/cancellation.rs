@@ -10,28 +10,28 @@ use std::{
 /// Cancellation token, shared by its clones. It is polled before every pass and every kernel, so
 /// the latency is at most one kernel's code generation.
 #[derive(Clone, Debug, Default)]
-pub struct Stop {
+pub struct CancellationToken {
     cancelled: Arc<AtomicBool>,
     /// The cancellation flag of the parent token.
     parent: Option<Arc<AtomicBool>>,
-    until: Option<Instant>,
+    deadline: Option<Instant>,
 }
 
 /// Why a compilation ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Stopped {
-    /// [`Stop::cancel`] was called.
+pub enum CancellationError {
+    /// [`CancellationToken::cancel`] was called.
     #[error("the compilation was cancelled")]
     Cancelled,
-    /// The time budget of [`Stop::within`] is used up.
+    /// The time budget of [`CancellationToken::with_timeout`] is used up.
     #[error("the compilation took longer than its time budget")]
-    Late,
+    TimedOut,
 }
 
-impl Stop {
+impl CancellationToken {
     /// A token that is not cancelled.
-    pub fn new() -> Stop {
-        Stop::default()
+    pub fn new() -> CancellationToken {
+        CancellationToken::default()
     }
     /// Cancels the compilations that have this token or a clone of it, including those that start
     /// later.
@@ -39,25 +39,25 @@ impl Stop {
         self.cancelled.store(true, Ordering::Relaxed);
     }
     /// The same token with a time budget that starts now.
-    pub fn within(&self, time: Duration) -> Stop {
-        Stop { until: Instant::now().checked_add(time), ..self.clone() }
+    pub fn with_timeout(&self, time: Duration) -> CancellationToken {
+        CancellationToken { deadline: Instant::now().checked_add(time), ..self.clone() }
     }
     /// A child token: cancelled with this one, or on its own. A child's child has the same parent.
-    pub fn child(&self) -> Stop {
-        Stop {
+    pub fn child(&self) -> CancellationToken {
+        CancellationToken {
             cancelled: Arc::default(),
             parent: Some(self.parent.clone().unwrap_or_else(|| self.cancelled.clone())),
-            until: self.until,
+            deadline: self.deadline,
         }
     }
     /// Err: the compilation has to end.
-    pub fn check(&self) -> Result<(), Stopped> {
-        match self.until {
-            _ if self.cancelled.load(Ordering::Relaxed) => Err(Stopped::Cancelled),
+    pub fn check(&self) -> Result<(), CancellationError> {
+        match self.deadline {
+            _ if self.cancelled.load(Ordering::Relaxed) => Err(CancellationError::Cancelled),
             _ if self.parent.as_ref().is_some_and(|p| p.load(Ordering::Relaxed)) => {
-                Err(Stopped::Cancelled)
+                Err(CancellationError::Cancelled)
             }
-            Some(until) if Instant::now() >= until => Err(Stopped::Late),
+            Some(deadline) if Instant::now() >= deadline => Err(CancellationError::TimedOut),
             _ => Ok(()),
         }
     }

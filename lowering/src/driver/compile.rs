@@ -2,7 +2,7 @@
 //! from the cache if it is there.
 
 use crate::{
-    PassError, PassRun, RunOptions, Schedules, Stop, Stopped, Target,
+    CancellationError, CancellationToken, PassError, PassRun, RunOptions, Schedules, Target,
     cpu::llvm::codegen::{
         CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES,
     },
@@ -10,11 +10,13 @@ use crate::{
         extract,
         jobs::{Job, kernels_of},
         pipeline::On,
-        user_passes::{Own, behind, whole_text},
+        user_passes::{UserPasses, insert_after, whole_text},
     },
     gpu::{ptx, support},
     part_text,
-    program::{control::each, description::read, external_ptx, interface::entry_symbol},
+    program::{
+        control::for_each_program, description::read, external_ptx, interface::entry_symbol,
+    },
     run_pipeline,
 };
 use kiln_dialects::{error::Kind, ir::*, rules::Level};
@@ -44,7 +46,7 @@ pub struct CompileOptions<'a> {
     /// Runs MLIR's verifier after every pass.
     pub verify: bool,
     /// Cancellation token.
-    pub stop: Stop,
+    pub cancellation: CancellationToken,
     /// Debugging options.
     pub debug: Debug<'a>,
     /// Autotuned schedules of kernels.
@@ -54,7 +56,7 @@ pub struct CompileOptions<'a> {
     /// Progress callback: kernels done, kernels in all.
     pub progress: &'a (dyn Fn(usize, usize) + Sync),
     /// Called with the symbol and code of each kernel, by the thread that compiled it.
-    pub made: &'a (dyn Fn(&str, &[u8]) + Sync),
+    pub on_kernel: &'a (dyn Fn(&str, &[u8]) + Sync),
 }
 
 /// Debugging options: passes to skip or add, and files to write.
@@ -63,7 +65,7 @@ pub struct Debug<'a> {
     /// Flags of passes that are skipped.
     pub disable: &'a [String],
     /// User passes that run in addition to those of the table.
-    pub own: &'a [Own],
+    pub user_passes: &'a [UserPasses],
     /// Folder for reproducers (IR and pipeline) of failing passes.
     pub reproducer: Option<&'a Path>,
     /// Folder for IR dumps: `graph/` after every pass on the whole graph, and in `kernels/` each
@@ -131,7 +133,7 @@ impl CompileReport {
 }
 
 /// An empty pipeline.
-const NOTHING: &str = "builtin.module()";
+const EMPTY_PIPELINE: &str = "builtin.module()";
 
 /// Why a compilation failed.
 #[derive(Debug, thiserror::Error)]
@@ -141,7 +143,7 @@ pub enum CompileError {
     Pass(PassError),
     /// It was cancelled, or its time budget was used up.
     #[error(transparent)]
-    Stopped(#[from] Stopped),
+    Cancelled(#[from] CancellationError),
     /// LLVM code generation failed.
     #[error("{kernel}: {error}")]
     Code {
@@ -181,7 +183,7 @@ impl From<Error> for CompileError {
 impl From<PassError> for CompileError {
     fn from(e: PassError) -> CompileError {
         match e {
-            PassError::Stopped(why) => CompileError::Stopped(why),
+            PassError::Cancelled(why) => CompileError::Cancelled(why),
             e => CompileError::Pass(e),
         }
     }
@@ -204,7 +206,7 @@ pub fn compile(
     let run = RunOptions {
         skip_verifier: !options.verify,
         disable: options.debug.disable.to_vec(),
-        stop: options.stop.clone(),
+        cancellation: options.cancellation.clone(),
         reproducer: options.debug.reproducer.map(new_reproducer),
         ..Default::default()
     };
@@ -218,10 +220,10 @@ pub fn compile(
     if !refused.is_empty() {
         return Err(CompileError::Unsupported(refused));
     }
-    let own = options.debug.own;
-    let text = whole_text(level, Level::Linalg.max(level), &options.target, own)?;
+    let user_passes = options.debug.user_passes;
+    let text = whole_text(level, Level::Linalg.max(level), &options.target, user_passes)?;
     // A module that starts on a lower level may still have user passes to run.
-    if level < Level::Linalg || text != NOTHING {
+    if level < Level::Linalg || text != EMPTY_PIPELINE {
         let done = run_pipeline(module, &text, &dumped("graph"), &|_, _, _| ())?;
         report.add(&done.passes);
         report.diagnostics.extend(done.diagnostics);
@@ -239,7 +241,10 @@ pub fn compile(
             // Scheduled here and not with the kernels' code, since the program states the number of
             // CTAs per launch.
             level = Level::Scheduled;
-            let text = behind(&part_text(On::Kernels, Level::Linalg, level, &options.target), own);
+            let text = insert_after(
+                &part_text(On::Kernels, Level::Linalg, level, &options.target),
+                user_passes,
+            );
             report.add(&run_pipeline(module, &text, &dumped("schedule"), &|_, _, _| ())?.passes);
         }
     }
@@ -258,7 +263,7 @@ pub fn compile(
         level,
         next: AtomicUsize::new(0),
         done: AtomicUsize::new(0),
-        made: Mutex::default(),
+        results: Mutex::default(),
     };
     let (host, elapsed) = std::thread::scope(|scope| {
         for _ in 0..options.workers.clamp(1, jobs.len().max(1)) {
@@ -272,8 +277,8 @@ pub fn compile(
     let Host { mut program, object, passes } = host?;
     report.add(&passes);
     let tiles = jobs.iter().any(|j| j.amx);
-    each(&mut program, &mut |p| p.amx = tiles);
-    let made = all.made.into_inner().unwrap_or_else(|e| e.into_inner());
+    for_each_program(&mut program, &mut |p| p.amx = tiles);
+    let made = all.results.into_inner().unwrap_or_else(|e| e.into_inner());
     report.kernels = kernel_start.elapsed();
     report.kernel_count = jobs.len();
     let mut objects: Vec<(String, Vec<u8>)> =
@@ -317,8 +322,9 @@ fn host(
     level: Level,
 ) -> Result<Host, CompileError> {
     let ctx = module.op().ctx();
-    let host_text =
-        |from, to| behind(&part_text(On::Host, from, to, &options.target), options.debug.own);
+    let host_text = |from, to| {
+        insert_after(&part_text(On::Host, from, to, &options.target), options.debug.user_passes)
+    };
     let mut passes = vec![];
     // The kernels' bodies are compiled elsewhere, so the module goes straight to level `tiled`.
     if level < Level::Program {
@@ -333,7 +339,7 @@ fn host(
         Target::Cuda { chip, .. } => {
             let target =
                 p::Target { arch: "cuda".into(), cpu: chip.name().into(), features: String::new() };
-            each(&mut program, &mut |p| p.target = target.clone());
+            for_each_program(&mut program, &mut |p| p.target = target.clone());
             return Ok(Host { program, object: None, passes });
         }
         Target::Host(target) => target,
@@ -373,7 +379,7 @@ fn host(
 const LONG: usize = 2000;
 
 /// A compiled kernel.
-struct Made {
+struct CompiledKernel {
     object: Vec<u8>,
     cached: bool,
     passes: Duration,
@@ -391,12 +397,12 @@ struct Kernels<'a> {
     level: Level,
     next: AtomicUsize,
     done: AtomicUsize,
-    made: Mutex<Vec<(String, Result<Made, CompileError>)>>,
+    results: Mutex<Vec<(String, Result<CompiledKernel, CompileError>)>>,
 }
 
 impl Kernels<'_> {
     /// Reports code from the cache.
-    fn kept_code(&self, job: &Job, object: &[u8]) {
+    fn report_cached_code(&self, job: &Job, object: &[u8]) {
         match &self.options.target {
             Target::Host(_) => tracing::info!(
                 target: "kiln::output_code", kernel = job.name,
@@ -414,15 +420,18 @@ impl Kernels<'_> {
         while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             let outcome = self.kernel(job, &mut tools);
             if let Ok(made) = &outcome {
-                (self.options.made)(&job.symbol, &made.object);
+                (self.options.on_kernel)(&job.symbol, &made.object);
             }
-            self.made.lock().unwrap_or_else(|e| e.into_inner()).push((job.symbol.clone(), outcome));
+            self.results
+                .lock()
+                .unwrap_or_else(|e| e.into_inner())
+                .push((job.symbol.clone(), outcome));
             (self.options.progress)(self.done.fetch_add(1, Ordering::Relaxed) + 1, self.jobs.len());
         }
     }
 
-    fn kernel(&self, job: &Job, tools: &mut Option<Tools>) -> Result<Made, CompileError> {
-        let mut made = Made {
+    fn kernel(&self, job: &Job, tools: &mut Option<Tools>) -> Result<CompiledKernel, CompileError> {
+        let mut made = CompiledKernel {
             object: vec![],
             cached: false,
             passes: Duration::ZERO,
@@ -430,7 +439,7 @@ impl Kernels<'_> {
             runs: vec![],
             remarks: vec![],
         };
-        self.options.stop.check()?;
+        self.options.cancellation.check()?;
         // A dump needs the IR of every kernel, so it skips the cache.
         match self
             .options
@@ -440,8 +449,8 @@ impl Kernels<'_> {
         {
             Some(Ok(Some(object))) => {
                 tracing::debug!(target: "kiln::cache", kernel = job.name, key = job.key, "hit");
-                self.kept_code(job, &object);
-                return Ok(Made { object, cached: true, ..made });
+                self.report_cached_code(job, &object);
+                return Ok(CompiledKernel { object, cached: true, ..made });
             }
             Some(Err(remark)) => made.remarks.push(remark),
             Some(Ok(None)) => {
@@ -470,12 +479,15 @@ impl Kernels<'_> {
             skip_verifier: !self.options.verify,
             disable: self.options.debug.disable.to_vec(),
             dump,
-            stop: self.options.stop.clone(),
+            cancellation: self.options.cancellation.clone(),
             reproducer: self.options.debug.reproducer.map(new_reproducer),
             ..Default::default()
         };
         let part = |from, to| {
-            behind(&part_text(On::Kernels, from, to, &self.options.target), self.options.debug.own)
+            insert_after(
+                &part_text(On::Kernels, from, to, &self.options.target),
+                self.options.debug.user_passes,
+            )
         };
         let code_level = self.level.max(Level::Target);
         let (first, rest) = (part(self.level, Level::Program), part(code_level, Level::Llvm));

@@ -1,7 +1,7 @@
 //! Splits the kernels of a module into modules that threads compile separately.
 use crate::{
     Target, analysis::structure::loops_of, cpu::llvm::version, driver::compile::CompileOptions,
-    target::launch::state_on_module,
+    target::launch::set_on_module,
 };
 use kiln_dialects::{ir::*, ops::OpKind, rules::Level, value::DType};
 use sha2::{Digest, Sha256};
@@ -56,7 +56,7 @@ pub(crate) fn kernels_of(
             &version(),
             options.salt,
             level.name(),
-            &format!("{:?}", (options.debug.disable, options.debug.own)),
+            &format!("{:?}", (options.debug.disable, options.debug.user_passes)),
         ] {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
@@ -70,17 +70,17 @@ pub(crate) fn kernels_of(
             .find(|(n, _)| n == "kind")
             .and_then(|(_, a)| a.as_string())
             .unwrap_or_default();
-        state_on_module(kernel, func, &symbol);
+        set_on_module(kernel, func, &symbol);
         func.set_attr("sym_name", Attr::string(ctx, &symbol));
         if !jobs.contains_key(&symbol) {
-            let own = Module::new(func.loc());
-            own.op().set_attr(
+            let standalone = Module::new(func.loc());
+            standalone.op().set_attr(
                 "kiln.kernel",
                 Attr::dictionary(ctx, &[("kind", Attr::string(ctx, &kind))]),
             );
-            own.op().set_attr("kiln.level", Attr::string(ctx, level.name()));
+            standalone.op().set_attr("kiln.level", Attr::string(ctx, level.name()));
             beside.iter().chain([&func]).try_for_each(|o| {
-                Builder::at_end(ctx, own.body(), o.loc()).clone_op(*o, &|v| v).map(drop)
+                Builder::at_end(ctx, standalone.body(), o.loc()).clone_op(*o, &|v| v).map(drop)
             })?;
             jobs.insert(
                 symbol.clone(),
@@ -88,7 +88,7 @@ pub(crate) fn kernels_of(
                     name,
                     symbol,
                     key,
-                    bytecode: own.bytecode(),
+                    bytecode: standalone.bytecode(),
                     contract: ["contract", "attention"].contains(&kind.as_str()),
                     amx: tiles && (sums_bf16(func) || has_tiles(func)),
                 },

@@ -1,7 +1,7 @@
 //! Runs textual pipelines: diagnostics become errors, every pass is timed and counted, passes can
 //! be bisected and disabled, IR is dumped.
 use crate::driver::{
-    cancellation::{Stop, Stopped},
+    cancellation::{CancellationError, CancellationToken},
     table,
 };
 pub use crate::driver::{
@@ -39,7 +39,7 @@ pub struct RunOptions {
     /// Whether to skip MLIR's verifier after every pass.
     pub skip_verifier: bool,
     /// Cancellation token, polled before every pass.
-    pub stop: Stop,
+    pub cancellation: CancellationToken,
 }
 
 /// A selection of passes.
@@ -83,7 +83,7 @@ pub enum PassError {
     },
     /// The run was cancelled; the IR is as the last pass left it.
     #[error(transparent)]
-    Stopped(#[from] Stopped),
+    Cancelled(#[from] CancellationError),
     /// A dump or reproducer could not be written.
     #[error("{path}: {reason}")]
     Io {
@@ -121,26 +121,26 @@ struct Watch<'a> {
     root: Op,
     dump: Option<PathBuf>,
     printer: &'a Printer<'a>,
-    state: RefCell<State>,
+    state: RefCell<WatchState>,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchState {
     runs: Vec<PassRun>,
-    open: Vec<(usize, Instant)>,
+    active: Vec<(usize, Instant)>,
     /// The op that the last pass ran on, and its op count.
     counted: Option<(Op, usize)>,
     current: Option<String>,
     failed: Option<String>,
     io: Option<(PathBuf, String)>,
-    stopped: Option<Stopped>,
+    stopped: Option<CancellationError>,
 }
 
 impl Events for Watch<'_> {
     fn enter(&self, flag: &str, op: Op) -> Verdict {
         let mut s = self.state.borrow_mut();
         let nth = s.runs.len();
-        let now = self.options.stop.check().err();
+        let now = self.options.cancellation.check().err();
         s.stopped = s.stopped.or(now);
         let skipped = s.stopped.is_some()
             || self.options.bisect_limit.is_some_and(|n| nth >= n)
@@ -164,14 +164,14 @@ impl Events for Watch<'_> {
             (self.printer)(Moment::Before, flag, op);
         }
         s.current = Some(flag.into());
-        s.open.push((nth, Instant::now()));
+        s.active.push((nth, Instant::now()));
         Verdict::Run
     }
     fn event(&self, flag: &str, op: Op, event: Event) {
         let mut s = self.state.borrow_mut();
         match event {
             Event::Left => {
-                let Some((nth, start)) = s.open.pop() else { return };
+                let Some((nth, start)) = s.active.pop() else { return };
                 let (seconds, ops) = (start.elapsed().as_secs_f64(), op_count(op));
                 s.counted = Some((op, ops));
                 if let Some(run) = s.runs.get_mut(nth) {
@@ -196,7 +196,7 @@ impl Events for Watch<'_> {
     }
 }
 
-fn write(s: &mut State, path: PathBuf, op: &Op) {
+fn write(s: &mut WatchState, path: PathBuf, op: &Op) {
     if let Err(e) = std::fs::write(
         &path,
         op.print(PrintOptions {

@@ -21,7 +21,7 @@ pub enum On {
 
 /// The targets of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum For {
+pub enum TargetFilter {
     /// Every target.
     All,
     /// CPUs.
@@ -30,24 +30,24 @@ pub enum For {
     Cuda,
 }
 
-impl For {
+impl TargetFilter {
     /// Whether a step applies to this GPU, or to CPUs for `None`.
     pub fn has(self, chip: Option<Chip>) -> bool {
         match self {
-            For::All => true,
-            For::Host => chip.is_none(),
-            For::Cuda => chip.is_some(),
+            TargetFilter::All => true,
+            TargetFilter::Host => chip.is_none(),
+            TargetFilter::Cuda => chip.is_some(),
         }
     }
 }
 
 /// One pass of the pipeline.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct PipelineStep {
     /// The module's level before the pass.
     pub from: Level,
     /// The targets that it applies to.
-    pub target: For,
+    pub target: TargetFilter,
     /// The anchor.
     pub on: On,
     /// The pass with its options, in textual pipeline syntax.
@@ -56,19 +56,19 @@ pub struct Step {
     pub why: &'static str,
 }
 
-const fn step(from: Level, on: On, pass: &'static str, why: &'static str) -> Step {
-    Step { from, target: For::All, on, pass, why }
+const fn step(from: Level, on: On, pass: &'static str, why: &'static str) -> PipelineStep {
+    PipelineStep { from, target: TargetFilter::All, on, pass, why }
 }
-const fn host(from: Level, on: On, pass: &'static str, why: &'static str) -> Step {
-    Step { from, target: For::Host, on, pass, why }
+const fn host(from: Level, on: On, pass: &'static str, why: &'static str) -> PipelineStep {
+    PipelineStep { from, target: TargetFilter::Host, on, pass, why }
 }
-const fn cuda(from: Level, on: On, pass: &'static str, why: &'static str) -> Step {
-    Step { from, target: For::Cuda, on, pass, why }
+const fn cuda(from: Level, on: On, pass: &'static str, why: &'static str) -> PipelineStep {
+    PipelineStep { from, target: TargetFilter::Cuda, on, pass, why }
 }
 
 /// All steps in order. A level's steps run if the pipeline starts at or before the level and ends
 /// after it.
-pub const STEPS: &[Step] = &[
+pub const PIPELINE: &[PipelineStep] = &[
     host(
         Level::Graph,
         On::Module,
@@ -411,11 +411,15 @@ pub const STEPS: &[Step] = &[
 ];
 
 /// The steps from one level to another, for a GPU, or for CPUs without a chip.
-pub fn steps(from: Level, to: Level, chip: Option<Chip>) -> Vec<Step> {
-    STEPS.iter().filter(|s| s.from >= from && s.from < to && s.target.has(chip)).copied().collect()
+pub fn steps(from: Level, to: Level, chip: Option<Chip>) -> Vec<PipelineStep> {
+    PIPELINE
+        .iter()
+        .filter(|s| s.from >= from && s.from < to && s.target.has(chip))
+        .copied()
+        .collect()
 }
 
-fn with(step: &Step, options: &PassOptions) -> String {
+fn with(step: &PipelineStep, options: &PassOptions) -> String {
     let Some((pass, options)) = options.iter().find(|(pass, _)| *pass == step.pass) else {
         return step.pass.to_string();
     };
@@ -427,15 +431,25 @@ fn with(step: &Step, options: &PassOptions) -> String {
 
 /// The textual pipeline from one level to another. Err: `to` is above `from`.
 pub fn pipeline_text(from: Level, to: Level, chip: Option<Chip>) -> Result<String> {
-    whole(from, to, chip, &chip.map_or(vec![], |chip| chip_options(chip, Relaxed::default())))
+    whole_module_text(
+        from,
+        to,
+        chip,
+        &chip.map_or(vec![], |chip| chip_options(chip, Relaxed::default())),
+    )
 }
 
 /// As [`pipeline_text`], with the pass options of a target.
 pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<String> {
-    whole(from, to, target.chip(), &pass_options(target))
+    whole_module_text(from, to, target.chip(), &pass_options(target))
 }
 
-fn whole(from: Level, to: Level, chip: Option<Chip>, options: &PassOptions) -> Result<String> {
+fn whole_module_text(
+    from: Level,
+    to: Level,
+    chip: Option<Chip>,
+    options: &PassOptions,
+) -> Result<String> {
     if to < from {
         return Err(format!("level {} comes before level {}", to.name(), from.name()).into());
     }
@@ -457,7 +471,7 @@ fn all_texts(
     options: &PassOptions,
 ) -> Vec<(Level, String)> {
     // Kiln's passes find the kernels themselves; upstream's are nested on the kernels' modules.
-    let text = |s: &Step| match s.on {
+    let text = |s: &PipelineStep| match s.on {
         On::Kernels if !s.pass.starts_with("kiln-") => format!("builtin.module({})", s.pass),
         _ => with(s, options),
     };

@@ -27,7 +27,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<kernels::outline_control::OutlineControl>(),
     PassRow::of::<kernels::pack::Pack>(),
     PassRow::of::<kernels::pad_products::PadProducts>(),
-    PassRow::of::<program::plan::Plan>(),
+    PassRow::of::<program::plan::PlanMemory>(),
     PassRow::of::<kernels::prologues::Prologues>(),
     PassRow::of::<kernels::require_bounds::RequireBounds>(),
     PassRow::of::<cpu::schedule::SchedulePass>(),

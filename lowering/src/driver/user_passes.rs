@@ -16,7 +16,7 @@ use std::fmt;
 
 /// User passes at one position of the pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Own {
+pub struct UserPasses {
     /// Where they run.
     pub at: At,
     /// The passes with their options, such as `mine-reciprocal{least=2},cse`.
@@ -30,14 +30,14 @@ pub enum At {
     /// below it.
     Level(Level),
     /// After every run of the pass with this flag.
-    Behind(String),
+    After(String),
 }
 
-impl Own {
+impl UserPasses {
     /// Parses text such as `prims: mine,cse; kiln-fuse: mine`: a level or a pass's flag, then
     /// passes. Err: the prefix is neither a level up to `linalg` nor a flag. Registration of the
-    /// passes is checked when they are about to run, or by [`Own::check`].
-    pub fn parse(text: &str) -> Result<Vec<Own>, String> {
+    /// passes is checked when they are about to run, or by [`UserPasses::check`].
+    pub fn parse(text: &str) -> Result<Vec<UserPasses>, String> {
         let one = |part: &str| {
             let (place, passes) = part.split_once(':').ok_or_else(|| {
                 format!("'{}' has no colon behind a level or a pass", part.trim())
@@ -51,8 +51,8 @@ impl Own {
                         level.name()
                     ));
                 }
-                None if pipeline::STEPS.iter().any(|s| flag(s.pass) == place) => {
-                    At::Behind(place.into())
+                None if pipeline::PIPELINE.iter().any(|s| flag(s.pass) == place) => {
+                    At::After(place.into())
                 }
                 None => {
                     let levels = LEVELS.iter().filter(|l| **l <= Level::Linalg).map(|l| l.name());
@@ -66,7 +66,7 @@ impl Own {
                     ));
                 }
             };
-            Ok(Own { at, passes })
+            Ok(UserPasses { at, passes })
         };
         text.split(';').filter(|p| !p.trim().is_empty()).map(one).collect()
     }
@@ -81,11 +81,11 @@ impl Own {
     }
 }
 
-impl fmt::Display for Own {
+impl fmt::Display for UserPasses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = match &self.at {
             At::Level(level) => level.name(),
-            At::Behind(flag) => flag,
+            At::After(flag) => flag,
         };
         write!(f, "{at}: {}", self.passes)
     }
@@ -116,13 +116,18 @@ fn split(passes: &str) -> Vec<&str> {
 
 /// The textual pipeline on the whole module, from its level on, with user passes. Err: `to` is
 /// above `from`.
-pub fn whole_text(from: Level, to: Level, target: &Target, own: &[Own]) -> Result<String> {
+pub fn whole_text(
+    from: Level,
+    to: Level,
+    target: &Target,
+    user_passes: &[UserPasses],
+) -> Result<String> {
     if to < from {
         return Err(format!("level {} comes before level {}", to.name(), from.name()).into());
     }
     let mut all: Vec<String> = vec![];
-    let mut left: Vec<&Own> =
-        own.iter().filter(|o| matches!(o.at, At::Level(l) if l <= to)).collect();
+    let mut left: Vec<&UserPasses> =
+        user_passes.iter().filter(|o| matches!(o.at, At::Level(l) if l <= to)).collect();
     let mut reach = |level: Level, all: &mut Vec<String>| {
         left.retain(|o| {
             let now = matches!(o.at, At::Level(l) if l <= level);
@@ -136,17 +141,18 @@ pub fn whole_text(from: Level, to: Level, target: &Target, own: &[Own]) -> Resul
         all.push(text);
     }
     reach(to, &mut all);
-    Ok(behind(&format!("builtin.module({})", all.join(",")), own))
+    Ok(insert_after(&format!("builtin.module({})", all.join(",")), user_passes))
 }
 
 /// A pipeline with user passes inserted after every run of others.
-pub fn behind(pipeline: &str, own: &[Own]) -> String {
+pub fn insert_after(pipeline: &str, user_passes: &[UserPasses]) -> String {
     let (mut out, mut name, mut nested) = (String::new(), String::new(), 0usize);
     for c in pipeline.chars() {
         if matches!(c, ',' | ')') && nested == 0 {
             let flag = flag(&name);
-            own.iter()
-                .filter(|o| matches!(&o.at, At::Behind(f) if f == flag))
+            user_passes
+                .iter()
+                .filter(|o| matches!(&o.at, At::After(f) if f == flag))
                 .for_each(|o| out += &format!(",{}", o.passes));
         }
         match c {
@@ -164,20 +170,20 @@ pub fn behind(pipeline: &str, own: &[Own]) -> String {
 mod tests {
     use super::*;
 
-    fn own(text: &str) -> Vec<Own> {
-        Own::parse(text).unwrap_or_else(|e| panic!("{e}"))
+    fn user_passes(text: &str) -> Vec<UserPasses> {
+        UserPasses::parse(text).unwrap_or_else(|e| panic!("{e}"))
     }
 
     #[test]
-    fn passes_run_behind_each_run() {
+    fn passes_run_after_each_run() {
         let text = "builtin.module(cse{x=1,2},symbol-dce,func.func(cse,c),symbol-dce)";
-        let all = own("cse: new{y=3}; symbol-dce: last,one");
+        let all = user_passes("cse: new{y=3}; symbol-dce: last,one");
         let want = "builtin.module(cse{x=1,2},new{y=3},symbol-dce,last,one,func.func(cse,new{y=3},c),symbol-dce,last,one)";
-        assert_eq!(behind(text, &all), want);
-        assert_eq!(behind(text, &[]), text);
+        assert_eq!(insert_after(text, &all), want);
+        assert_eq!(insert_after(text, &[]), text);
         assert_eq!(all[1].flags(), ["last", "one"]);
         assert_eq!(
-            own("prims: a{x=1,2},b").iter().map(Own::to_string).collect::<Vec<_>>(),
+            user_passes("prims: a{x=1,2},b").iter().map(UserPasses::to_string).collect::<Vec<_>>(),
             ["prims: a{x=1,2},b"]
         );
     }
@@ -185,7 +191,7 @@ mod tests {
     #[test]
     fn passes_run_as_soon_as_a_module_is_on_their_level() {
         let target = Target::parse("x86_64:haswell").expect("a target");
-        let all = own("linalg: last; prims: mine; graph: first; kiln-fuse: behind");
+        let all = user_passes("linalg: last; prims: mine; graph: first; kiln-fuse: behind");
         let text = whole_text(Level::Graph, Level::Linalg, &target, &all).expect("a pipeline");
         assert!(
             text.starts_with("builtin.module(first,kiln-ptx-calls,")
@@ -196,25 +202,29 @@ mod tests {
         let fuse = text.split("kiln-fuse").nth(1).expect("kiln-fuse");
         assert!(fuse.trim_start_matches(|c| c != ',').starts_with(",behind,"), "{text}");
         // The module starts past the level.
-        let text =
-            whole_text(Level::Kernels, Level::Kernels, &target, &own("prims: mine; linalg: later"))
-                .expect("a pipeline");
+        let text = whole_text(
+            Level::Kernels,
+            Level::Kernels,
+            &target,
+            &user_passes("prims: mine; linalg: later"),
+        )
+        .expect("a pipeline");
         assert_eq!(text, "builtin.module(mine)");
         for (wrong, why) in [
             ("prims", "no colon"),
             ("tiled: a", "name a pass"),
             ("kiln-fus: a", "did you mean 'kiln-fuse'"),
         ] {
-            let e = Own::parse(wrong).expect_err(wrong);
+            let e = UserPasses::parse(wrong).expect_err(wrong);
             assert!(e.contains(why), "{e}");
         }
         for (wrong, why) in [
             ("prims: csee", "did you mean 'cse'"),
             ("kiln-fuse: canonicalize{nonsense=1}", "nonsense"),
         ] {
-            let e = own(wrong)[0].check().expect_err(wrong).to_string();
+            let e = user_passes(wrong)[0].check().expect_err(wrong).to_string();
             assert!(e.contains(why), "{e}");
         }
-        own("prims: cse,canonicalize{max-iterations=1}")[0].check().expect("known passes");
+        user_passes("prims: cse,canonicalize{max-iterations=1}")[0].check().expect("known passes");
     }
 }

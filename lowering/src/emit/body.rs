@@ -1,9 +1,9 @@
 //! Code of one iteration of a nest's stages, scalar or vectorised.
 use crate::{
-    analysis::{Access, Attention, Body, Init, Kernel, Lin, Output, Poly, Stage},
+    analysis::{Access, Attention, Body, Init, Kernel, LinearExpr, Output, Poly, Stage},
     emit::{
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
     },
 };
 use kiln_dialects::ir::*;
@@ -22,13 +22,13 @@ pub struct Scope<'a> {
     /// size.
     pub nontemporal: bool,
     /// Predicate of the stores; `None` stores unconditionally.
-    pub writes: Option<Value>,
+    pub store_predicate: Option<Value>,
     /// Prefetch distance of vector loads in bytes; 0 for none.
     pub prefetch: usize,
 }
 
 /// Elements that this iteration already has as SSA values.
-pub type Passed = HashMap<Access, Val>;
+pub type ForwardedElements = HashMap<Access, LaneValue>;
 
 impl Scope<'_> {
     /// A size as an SSA value of index type.
@@ -51,15 +51,26 @@ impl Scope<'_> {
             .ok_or_else(|| "takes a scalar that the kernel does not have".to_string().into())
     }
     /// The address of an access, in elements.
-    pub fn address(&self, c: Code, at: &Lin, dims: &[Val], lanes: Lanes) -> Result<Val> {
-        let mut sum = Val::One(self.poly(c, &at.constant)?);
+    pub fn address(
+        &self,
+        c: Code,
+        at: &LinearExpr,
+        dims: &[LaneValue],
+        lanes: Lanes,
+    ) -> Result<LaneValue> {
+        let mut sum = LaneValue::Uniform(self.poly(c, &at.constant)?);
         for (d, p) in &at.dims {
             let x = *dims.get(*d).ok_or("has an index beyond its loops")?;
-            sum = lanes.sum(c, sum, lanes.scaled(c, x, self.poly(c, p)?)?, false)?;
+            sum = lanes.add_or_sub(c, sum, lanes.scaled(c, x, self.poly(c, p)?)?, false)?;
         }
-        for (r, p) in &at.rest {
-            let x = lanes.division(c, self.address(c, &r.of, dims, lanes)?, r.by, r.modulo)?;
-            sum = lanes.sum(c, sum, lanes.scaled(c, x, self.poly(c, p)?)?, false)?;
+        for (r, p) in &at.divisions {
+            let x = lanes.division(
+                c,
+                self.address(c, &r.dividend, dims, lanes)?,
+                r.divisor,
+                r.modulo,
+            )?;
+            sum = lanes.add_or_sub(c, sum, lanes.scaled(c, x, self.poly(c, p)?)?, false)?;
         }
         Ok(sum)
     }
@@ -76,13 +87,13 @@ impl Scope<'_> {
         &self,
         c: Code,
         a: &Access,
-        dims: &[Val],
+        dims: &[LaneValue],
         lanes: Lanes,
-        passed: &Passed,
-    ) -> Result<Val> {
+        passed: &ForwardedElements,
+    ) -> Result<LaneValue> {
         match passed.get(a) {
             Some(v) => Ok(*v),
-            None if self.kernel.pads.contains_key(&a.buffer) => self.padded(c, a, dims, lanes),
+            None if self.kernel.pads.contains_key(&a.buffer) => self.load_padded(c, a, dims, lanes),
             None => {
                 let (memory, at) = (self.buffer(a.buffer)?, self.address(c, &a.at, dims, lanes)?);
                 if self.prefetch > 0 {
@@ -93,9 +104,15 @@ impl Scope<'_> {
         }
     }
     /// Loads an element of a padded argument: in bounds its own value, else 0.
-    fn padded(&self, c: Code, a: &Access, dims: &[Val], lanes: Lanes) -> Result<Val> {
+    fn load_padded(
+        &self,
+        c: Code,
+        a: &Access,
+        dims: &[LaneValue],
+        lanes: Lanes,
+    ) -> Result<LaneValue> {
         let memory = self.buffer(a.buffer)?;
-        let (Some(pads), Val::One(mut left), 1) =
+        let (Some(pads), LaneValue::Uniform(mut left), 1) =
             (self.kernel.pads.get(&a.buffer), self.address(c, &a.at, dims, lanes)?, lanes.count)
         else {
             return Err("reads several elements of a padded tensor at once".into());
@@ -108,30 +125,30 @@ impl Scope<'_> {
             // A negative position is huge as an unsigned number, so that one comparison suffices.
             let i = c.sub(c.rem(left, all)?, c.index(*low)?)?;
             left = c.div(left, all)?;
-            let inside = c.below(i, size)?;
+            let inside = c.less_than(i, size)?;
             place = c.add(place, c.mul(c.select(inside, i, c.index(0)?)?, stride)?)?;
             stride = c.mul(stride, size)?;
             there.push(inside);
         }
-        let Val::One(v) = lanes.load(c, memory, Val::One(place))? else {
+        let LaneValue::Uniform(v) = lanes.load(c, memory, LaneValue::Uniform(place))? else {
             return Err("reads a vector".into());
         };
         let zero = c.number(0.0, v.ty())?;
-        let there = c.both(&there)?.ok_or("has no dimensions")?;
-        Ok(Val::One(c.select(there, v, zero)?))
+        let there = c.all_of(&there)?.ok_or("has no dimensions")?;
+        Ok(LaneValue::Uniform(c.select(there, v, zero)?))
     }
     /// The initial value of an output.
-    pub fn start(
+    pub fn initial_value(
         &self,
         c: Code,
         init: &Init,
-        dims: &[Val],
+        dims: &[LaneValue],
         lanes: Lanes,
-        passed: &Passed,
-    ) -> Result<Option<Val>> {
+        passed: &ForwardedElements,
+    ) -> Result<Option<LaneValue>> {
         Ok(match init {
             Init::None => None,
-            Init::Fill(v) => Some(Val::One(self.scalar(*v)?)),
+            Init::Fill(v) => Some(LaneValue::Uniform(self.scalar(*v)?)),
             Init::Load(a) => Some(self.read(c, a, dims, lanes, passed)?),
         })
     }
@@ -141,10 +158,10 @@ impl Scope<'_> {
         &self,
         c: Code,
         stages: &[usize],
-        dims: &[Val],
+        dims: &[LaneValue],
         lanes: Lanes,
         running: &mut [Value],
-        passed: &mut Passed,
+        passed: &mut ForwardedElements,
     ) -> Result<()> {
         let mut next = running.iter_mut();
         for i in stages {
@@ -164,13 +181,13 @@ impl Scope<'_> {
                 if o.reduces {
                     let slot = next.next().ok_or("has fewer running values than outputs")?;
                     values.push(Some(if lanes.count == 1 {
-                        Val::One(*slot)
+                        LaneValue::Uniform(*slot)
                     } else {
-                        Val::Many(*slot)
+                        LaneValue::Vector(*slot)
                     }));
                     slots.push(slot);
                 } else {
-                    values.push(self.start(c, &o.init, dims, lanes, passed)?);
+                    values.push(self.initial_value(c, &o.init, dims, lanes, passed)?);
                 }
             }
             let results = self.stage(Code(c.0.at(s.op.loc())), s, values, dims, lanes)?;
@@ -178,7 +195,7 @@ impl Scope<'_> {
             for (o, v) in s.outputs.iter().zip(results) {
                 if o.reduces {
                     let slot = slots.next().ok_or("has fewer running values than outputs")?;
-                    *slot = lanes.many(c, v)?;
+                    *slot = lanes.vector(c, v)?;
                     continue;
                 }
                 self.write(c, o, dims, lanes, v, self.nontemporal)?;
@@ -193,9 +210,9 @@ impl Scope<'_> {
         &self,
         c: Code,
         o: &Output,
-        dims: &[Val],
+        dims: &[LaneValue],
         lanes: Lanes,
-        v: Val,
+        v: LaneValue,
         nontemporal: bool,
     ) -> Result<()> {
         let Some(memory) = self.memory.get(o.access.buffer).copied().flatten() else {
@@ -204,8 +221,8 @@ impl Scope<'_> {
         let mut store = |c: Code| {
             lanes.store(c, memory, self.address(c, &o.access.at, dims, lanes)?, v, nontemporal)
         };
-        match self.writes {
-            Some(condition) => c.when(condition, &mut store, None),
+        match self.store_predicate {
+            Some(condition) => c.if_else(condition, &mut store, None),
             None => store(c),
         }
     }
@@ -215,21 +232,21 @@ impl Scope<'_> {
         &self,
         c: Code,
         s: &Stage,
-        args: Vec<Option<Val>>,
-        dims: &[Val],
+        args: Vec<Option<LaneValue>>,
+        dims: &[LaneValue],
         lanes: Lanes,
-    ) -> Result<Vec<Val>> {
+    ) -> Result<Vec<LaneValue>> {
         let block = match s.body {
-            Body::Fill(v) => return Ok(vec![Val::One(self.scalar(v)?)]),
+            Body::Fill(v) => return Ok(vec![LaneValue::Uniform(self.scalar(v)?)]),
             Body::Copy => return Ok(args.into_iter().take(1).flatten().collect()),
             Body::Block(b) => b,
         };
-        let mut values: HashMap<Value, Val> =
+        let mut values: HashMap<Value, LaneValue> =
             block.args().into_iter().zip(args).filter_map(|(a, v)| Some((a, v?))).collect();
         for op in block.ops() {
             let c = Code(c.0.at(op.loc()));
-            let get = |v: Value| -> Result<Val> {
-                values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok)
+            let get = |v: Value| -> Result<LaneValue> {
+                values.get(&v).copied().map_or_else(|| self.scalar(v).map(LaneValue::Uniform), Ok)
             };
             if op.isa::<linalg::Yield>() {
                 return op.operands().into_iter().map(get).collect();
@@ -244,18 +261,18 @@ impl Scope<'_> {
     }
 
     /// Emits a value of a stage's body in all lanes, with only its backward slice of the body.
-    pub fn part(
+    pub fn body_value(
         &self,
         c: Code,
         s: &Stage,
         v: Value,
-        dims: &[Val],
+        dims: &[LaneValue],
         lanes: Lanes,
-        passed: &Passed,
-    ) -> Result<Val> {
+        passed: &ForwardedElements,
+    ) -> Result<LaneValue> {
         let Body::Block(block) = s.body else { return Err("has no body to compute in".into()) };
-        let needed = made_of(block, v);
-        let mut values: HashMap<Value, Val> = HashMap::new();
+        let needed = backward_slice(block, v);
+        let mut values: HashMap<Value, LaneValue> = HashMap::new();
         for (i, arg) in block.args().into_iter().enumerate() {
             if needed.contains(&arg) {
                 values.insert(
@@ -273,18 +290,18 @@ impl Scope<'_> {
         for op in
             block.ops().into_iter().filter(|op| op.results().iter().any(|r| needed.contains(r)))
         {
-            let get = |v: Value| -> Result<Val> {
-                values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok)
+            let get = |v: Value| -> Result<LaneValue> {
+                values.get(&v).copied().map_or_else(|| self.scalar(v).map(LaneValue::Uniform), Ok)
             };
             let made = self.scalar_op(Code(c.0.at(op.loc())), s, op, dims, lanes, &get)?;
             values.insert(op.result(0), made);
         }
-        values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok)
+        values.get(&v).copied().map_or_else(|| self.scalar(v).map(LaneValue::Uniform), Ok)
     }
 
     /// Emits a scalar value of a stage's body with its backward slice. `dims`: the loops that it
     /// depends on, and any others.
-    pub fn by_itself(&self, c: Code, s: &Stage, v: Value, dims: &[Val]) -> Result<Value> {
+    pub fn scalar_value(&self, c: Code, s: &Stage, v: Value, dims: &[LaneValue]) -> Result<Value> {
         let one = Lanes { count: 1, mask: None };
         let Body::Block(block) = s.body else { return Err("has no body to compute in".into()) };
         let found = match (v.block_arg(), v.def()) {
@@ -293,18 +310,18 @@ impl Scope<'_> {
                 s.inputs.get(i).ok_or("reads what is no input")?,
                 dims,
                 one,
-                &Passed::new(),
+                &ForwardedElements::new(),
             )?,
             (None, Some(op)) if op.block() == Some(block) => {
                 // `tensor.extract` reads from a tensor, which is no scalar operand.
                 let inputs = op.operands().split_off(usize::from(op.isa::<tensor::Extract>()));
                 let made = inputs
                     .into_iter()
-                    .map(|v| Ok((v, self.by_itself(c, s, v, dims)?)))
+                    .map(|v| Ok((v, self.scalar_value(c, s, v, dims)?)))
                     .collect::<Result<HashMap<_, _>>>()?;
                 let get = |v: Value| {
                     made.get(&v)
-                        .map(|v| Val::One(*v))
+                        .map(|v| LaneValue::Uniform(*v))
                         .ok_or_else(|| "takes what is not there".into())
                 };
                 self.scalar_op(Code(c.0.at(op.loc())), s, op, dims, one, &get)?
@@ -312,7 +329,7 @@ impl Scope<'_> {
             _ => return self.scalar(v),
         };
         match found {
-            Val::One(v) => Ok(v),
+            LaneValue::Uniform(v) => Ok(v),
             _ => Err("has several values where one is wanted".into()),
         }
     }
@@ -326,13 +343,13 @@ impl Scope<'_> {
         most: &dyn Fn(usize) -> Result<Value>,
     ) -> Result<[Option<Value>; 2]> {
         let stage = self.kernel.stages.get(at.seen).ok_or("has no such stage")?;
-        let mut dims: Vec<Val> = around.iter().map(|i| Val::One(*i)).collect();
+        let mut dims: Vec<LaneValue> = around.iter().map(|i| LaneValue::Uniform(*i)).collect();
         if at.limits.lengths != [None; 2] {
-            dims.resize(stage.extents.len(), Val::One(c.index(0)?));
+            dims.resize(stage.extents.len(), LaneValue::Uniform(c.index(0)?));
         }
         let one = |axis: usize| -> Result<Option<Value>> {
             let Some(v) = at.limits.lengths[axis] else { return Ok(None) };
-            let n = self.by_itself(c, stage, v, &dims)?;
+            let n = self.scalar_value(c, stage, v, &dims)?;
             let cast = |v: Value, ty: Type| {
                 if v.ty() == ty { Ok(v) } else { arith::index_cast(c, v, ty) }
             };
@@ -349,10 +366,10 @@ impl Scope<'_> {
         c: Code,
         s: &Stage,
         op: Op,
-        dims: &[Val],
+        dims: &[LaneValue],
         lanes: Lanes,
-        get: &dyn Fn(Value) -> Result<Val>,
-    ) -> Result<Val> {
+        get: &dyn Fn(Value) -> Result<LaneValue>,
+    ) -> Result<LaneValue> {
         let name = op.name();
         if let Some(index) = op.dyn_cast::<linalg::Index>() {
             let d = index.dim().unwrap_or(0) as usize;
@@ -366,16 +383,21 @@ impl Scope<'_> {
         if let Some(extract) = op.dyn_cast::<tensor::Extract>() {
             let view = self.kernel.views.get(&extract.tensor());
             let view = view.ok_or("reads a tensor that is not there")?;
-            let mut at = Val::One(self.poly(c, &view.offset)?);
+            let mut at = LaneValue::Uniform(self.poly(c, &view.offset)?);
             for (i, stride) in extract.indices().iter().zip(&view.strides) {
-                at = lanes.sum(c, at, lanes.scaled(c, get(*i)?, self.poly(c, stride)?)?, false)?;
+                at = lanes.add_or_sub(
+                    c,
+                    at,
+                    lanes.scaled(c, get(*i)?, self.poly(c, stride)?)?,
+                    false,
+                )?;
             }
             return lanes.load(c, self.buffer(view.buffer)?, at);
         }
         if op.result_count() != 1 || !op.regions().is_empty() {
             return Err(format!("has a {name} in its body").into());
         }
-        let operands: Vec<Val> = match product_of(op) {
+        let operands: Vec<LaneValue> = match multiply_add_operands(op) {
             // Fused multiply-add: a * b + c with one rounding.
             Some((product, other)) => {
                 vec![get(product.operand(0))?, get(product.operand(1))?, get(other)?]
@@ -384,10 +406,10 @@ impl Scope<'_> {
         };
         let ty = op.result(0).ty();
         match (name.as_str(), operands.as_slice()) {
-            (arith::AddI::NAME, [a, b]) => return lanes.sum(c, *a, *b, false),
-            (arith::SubI::NAME, [a, b]) => return lanes.sum(c, *a, *b, true),
-            (arith::IndexCast::NAME, [Val::Steps(base, step)]) => {
-                return Ok(Val::Steps(arith::index_cast(c, *base, ty)?, *step));
+            (arith::AddI::NAME, [a, b]) => return lanes.add_or_sub(c, *a, *b, false),
+            (arith::SubI::NAME, [a, b]) => return lanes.add_or_sub(c, *a, *b, true),
+            (arith::IndexCast::NAME, [LaneValue::Strided(base, step)]) => {
+                return Ok(LaneValue::Strided(arith::index_cast(c, *base, ty)?, *step));
             }
             _ => {}
         }
@@ -398,19 +420,21 @@ impl Scope<'_> {
         } else {
             (math::Fma::NAME, vec![])
         };
-        let same: Option<Vec<Value>> =
-            operands.iter().map(|v| if let Val::One(x) = v { Some(*x) } else { None }).collect();
+        let same: Option<Vec<Value>> = operands
+            .iter()
+            .map(|v| if let LaneValue::Uniform(x) = v { Some(*x) } else { None })
+            .collect();
         if let Some(same) = same {
-            return Ok(Val::One(c.op(name, &same, ty, &attrs)?));
+            return Ok(LaneValue::Uniform(c.op(name, &same, ty, &attrs)?));
         }
         let many: Vec<Value> =
-            operands.into_iter().map(|v| lanes.many(c, v)).collect::<Result<_>>()?;
-        Ok(Val::Many(c.op(name, &many, Type::vector(ty, lanes.count), &attrs)?))
+            operands.into_iter().map(|v| lanes.vector(c, v)).collect::<Result<_>>()?;
+        Ok(LaneValue::Vector(c.op(name, &many, Type::vector(ty, lanes.count), &attrs)?))
     }
 }
 
 /// Backward slice: a value of a body, and all values of the body that it depends on.
-pub fn made_of(block: Block, v: Value) -> HashSet<Value> {
+pub fn backward_slice(block: Block, v: Value) -> HashSet<Value> {
     let (mut all, mut next) = (HashSet::new(), vec![v]);
     while let Some(v) = next.pop() {
         let inside = v.block_arg().map_or_else(|| v.def().and_then(Op::block), |(b, _)| Some(b))
@@ -423,7 +447,7 @@ pub fn made_of(block: Block, v: Value) -> HashSet<Value> {
 }
 
 /// The product and the loop-carried value of a yielded sum of both.
-fn product_of(sum: Op) -> Option<(Op, Value)> {
+fn multiply_add_operands(sum: Op) -> Option<(Op, Value)> {
     let block = sum.block()?;
     let yielded = sum.isa::<arith::AddF>()
         && sum.result(0).uses().iter().all(|(u, _)| u.isa::<linalg::Yield>());
@@ -444,5 +468,6 @@ fn product_of(sum: Op) -> Option<(Op, Value)> {
 /// Whether the op is a product that may fuse into a multiply-add.
 fn is_fused_product(op: Op) -> bool {
     let uses = if op.isa::<arith::MulF>() { op.result(0).uses() } else { vec![] };
-    uses.len() == 1 && uses.iter().all(|(sum, _)| product_of(*sum).is_some_and(|(p, _)| p == op))
+    uses.len() == 1
+        && uses.iter().all(|(sum, _)| multiply_add_operands(*sum).is_some_and(|(p, _)| p == op))
 }

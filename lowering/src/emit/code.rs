@@ -1,7 +1,7 @@
 //! Builder of loops and index arithmetic that folds constants, so that the IR reads as one would
 //! write it.
-use crate::emit::index::{self, Form};
-pub use crate::emit::index::{distance, known};
+use crate::emit::index::{self, AffineOp};
+pub use crate::emit::index::{constant_value, distance};
 use kiln_dialects::ir::*;
 
 /// Emits ops at an insertion point.
@@ -19,7 +19,7 @@ impl From<Code> for Builder {
 pub type LoopBody<'a> = dyn FnMut(Code, Value, &[Value]) -> Result<Vec<Value>> + 'a;
 
 /// Body of a branch.
-pub type Then<'a> = dyn FnMut(Code) -> Result<()> + 'a;
+pub type BranchBody<'a> = dyn FnMut(Code) -> Result<()> + 'a;
 
 /// Forbids LLVM to unroll a loop, given by its results.
 pub fn rolled(results: &[Value]) -> Result<()> {
@@ -69,81 +69,81 @@ impl Code {
     }
     /// `a + b` on index.
     pub fn add(self, a: Value, b: Value) -> Result<Value> {
-        match (known(a), known(b)) {
+        match (constant_value(a), constant_value(b)) {
             (Some(x), Some(y)) => self.index(x + y),
             (Some(0), _) => Ok(b),
             (_, Some(0)) => Ok(a),
             (Some(k), None) => index::shifted(self.0, b, k),
             (None, Some(k)) => index::shifted(self.0, a, k),
-            _ => index::apply(self.0, Form::Add, a, Some(b)),
+            _ => index::apply(self.0, AffineOp::Add, a, Some(b)),
         }
     }
     /// `a - b` on index.
     pub fn sub(self, a: Value, b: Value) -> Result<Value> {
-        match (distance(b, a), known(b)) {
+        match (distance(b, a), constant_value(b)) {
             (Some(k), _) => self.index(k),
             (_, Some(0)) => Ok(a),
             (_, Some(k)) => index::shifted(self.0, a, -k),
-            _ => index::apply(self.0, Form::Sub, a, Some(b)),
+            _ => index::apply(self.0, AffineOp::Sub, a, Some(b)),
         }
     }
     /// `a * b` on index; affine by a constant.
     pub fn mul(self, a: Value, b: Value) -> Result<Value> {
-        match (known(a), known(b)) {
+        match (constant_value(a), constant_value(b)) {
             (Some(x), Some(y)) => self.index(x * y),
             (Some(1), _) => Ok(b),
             (_, Some(1)) => Ok(a),
             (Some(0), _) => Ok(a),
             (_, Some(0)) => Ok(b),
-            (Some(k), None) => index::apply(self.0, Form::Mul(k), b, None),
-            (None, Some(k)) => index::apply(self.0, Form::Mul(k), a, None),
+            (Some(k), None) => index::apply(self.0, AffineOp::Mul(k), b, None),
+            (None, Some(k)) => index::apply(self.0, AffineOp::Mul(k), a, None),
             _ => arith::muli(self, a, b),
         }
     }
     /// `a / b` on non-negative index values; affine by a constant.
     pub fn div(self, a: Value, b: Value) -> Result<Value> {
-        match (known(a), known(b)) {
+        match (constant_value(a), constant_value(b)) {
             (Some(x), Some(y)) if y > 0 => self.index(x / y),
             (_, Some(1)) => Ok(a),
-            (_, Some(k)) if k > 0 => index::apply(self.0, Form::FloorDiv(k), a, None),
+            (_, Some(k)) if k > 0 => index::apply(self.0, AffineOp::FloorDiv(k), a, None),
             _ => arith::divui(self, a, b),
         }
     }
     /// `a % b` on non-negative index values; affine by a constant.
     pub fn rem(self, a: Value, b: Value) -> Result<Value> {
-        match (known(a), known(b)) {
+        match (constant_value(a), constant_value(b)) {
             (Some(x), Some(y)) if y > 0 => self.index(x % y),
             (_, Some(1)) => self.index(0),
-            (_, Some(k)) if k > 0 => index::apply(self.0, Form::Mod(k), a, None),
+            (_, Some(k)) if k > 0 => index::apply(self.0, AffineOp::Mod(k), a, None),
             _ => arith::remui(self, a, b),
         }
     }
     /// `a / b` on non-negative index values, rounded up; affine by a constant.
     pub fn ceil_div(self, a: Value, b: Value) -> Result<Value> {
-        match (known(a), known(b)) {
-            (None, Some(k)) if k > 1 => index::apply(self.0, Form::CeilDiv(k), a, None),
+        match (constant_value(a), constant_value(b)) {
+            (None, Some(k)) if k > 1 => index::apply(self.0, AffineOp::CeilDiv(k), a, None),
             _ => self.div(self.add(a, self.sub(b, self.index(1)?)?)?, b),
         }
     }
     /// Minimum.
     pub fn min(self, a: Value, b: Value) -> Result<Value> {
-        match (known(a), known(b)) {
+        match (constant_value(a), constant_value(b)) {
             (Some(x), Some(y)) => self.index(x.min(y)),
             _ => index::min(self.0, a, b),
         }
     }
     /// End of the block of `size` that starts at `lo`; all blocks but the last have `block`
     /// elements.
-    pub fn end(self, lo: Value, block: Value, size: Value) -> Result<Value> {
+    pub fn block_end(self, lo: Value, block: Value, size: Value) -> Result<Value> {
         let next = self.add(lo, block)?;
-        match (known(block), known(size)) {
+        match (constant_value(block), constant_value(size)) {
             (Some(b), Some(n)) if b > 0 && n % b == 0 => Ok(next),
-            (Some(b), Some(n)) if b > n && known(lo) == Some(0) => Ok(size),
+            (Some(b), Some(n)) if b > n && constant_value(lo) == Some(0) => Ok(size),
             _ => self.min(next, size),
         }
     }
     /// `scf.for` from `lo` to `hi`; folded away if it statically has no iterations.
-    pub fn each(
+    pub fn for_loop(
         self,
         lo: Value,
         hi: Value,
@@ -156,10 +156,10 @@ impl Code {
             Some(n) if n <= step => return body(self, lo, carried),
             _ => {}
         }
-        self.strided(lo, hi, self.index(step)?, carried, body)
+        self.for_dynamic_step(lo, hi, self.index(step)?, carried, body)
     }
     /// `scf.for` from `lo` to `hi` with a dynamic step.
-    pub fn strided(
+    pub fn for_dynamic_step(
         self,
         lo: Value,
         hi: Value,
@@ -177,9 +177,9 @@ impl Code {
         };
         Ok(scf::for_(self, lo, hi, step, carried, &types, (&args, &mut fill))?.results())
     }
-    /// As [`Code::strided`], unrolled by `count` with a remainder loop, so that the loads of
-    /// `count` iterations are in flight together.
-    pub fn unrolled(
+    /// As [`Code::for_dynamic_step`], unrolled by `count` with a remainder loop, so that the loads
+    /// of `count` iterations are in flight together.
+    pub fn for_unrolled(
         self,
         lo: Value,
         hi: Value,
@@ -189,25 +189,30 @@ impl Code {
         body: &mut LoopBody<'_>,
     ) -> Result<Vec<Value>> {
         if count < 2 {
-            return self.strided(lo, hi, step, carried, body);
+            return self.for_dynamic_step(lo, hi, step, carried, body);
         }
         // The remainder loop starts where the last of `count` iterations would be out of bounds.
         let end = self.sub(hi, self.mul(step, self.index(count as i64 - 1)?)?)?;
         let all = self.mul(step, self.index(count as i64)?)?;
-        let mut both =
-            self.strided(lo, end, all, &[&[lo], carried].concat(), &mut |c, i, carried| {
+        let mut both = self.for_dynamic_step(
+            lo,
+            end,
+            all,
+            &[&[lo], carried].concat(),
+            &mut |c, i, carried| {
                 let (mut i, mut values) = (i, carried.get(1..).unwrap_or_default().to_vec());
                 for _ in 0..count {
                     values = body(c, i, &values)?;
                     i = c.add(i, step)?;
                 }
                 Ok([vec![i], values].concat())
-            })?;
+            },
+        )?;
         let next = both.remove(0);
-        self.strided(next, hi, step, &both, body)
+        self.for_dynamic_step(next, hi, step, &both, body)
     }
     /// Indices from `lo` to `hi`, unrolled by `count`, with a remainder loop.
-    pub fn together(
+    pub fn for_unrolled_indices(
         self,
         lo: Value,
         hi: Value,
@@ -219,7 +224,7 @@ impl Code {
         if count > 1 {
             let end = self.sub(hi, self.mul(step, self.index(count as i64 - 1)?)?)?;
             let all = self.mul(step, self.index(count as i64)?)?;
-            let done = self.strided(lo, end, all, &[lo], &mut |c, i, _| {
+            let done = self.for_dynamic_step(lo, end, all, &[lo], &mut |c, i, _| {
                 let mut indices = vec![i];
                 while indices.len() < count {
                     indices.push(c.add(indices[indices.len() - 1], step)?);
@@ -229,14 +234,15 @@ impl Code {
             })?;
             next = done.first().copied().ok_or("has no index")?;
         }
-        self.strided(next, hi, step, &[], &mut |c, i, _| body(c, &[i]).map(|()| vec![])).map(drop)
+        self.for_dynamic_step(next, hi, step, &[], &mut |c, i, _| body(c, &[i]).map(|()| vec![]))
+            .map(drop)
     }
     /// `scf.if` without results; the else branch is optional.
-    pub fn when(
+    pub fn if_else(
         self,
         condition: Value,
-        then: &mut Then<'_>,
-        otherwise: Option<&mut Then<'_>>,
+        then: &mut BranchBody<'_>,
+        otherwise: Option<&mut BranchBody<'_>>,
     ) -> Result<()> {
         let mut fill = |b: Builder, _: Vec<Value>| -> Result<()> {
             then(Code(b))?;
@@ -255,11 +261,11 @@ impl Code {
         arith::cmpi(self, predicate, a, b)
     }
     /// `a < b` on non-negative values.
-    pub fn below(self, a: Value, b: Value) -> Result<Value> {
+    pub fn less_than(self, a: Value, b: Value) -> Result<Value> {
         self.compare(CmpIPredicate::Ult, a, b)
     }
     /// Conjunction of all; `None` for none.
-    pub fn both(self, all: &[Value]) -> Result<Option<Value>> {
+    pub fn all_of(self, all: &[Value]) -> Result<Option<Value>> {
         let mut all = all.iter();
         let Some(first) = all.next().copied() else { return Ok(None) };
         all.try_fold(first, |a, b| arith::andi(self, a, *b)).map(Some)

@@ -1,9 +1,9 @@
 //! The lowered function: arguments, a flat memref per buffer, scratch memory.
 use crate::{
-    analysis::{Kernel, Plan, Poly, Role},
+    analysis::{Kernel, NestPlan, Poly, Role},
     emit::{
         body::Scope,
-        code::{Code, known},
+        code::{Code, constant_value},
         index::{Constants, PART},
     },
     target::kernel_attrs::{DERIVED, IN_PLACE},
@@ -14,22 +14,22 @@ use std::collections::HashMap;
 /// Scratch memory for a row's intermediates.
 pub struct Scratch<'a> {
     /// Allocates flat memory of this many elements.
-    pub make: &'a dyn Fn(Code, Type, i64) -> Result<Value>,
+    pub allocate: &'a dyn Fn(Code, Type, i64) -> Result<Value>,
     /// Most bytes of scratch.
-    pub most: i64,
+    pub max_bytes: i64,
 }
 
 /// Emits the body of the new function, given its scope and its further arguments.
-pub type Fill<'a> = dyn FnMut(Code, &Scope<'_>, &[Value]) -> Result<()> + 'a;
+pub type BodyBuilder<'a> = dyn FnMut(Code, &Scope<'_>, &[Value]) -> Result<()> + 'a;
 
 /// Emits the lowered kernel after its old function, with further arguments of these types at the
 /// end.
 pub fn emit(
     k: &mut Kernel,
-    plan: &Plan,
+    plan: &NestPlan,
     further: &[Type],
     scratch: &Scratch<'_>,
-    fill: &mut Fill<'_>,
+    build_body: &mut BodyBuilder<'_>,
 ) -> Result<()> {
     let func = k.func;
     let old = k.block.args();
@@ -65,7 +65,7 @@ pub fn emit(
             scalars: scalars.iter().copied().zip(given.iter().copied()).collect(),
             memory: vec![None; k.buffers.len()],
             nontemporal: false,
-            writes: None,
+            store_predicate: None,
             prefetch: 0,
         };
         for op in &k.scalars {
@@ -88,14 +88,14 @@ pub fn emit(
                 Role::Output(n) => {
                     Some(flat(code, &scope, memories[tensors.len() + n], &buffer.sizes)?)
                 }
-                Role::Temporary if plan.passed[i] => None,
+                Role::Temporary if plan.forwarded[i] => None,
                 Role::Temporary => Some(local(code, k, i, scratch, &mut taken)?),
             };
         }
-        fill(code, &scope, more)?;
+        build_body(code, &scope, more)?;
         b.ret(&[]).map(drop)
     })?;
-    tidy(new)?;
+    hoist_index_constants(new)?;
 
     let said = func.attr("arg_attrs").and_then(|a| a.as_array()).unwrap_or_default();
     let nothing = Attr::dictionary(c, &[]);
@@ -108,7 +108,7 @@ pub fn emit(
             .iter()
             .find(|b| b.role == Role::Output(n))
             .ok_or("has a result that nothing writes")?;
-        let sizes: Vec<i64> = sizes.sizes.iter().map(|p| stated(p, &scalars)).collect();
+        let sizes: Vec<i64> = sizes.sizes.iter().map(|p| size_encoding(p, &scalars)).collect();
         let mut about = vec![("kiln.sizes", Attr::i64s(c, &sizes))];
         // A result that may alias an input (in-place) is not `noalias`.
         if !in_place.contains(&(n as i64)) {
@@ -132,7 +132,7 @@ pub fn emit(
 /// Moves each index constant to the top, once, and drops what nothing uses, such as views of memory
 /// that only tensor maps reach. Affine ops that are part of others stay: `kiln-lower-affine` computes
 /// what they share in their place.
-fn tidy(func: Op) -> Result<()> {
+fn hoist_index_constants(func: Op) -> Result<()> {
     let mut constants = vec![];
     // Users come behind what they use.
     for op in walk(func).into_iter().rev() {
@@ -151,7 +151,7 @@ fn tidy(func: Op) -> Result<()> {
         if op.result(0).uses().is_empty() && !part {
             op.erase();
         } else if constant {
-            constants.push((known(op.result(0)).ok_or_malformed(op)?, op));
+            constants.push((constant_value(op.result(0)).ok_or_malformed(op)?, op));
         }
     }
     let entry = blocks(func).first().map(|b| b.ops()).unwrap_or_default();
@@ -178,14 +178,14 @@ fn is_index_constant(op: Op) -> bool {
 }
 
 /// A size in the encoding of `kiln.sizes`.
-fn stated(p: &Poly, scalars: &[Value]) -> i64 {
+fn size_encoding(p: &Poly, scalars: &[Value]) -> i64 {
     let indices: Vec<&Value> = scalars.iter().filter(|v| v.ty().is_index()).collect();
     let argument = p.as_symbol().and_then(|v| indices.iter().position(|i| **i == v));
     p.known().or(argument.map(|i| -1 - i as i64)).unwrap_or(DERIVED)
 }
 
 /// Reduces temporaries of rows to one row, which is reused for the next.
-fn rows_as_scratch(k: &mut Kernel, plan: &Plan) {
+fn rows_as_scratch(k: &mut Kernel, plan: &NestPlan) {
     let temporary: Vec<bool> = k.buffers.iter().map(|b| b.role == Role::Temporary).collect();
     for s in &mut k.stages {
         for a in s.all_accesses().filter(|a| temporary[a.buffer]) {
@@ -233,8 +233,8 @@ fn local(
         .span(buffer, 0)
         .ok_or("has an intermediate of dynamic size that no result has room for")?;
     *total += most * element.dtype()?.byte_size() as i64;
-    if *total > scratch.most {
-        return Err(format!("has intermediates of more than {} bytes", scratch.most).into());
+    if *total > scratch.max_bytes {
+        return Err(format!("has intermediates of more than {} bytes", scratch.max_bytes).into());
     }
-    (scratch.make)(c, element, most)
+    (scratch.allocate)(c, element, most)
 }

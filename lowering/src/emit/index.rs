@@ -12,26 +12,26 @@ use std::collections::{HashMap, hash_map::Entry};
 pub const PART: &str = "kiln.part";
 
 /// The constant that a value is, if it is an `arith.constant`.
-pub fn known(v: Value) -> Option<i64> {
+pub fn constant_value(v: Value) -> Option<i64> {
     v.def_as::<arith::Constant>()?.value()?.as_i64()
 }
 
 /// Index constants in one place of a function, one op per value.
 pub struct Constants {
-    place: Builder,
-    made: HashMap<i64, Value>,
+    builder: Builder,
+    ops: HashMap<i64, Value>,
 }
 
 impl Constants {
-    /// Constants are inserted where `place` inserts.
-    pub fn at(place: Builder) -> Constants {
-        Constants { place, made: HashMap::new() }
+    /// Constants are inserted where `builder` inserts.
+    pub fn at(builder: Builder) -> Constants {
+        Constants { builder, ops: HashMap::new() }
     }
     /// The constant of this value.
     pub fn get(&mut self, k: i64) -> Result<Value> {
-        Ok(match self.made.entry(k) {
-            Entry::Occupied(made) => *made.get(),
-            Entry::Vacant(none) => *none.insert(self.place.index(k)?),
+        Ok(match self.ops.entry(k) {
+            Entry::Occupied(op) => *op.get(),
+            Entry::Vacant(none) => *none.insert(self.builder.index(k)?),
         })
     }
 }
@@ -46,7 +46,7 @@ struct Composed {
 impl Composed {
     /// The value as an operand.
     fn operand(v: Value) -> Composed {
-        match known(v) {
+        match constant_value(v) {
             Some(k) => Composed { expr: Expr::Const(k), dims: vec![] },
             None => Composed { expr: Affine::dim(0), dims: vec![v] },
         }
@@ -60,7 +60,7 @@ impl Composed {
             return (dims == operands.len()).then_some(Composed { expr, dims: operands });
         }
         let sum = v.def_as::<arith::AddI>().filter(|_| v.ty().is_index())?;
-        let k = known(sum.rhs())?;
+        let k = constant_value(sum.rhs())?;
         Some(Composed { expr: Affine::dim(0).plus_constant(k), dims: vec![sum.lhs()] })
     }
     /// The expression without its constant term, and that term.
@@ -130,7 +130,7 @@ pub fn distance(a: Value, b: Value) -> Option<i64> {
 
 /// What an `affine.apply` does with one or two operands.
 #[derive(Clone, Copy)]
-pub enum Form {
+pub enum AffineOp {
     /// The sum.
     Add,
     /// The difference.
@@ -145,32 +145,34 @@ pub enum Form {
     Mod(i64),
 }
 
-impl Form {
+impl AffineOp {
     fn divides(self) -> bool {
-        matches!(self, Form::FloorDiv(_) | Form::CeilDiv(_) | Form::Mod(_))
+        matches!(self, AffineOp::FloorDiv(_) | AffineOp::CeilDiv(_) | AffineOp::Mod(_))
     }
-    fn of(self, a: Affine, b: Affine) -> Affine {
+    fn expr(self, a: Affine, b: Affine) -> Affine {
         match (self, b) {
-            (Form::Add, Expr::Const(k)) => a.plus_constant(k),
-            (Form::Sub, Expr::Const(k)) => a.plus_constant(-k),
-            (Form::Add, b) => op(SymKind::Add, a, b),
-            (Form::Sub, b) => op(SymKind::Add, a, times(b, -1)),
-            (Form::Mul(k), _) => times(a, k),
-            (Form::FloorDiv(k), _) => op(SymKind::Floordiv, a, Expr::Const(k)),
-            (Form::CeilDiv(k), _) => op(SymKind::Floordiv, a.plus_constant(k - 1), Expr::Const(k)),
-            (Form::Mod(k), _) => op(SymKind::Mod, a, Expr::Const(k)),
+            (AffineOp::Add, Expr::Const(k)) => a.plus_constant(k),
+            (AffineOp::Sub, Expr::Const(k)) => a.plus_constant(-k),
+            (AffineOp::Add, b) => op(SymKind::Add, a, b),
+            (AffineOp::Sub, b) => op(SymKind::Add, a, times(b, -1)),
+            (AffineOp::Mul(k), _) => times(a, k),
+            (AffineOp::FloorDiv(k), _) => op(SymKind::Floordiv, a, Expr::Const(k)),
+            (AffineOp::CeilDiv(k), _) => {
+                op(SymKind::Floordiv, a.plus_constant(k - 1), Expr::Const(k))
+            }
+            (AffineOp::Mod(k), _) => op(SymKind::Mod, a, Expr::Const(k)),
         }
     }
 }
 
 /// The expressions that may stand for an operand, best first.
-fn choices(at: Builder, v: Value) -> Vec<Composed> {
+fn operand_exprs(at: Builder, v: Value) -> Vec<Composed> {
     let here = v.def().and_then(Op::block) == Some(at.block());
     let inner = Composed::definition(v).filter(|_| here && v.def_as::<arith::AddI>().is_none());
     inner.into_iter().chain([Composed::operand(v)]).collect()
 }
 /// Whether MLIR leaves an expression as it is.
-fn stays(at: Builder, e: &Affine) -> bool {
+fn is_canonical(at: Builder, e: &Affine) -> bool {
     e.folded(at.ctx).as_ref() == Some(e)
 }
 /// Emits an expression, unless it is a constant or an operand.
@@ -182,29 +184,29 @@ fn emitted(at: Builder, e: Affine, dims: &[Value]) -> Result<Value> {
     }
 }
 /// Marks what defines a value, if it has become part of another op.
-fn mark(v: Value, part: bool) {
+fn mark_part(v: Value, part: bool) {
     if let Some(op) = v.def().filter(|_| part) {
         op.set_attr(PART, Attr::unit(op.ctx()));
     }
 }
 /// `affine.apply` of one or two index values.
-pub fn apply(at: Builder, form: Form, a: Value, b: Option<Value>) -> Result<Value> {
+pub fn apply(at: Builder, op: AffineOp, a: Value, b: Option<Value>) -> Result<Value> {
     let none = vec![Composed { expr: Expr::Const(0), dims: vec![] }];
-    let (left, right) = (choices(at, a), b.map_or(none, |b| choices(at, b)));
+    let (left, right) = (operand_exprs(at, a), b.map_or(none, |b| operand_exprs(at, b)));
     for (i, x) in left.iter().enumerate() {
         for (j, y) in right.iter().enumerate() {
             let Some((l, r, dims)) = x.pair(y) else { continue };
-            let fits = !form.divides() || nonnegative(&l);
-            let e = form.of(l, r);
-            if fits && stays(at, &e) {
-                mark(a, i + 1 < left.len());
-                b.into_iter().for_each(|b| mark(b, j + 1 < right.len()));
+            let fits = !op.divides() || nonnegative(&l);
+            let e = op.expr(l, r);
+            if fits && is_canonical(at, &e) {
+                mark_part(a, i + 1 < left.len());
+                b.into_iter().for_each(|b| mark_part(b, j + 1 < right.len()));
                 return emitted(at, e, &dims);
             }
         }
     }
     // Of one value twice.
-    emitted(at, form.of(Affine::dim(0), Affine::dim(1)), &[a, b.unwrap_or(a)])
+    emitted(at, op.expr(Affine::dim(0), Affine::dim(1)), &[a, b.unwrap_or(a)])
 }
 /// `a + k`; the constant terms of both are one, even where `a` is of an outer block.
 pub fn shifted(at: Builder, a: Value, k: i64) -> Result<Value> {
@@ -212,25 +214,25 @@ pub fn shifted(at: Builder, a: Value, k: i64) -> Result<Value> {
         return emitted(at, e.expr.plus_constant(j + k), &e.dims);
     }
     let k = Composed { expr: Expr::Const(k), dims: vec![] };
-    let all = choices(at, a);
-    let made = all.iter().enumerate().find_map(|(i, x)| {
+    let all = operand_exprs(at, a);
+    let ops = all.iter().enumerate().find_map(|(i, x)| {
         let (l, r, dims) = x.pair(&k)?;
-        let e = Form::Add.of(l, r);
-        stays(at, &e).then_some((i, e, dims))
+        let e = AffineOp::Add.expr(l, r);
+        is_canonical(at, &e).then_some((i, e, dims))
     });
-    let (i, e, dims) = made.ok_or("has no sum")?;
-    mark(a, i + 1 < all.len());
+    let (i, e, dims) = ops.ok_or("has no sum")?;
+    mark_part(a, i + 1 < all.len());
     emitted(at, e, &dims)
 }
 /// `affine.min` of two index values.
 pub fn min(at: Builder, a: Value, b: Value) -> Result<Value> {
-    let (left, right) = (choices(at, a), choices(at, b));
+    let (left, right) = (operand_exprs(at, a), operand_exprs(at, b));
     let (x, y) = (left.first().ok_or("is no value")?, right.first().ok_or("is no value")?);
     let (l, r, dims) = x.pair(y).ok_or("has a map with symbols")?;
     if l == r {
         return Ok(a);
     }
-    mark(a, left.len() > 1);
-    mark(b, right.len() > 1);
+    mark_part(a, left.len() > 1);
+    mark_part(b, right.len() > 1);
     affine::min(at, Attr::affine_map(at.ctx, dims.len(), &[l, r])?, &dims)
 }

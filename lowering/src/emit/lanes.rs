@@ -1,16 +1,16 @@
 //! Vectorised values: uniform across lanes, affine in the lane (a constant step), or a vector.
-use crate::emit::code::{Code, known};
+use crate::emit::code::{Code, constant_value};
 use kiln_dialects::ir::*;
 
 /// A value in every lane.
 #[derive(Clone, Copy, Debug)]
-pub enum Val {
+pub enum LaneValue {
     /// Uniform: the same scalar in all lanes.
-    One(Value),
+    Uniform(Value),
     /// Affine: an integer in the first lane, and its step per lane.
-    Steps(Value, i64),
+    Strided(Value, i64),
     /// A vector, one element per lane.
-    Many(Value),
+    Vector(Value),
 }
 
 /// Lane count and mask of vectorised iterations.
@@ -30,7 +30,7 @@ impl Lanes {
         arith::constant(c, Attr::elements(Type::vector(element, self.count), &numbers))
     }
     /// As a vector; with one lane, the scalar itself.
-    pub fn many(&self, c: Code, v: Val) -> Result<Value> {
+    pub fn vector(&self, c: Code, v: LaneValue) -> Result<Value> {
         let spread = |x: Value| -> Result<Value> {
             if self.count == 1 {
                 Ok(x)
@@ -39,16 +39,22 @@ impl Lanes {
             }
         };
         match v {
-            Val::Many(v) => Ok(v),
-            Val::One(v) => spread(v),
-            Val::Steps(base, step) => {
+            LaneValue::Vector(v) => Ok(v),
+            LaneValue::Uniform(v) => spread(v),
+            LaneValue::Strided(base, step) => {
                 let (start, steps) = (spread(base)?, self.iota(c, base.ty(), step)?);
                 arith::addi(c, start, steps)
             }
         }
     }
     /// Sum, or difference if `minus`, of integers.
-    pub fn sum(&self, c: Code, a: Val, b: Val, minus: bool) -> Result<Val> {
+    pub fn add_or_sub(
+        &self,
+        c: Code,
+        a: LaneValue,
+        b: LaneValue,
+        minus: bool,
+    ) -> Result<LaneValue> {
         let scalar = |x: Value, y: Value| match (minus, x.ty().is_index()) {
             (false, true) => c.add(x, y),
             (true, true) => c.sub(x, y),
@@ -57,37 +63,45 @@ impl Lanes {
         };
         let sign = if minus { -1 } else { 1 };
         Ok(match (a, b) {
-            (Val::One(x), Val::One(y)) => Val::One(scalar(x, y)?),
-            (Val::Steps(x, s), Val::One(y)) => Val::Steps(scalar(x, y)?, s),
-            (Val::One(x), Val::Steps(y, s)) => Val::Steps(scalar(x, y)?, sign * s),
-            (Val::Steps(x, s), Val::Steps(y, t)) if s + sign * t == 0 => Val::One(scalar(x, y)?),
-            (Val::Steps(x, s), Val::Steps(y, t)) => Val::Steps(scalar(x, y)?, s + sign * t),
+            (LaneValue::Uniform(x), LaneValue::Uniform(y)) => LaneValue::Uniform(scalar(x, y)?),
+            (LaneValue::Strided(x, s), LaneValue::Uniform(y)) => {
+                LaneValue::Strided(scalar(x, y)?, s)
+            }
+            (LaneValue::Uniform(x), LaneValue::Strided(y, s)) => {
+                LaneValue::Strided(scalar(x, y)?, sign * s)
+            }
+            (LaneValue::Strided(x, s), LaneValue::Strided(y, t)) if s + sign * t == 0 => {
+                LaneValue::Uniform(scalar(x, y)?)
+            }
+            (LaneValue::Strided(x, s), LaneValue::Strided(y, t)) => {
+                LaneValue::Strided(scalar(x, y)?, s + sign * t)
+            }
             _ => {
-                let (x, y) = (self.many(c, a)?, self.many(c, b)?);
-                Val::Many(if minus { arith::subi(c, x, y) } else { arith::addi(c, x, y) }?)
+                let (x, y) = (self.vector(c, a)?, self.vector(c, b)?);
+                LaneValue::Vector(if minus { arith::subi(c, x, y) } else { arith::addi(c, x, y) }?)
             }
         })
     }
     /// Product with a uniform scalar of index type.
-    pub fn scaled(&self, c: Code, a: Val, by: Value) -> Result<Val> {
-        Ok(match (a, known(by)) {
-            (Val::One(x), _) => Val::One(c.mul(x, by)?),
+    pub fn scaled(&self, c: Code, a: LaneValue, by: Value) -> Result<LaneValue> {
+        Ok(match (a, constant_value(by)) {
+            (LaneValue::Uniform(x), _) => LaneValue::Uniform(c.mul(x, by)?),
             (_, Some(1)) => a,
-            (_, Some(0)) => Val::One(by),
-            (Val::Steps(x, s), Some(k)) => Val::Steps(c.mul(x, by)?, s * k),
+            (_, Some(0)) => LaneValue::Uniform(by),
+            (LaneValue::Strided(x, s), Some(k)) => LaneValue::Strided(c.mul(x, by)?, s * k),
             _ => {
-                let (x, y) = (self.many(c, a)?, self.many(c, Val::One(by))?);
-                Val::Many(arith::muli(c, x, y)?)
+                let (x, y) = (self.vector(c, a)?, self.vector(c, LaneValue::Uniform(by))?);
+                LaneValue::Vector(arith::muli(c, x, y)?)
             }
         })
     }
     /// `a floordiv by` or `a mod by`, for negative `a` too.
-    pub fn division(&self, c: Code, a: Val, by: i64, modulo: bool) -> Result<Val> {
-        let scalar = matches!(a, Val::One(_)) || self.count == 1;
-        let x = if let Val::One(x) = a { x } else { self.many(c, a)? };
+    pub fn division(&self, c: Code, a: LaneValue, by: i64, modulo: bool) -> Result<LaneValue> {
+        let scalar = matches!(a, LaneValue::Uniform(_)) || self.count == 1;
+        let x = if let LaneValue::Uniform(x) = a { x } else { self.vector(c, a)? };
         let number = |k: i64| -> Result<Value> {
             let k = c.index(k)?;
-            if scalar { Ok(k) } else { self.many(c, Val::One(k)) }
+            if scalar { Ok(k) } else { self.vector(c, LaneValue::Uniform(k)) }
         };
         let result = if by > 0 && by & (by - 1) == 0 {
             if modulo {
@@ -102,9 +116,9 @@ impl Lanes {
             let r = arith::remsi(c, arith::addi(c, arith::remsi(c, x, d)?, d)?, d)?;
             if modulo { r } else { arith::divsi(c, arith::subi(c, x, r)?, d)? }
         };
-        Ok(if scalar { Val::One(result) } else { Val::Many(result) })
+        Ok(if scalar { LaneValue::Uniform(result) } else { LaneValue::Vector(result) })
     }
-    fn all(&self, c: Code) -> Result<Value> {
+    fn full_mask(&self, c: Code) -> Result<Value> {
         let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
         self.mask.map_or_else(|| c.integer(1, Type::vector(i1, self.count)), Ok)
     }
@@ -113,26 +127,33 @@ impl Lanes {
         c.number(1.0, Type::vector(element, self.count))
     }
     /// Loads elements of a flat buffer.
-    pub fn load(&self, c: Code, buffer: Value, at: Val) -> Result<Val> {
+    pub fn load(&self, c: Code, buffer: Value, at: LaneValue) -> Result<LaneValue> {
         let element = buffer.ty().element().ok_or("reads from what is no buffer")?;
         let vector = Type::vector(element, self.count);
         Ok(match (at, self.mask) {
-            (Val::One(i), _) => Val::One(memref::load(c, buffer, &[i])?),
-            (Val::Steps(i, 1), None) => Val::Many(vector::load(c, buffer, &[i], vector)?),
-            (Val::Steps(i, 1), Some(m)) => {
-                Val::Many(vector::maskedload(c, buffer, &[i], m, self.ones(c, element)?, vector)?)
+            (LaneValue::Uniform(i), _) => LaneValue::Uniform(memref::load(c, buffer, &[i])?),
+            (LaneValue::Strided(i, 1), None) => {
+                LaneValue::Vector(vector::load(c, buffer, &[i], vector)?)
             }
+            (LaneValue::Strided(i, 1), Some(m)) => LaneValue::Vector(vector::maskedload(
+                c,
+                buffer,
+                &[i],
+                m,
+                self.ones(c, element)?,
+                vector,
+            )?),
             _ => {
-                let (first, at) = (c.index(0)?, self.many(c, at)?);
-                let (mask, ones) = (self.all(c)?, self.ones(c, element)?);
-                Val::Many(vector::gather(c, buffer, &[first], at, mask, ones, vector)?)
+                let (first, at) = (c.index(0)?, self.vector(c, at)?);
+                let (mask, ones) = (self.full_mask(c)?, self.ones(c, element)?);
+                LaneValue::Vector(vector::gather(c, buffer, &[first], at, mask, ones, vector)?)
             }
         })
     }
     /// Prefetches `bytes` after a whole vector of contiguous elements; past the end of a buffer
     /// that has no effect.
-    pub fn prefetch(&self, c: Code, buffer: Value, at: Val, bytes: usize) -> Result<()> {
-        let (Val::Steps(i, 1), None) = (at, self.mask) else { return Ok(()) };
+    pub fn prefetch(&self, c: Code, buffer: Value, at: LaneValue, bytes: usize) -> Result<()> {
+        let (LaneValue::Strided(i, 1), None) = (at, self.mask) else { return Ok(()) };
         let size =
             buffer.ty().element().ok_or("reads from what is no buffer")?.dtype()?.byte_size();
         let ahead = c.add(i, c.index((bytes / size) as i64)?)?;
@@ -140,14 +161,21 @@ impl Lanes {
     }
     /// Stores elements of a flat buffer. `nontemporal`: streaming stores of whole vectors, aligned
     /// to their size.
-    pub fn store(&self, c: Code, buffer: Value, at: Val, v: Val, nontemporal: bool) -> Result<()> {
+    pub fn store(
+        &self,
+        c: Code,
+        buffer: Value,
+        at: LaneValue,
+        v: LaneValue,
+        nontemporal: bool,
+    ) -> Result<()> {
         let bytes = self.count
             * buffer.ty().element().ok_or("writes to what is no buffer")?.dtype()?.byte_size();
         match (at, v, self.mask) {
-            (Val::One(i), Val::One(v), _) => memref::store(c, v, buffer, &[i]),
-            (Val::One(_), ..) => Err("writes several values to one place".into()),
-            (Val::Steps(i, 1), _, None) => {
-                let store = vector::Store::new(c, self.many(c, v)?, buffer, &[i]);
+            (LaneValue::Uniform(i), LaneValue::Uniform(v), _) => memref::store(c, v, buffer, &[i]),
+            (LaneValue::Uniform(_), ..) => Err("writes several values to one place".into()),
+            (LaneValue::Strided(i, 1), _, None) => {
+                let store = vector::Store::new(c, self.vector(c, v)?, buffer, &[i]);
                 let store = if nontemporal {
                     store.nontemporal(true).alignment(bytes as i64)
                 } else {
@@ -155,13 +183,21 @@ impl Lanes {
                 };
                 store.build().map(drop)
             }
-            (Val::Steps(i, 1), _, Some(m)) => {
-                vector::maskedstore(c, buffer, &[i], m, self.many(c, v)?)
+            (LaneValue::Strided(i, 1), _, Some(m)) => {
+                vector::maskedstore(c, buffer, &[i], m, self.vector(c, v)?)
             }
             _ => {
-                let (first, at) = (c.index(0)?, self.many(c, at)?);
-                vector::scatter(c, buffer, &[first], at, self.all(c)?, self.many(c, v)?, &[])
-                    .map(drop)
+                let (first, at) = (c.index(0)?, self.vector(c, at)?);
+                vector::scatter(
+                    c,
+                    buffer,
+                    &[first],
+                    at,
+                    self.full_mask(c)?,
+                    self.vector(c, v)?,
+                    &[],
+                )
+                .map(drop)
             }
         }
     }

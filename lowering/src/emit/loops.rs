@@ -3,9 +3,9 @@
 use crate::{
     analysis::{Nest, Output},
     emit::{
-        body::{Passed, Scope},
-        code::{Code, known},
-        lanes::{Lanes, Val},
+        body::{ForwardedElements, Scope},
+        code::{Code, constant_value},
+        lanes::{LaneValue, Lanes},
         partials,
     },
 };
@@ -27,7 +27,7 @@ pub struct Loops<'a> {
 
 /// Consecutive indices of a parallel dimension, computed together (unroll and jam): dimension,
 /// first index, count.
-pub type Rows = (usize, Value, usize);
+pub type UnrolledRows = (usize, Value, usize);
 
 /// The reducing outputs of a nest.
 pub fn reducing<'a>(scope: &'a Scope<'_>, nest: &'a Nest) -> impl Iterator<Item = &'a Output> {
@@ -42,7 +42,7 @@ pub fn reducing<'a>(scope: &'a Scope<'_>, nest: &'a Nest) -> impl Iterator<Item 
 pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Result<Vec<Value>> {
     let mut all = vec![];
     for (n, size) in sizes.iter().enumerate().rev() {
-        if known(*size) == Some(1) {
+        if constant_value(*size) == Some(1) {
             all.push(c.index(0)?);
         } else if n == 0 {
             all.push(i);
@@ -56,22 +56,22 @@ pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Result<Vec<Value>> {
 }
 
 /// Fixed loop dimensions, as SSA indices.
-pub type Fixed = Vec<Option<Value>>;
+pub type FixedDims = Vec<Option<Value>>;
 /// Body inside the reduction loops: builder, all fixed dimensions, loop-carried values.
-pub type Inside<'a> = dyn FnMut(Code, &Fixed, &[Value]) -> Result<Vec<Value>> + 'a;
+pub type ReductionBody<'a> = dyn FnMut(Code, &FixedDims, &[Value]) -> Result<Vec<Value>> + 'a;
 /// Body of a vector chunk: builder, first index, vector count, mask, loop-carried values.
-pub type Chunk<'a> =
+pub type ChunkBody<'a> =
     dyn FnMut(Code, Value, usize, Option<Value>, &[Value]) -> Result<Vec<Value>> + 'a;
 
 impl Loops<'_> {
     /// Emits the loops around dimensions that are not fixed yet; the vectorised one runs over
     /// `range`.
-    pub fn emit(&self, c: Code, fixed: &Fixed, range: Option<(Value, Value)>) -> Result<()> {
+    pub fn emit(&self, c: Code, fixed: &FixedDims, range: Option<(Value, Value)>) -> Result<()> {
         let free =
             |d: &usize| fixed[*d].is_none() && Some(*d) != self.vector && !self.nest.reduction[*d];
         if let Some(d) = (0..fixed.len()).find(free) {
             let (lo, hi) = (c.index(0)?, self.size(c, d, fixed)?);
-            c.each(lo, hi, 1, &[], &mut |c, i, _| {
+            c.for_loop(lo, hi, 1, &[], &mut |c, i, _| {
                 let mut fixed = fixed.clone();
                 fixed[d] = Some(i);
                 self.emit(c, &fixed, range).map(|()| vec![])
@@ -84,7 +84,7 @@ impl Loops<'_> {
             None => (c.index(0)?, self.size(c, v, fixed)?),
         };
         if self.nest.reduction[v] {
-            return self.reduced(c, fixed, lo, hi);
+            return self.reduce_vectorized(c, fixed, lo, hi);
         }
         self.chunks(c, lo, hi, &[], &mut |c, i, count, mask, _| {
             self.parallel(c, fixed, Some(i), count, mask, None).map(|()| vec![])
@@ -93,7 +93,7 @@ impl Loops<'_> {
     }
 
     /// Extent of a dimension: the last inner part of a split one may be shorter.
-    pub fn size(&self, c: Code, d: usize, fixed: &Fixed) -> Result<Value> {
+    pub fn size(&self, c: Code, d: usize, fixed: &FixedDims) -> Result<Value> {
         let size = self.scope.poly(c, &self.nest.extents[d])?;
         match &self.nest.split {
             Some((outer, inner, both)) if *inner == d => {
@@ -112,7 +112,7 @@ impl Loops<'_> {
         lo: Value,
         hi: Value,
         carried: &[Value],
-        f: &mut Chunk<'_>,
+        f: &mut ChunkBody<'_>,
     ) -> Result<Vec<Value>> {
         let (mut at, mut values) = (lo, carried.to_vec());
         let groups = if self.unroll > 1 { vec![self.unroll, 1] } else { vec![1] };
@@ -120,13 +120,14 @@ impl Loops<'_> {
             let step = (count * self.lanes) as i64;
             let whole = c.div(c.sub(hi, at)?, c.index(step)?)?;
             let end = c.add(at, c.mul(whole, c.index(step)?)?)?;
-            values =
-                c.each(at, end, step, &values, &mut |c, i, carried| f(c, i, count, None, carried))?;
+            values = c.for_loop(at, end, step, &values, &mut |c, i, carried| {
+                f(c, i, count, None, carried)
+            })?;
             at = end;
         }
         if self.lanes > 1 {
             let lanes = self.lanes;
-            values = c.each(at, hi, lanes as i64, &values, &mut |c, i, carried| {
+            values = c.for_loop(at, hi, lanes as i64, &values, &mut |c, i, carried| {
                 let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
                 let mask = vector::create_mask(c, &[c.sub(hi, i)?], Type::vector(i1, lanes))?;
                 f(c, i, 1, Some(mask), carried)
@@ -141,19 +142,24 @@ impl Loops<'_> {
 
     /// Loop dimensions as values; those that are not fixed are 0, for addresses that do not use
     /// them.
-    pub fn dims(&self, c: Code, fixed: &Fixed, vector: Option<Val>) -> Result<Vec<Val>> {
+    pub fn dims(
+        &self,
+        c: Code,
+        fixed: &FixedDims,
+        vector: Option<LaneValue>,
+    ) -> Result<Vec<LaneValue>> {
         let one = |(d, v): (usize, &Option<Value>)| match (v, vector) {
-            (Some(v), _) => Ok(Val::One(*v)),
+            (Some(v), _) => Ok(LaneValue::Uniform(*v)),
             (None, Some(x)) if Some(d) == self.vector => Ok(x),
-            _ => c.index(0).map(Val::One),
+            _ => c.index(0).map(LaneValue::Uniform),
         };
         fixed.iter().enumerate().map(one).collect()
     }
 
     /// Index of the first lane of the `nth` vector, affine in the lane.
-    pub fn lane(&self, c: Code, start: Value, nth: usize) -> Result<Val> {
+    pub fn lane(&self, c: Code, start: Value, nth: usize) -> Result<LaneValue> {
         let i = c.add(start, c.index((nth * self.lanes) as i64)?)?;
-        Ok(if self.lanes == 1 { Val::One(i) } else { Val::Steps(i, 1) })
+        Ok(if self.lanes == 1 { LaneValue::Uniform(i) } else { LaneValue::Strided(i, 1) })
     }
 
     /// Reduction loops of `count` vectors of one parallel dimension and `rows` of another, then the
@@ -161,11 +167,11 @@ impl Loops<'_> {
     pub fn parallel(
         &self,
         c: Code,
-        fixed: &Fixed,
+        fixed: &FixedDims,
         start: Option<Value>,
         count: usize,
         mask: Option<Value>,
-        rows: Option<Rows>,
+        rows: Option<UnrolledRows>,
     ) -> Result<()> {
         let lanes = Lanes { count: if start.is_some() { self.lanes } else { 1 }, mask };
         let mut at: Vec<(Option<usize>, Option<usize>)> = vec![];
@@ -173,9 +179,9 @@ impl Loops<'_> {
             at.extend((0..count).map(|n| (rows.map(|_| row), start.map(|_| n))));
         }
         let dims = |c: Code,
-                    fixed: &Fixed,
+                    fixed: &FixedDims,
                     (row, n): (Option<usize>, Option<usize>)|
-         -> Result<Vec<Val>> {
+         -> Result<Vec<LaneValue>> {
             let mut fixed = fixed.clone();
             if let (Some((d, first, _)), Some(row)) = (rows, row) {
                 fixed[d] = Some(c.add(first, c.index(row as i64)?)?);
@@ -188,8 +194,15 @@ impl Loops<'_> {
         for x in &at {
             let dims = dims(c, fixed, *x)?;
             for o in self.reducing() {
-                let init = self.scope.start(c, &o.init, &dims, lanes, &Passed::new())?;
-                running.push(lanes.many(c, init.ok_or("reduces into a tensor without contents")?)?);
+                let init = self.scope.initial_value(
+                    c,
+                    &o.init,
+                    &dims,
+                    lanes,
+                    &ForwardedElements::new(),
+                )?;
+                running
+                    .push(lanes.vector(c, init.ok_or("reduces into a tensor without contents")?)?);
             }
         }
         let each = running.len() / at.len().max(1);
@@ -207,7 +220,7 @@ impl Loops<'_> {
                     &dims,
                     lanes,
                     &mut running[n * each..(n + 1) * each],
-                    &mut Passed::new(),
+                    &mut ForwardedElements::new(),
                 )?;
             }
             Ok(running)
@@ -219,10 +232,16 @@ impl Loops<'_> {
     }
 
     /// Stores final values of the reductions, and runs the stages that follow on them.
-    pub fn finish(&self, c: Code, dims: &[Val], lanes: Lanes, results: &[Value]) -> Result<()> {
-        let mut passed = Passed::new();
+    pub fn finish(
+        &self,
+        c: Code,
+        dims: &[LaneValue],
+        lanes: Lanes,
+        results: &[Value],
+    ) -> Result<()> {
+        let mut passed = ForwardedElements::new();
         for (o, v) in self.reducing().zip(results) {
-            let v = if lanes.count == 1 { Val::One(*v) } else { Val::Many(*v) };
+            let v = if lanes.count == 1 { LaneValue::Uniform(*v) } else { LaneValue::Vector(*v) };
             self.scope.write(c, o, dims, lanes, v, false)?;
             passed.insert(o.access.clone(), v);
         }
@@ -233,14 +252,14 @@ impl Loops<'_> {
     pub fn reductions(
         &self,
         c: Code,
-        fixed: &Fixed,
+        fixed: &FixedDims,
         carried: &[Value],
-        body: &mut Inside<'_>,
+        body: &mut ReductionBody<'_>,
     ) -> Result<Vec<Value>> {
         let free = |d: &usize| fixed[*d].is_none() && Some(*d) != self.vector;
         let Some(d) = (0..fixed.len()).find(free) else { return body(c, fixed, carried) };
         let (lo, hi) = (c.index(0)?, self.scope.poly(c, &self.nest.extents[d])?);
-        c.each(lo, hi, 1, carried, &mut |c, i, carried| {
+        c.for_loop(lo, hi, 1, carried, &mut |c, i, carried| {
             let mut fixed = fixed.clone();
             fixed[d] = Some(i);
             self.reductions(c, &fixed, carried, body)
@@ -249,7 +268,7 @@ impl Loops<'_> {
 
     /// Reduction over the vectorised dimension: per-lane partial results, combined at the end in a
     /// fixed order.
-    fn reduced(&self, c: Code, fixed: &Fixed, lo: Value, hi: Value) -> Result<()> {
+    fn reduce_vectorized(&self, c: Code, fixed: &FixedDims, lo: Value, hi: Value) -> Result<()> {
         let mut running = vec![];
         for _ in 0..self.unroll {
             running.extend(partials::identities(c, self.scope, self.nest, self.lanes)?);
@@ -268,7 +287,7 @@ impl Loops<'_> {
                         &dims,
                         lanes,
                         mine,
-                        &mut Passed::new(),
+                        &mut ForwardedElements::new(),
                     )?;
                     if let Some(m) = mask {
                         for (new, old) in mine.iter_mut().zip(old) {
@@ -280,25 +299,32 @@ impl Loops<'_> {
             })
         })?;
         let dims = self.dims(c, fixed, None)?;
-        let (one, mut passed) = (Lanes { count: 1, mask: None }, Passed::new());
+        let (one, mut passed) = (Lanes { count: 1, mask: None }, ForwardedElements::new());
         let all: Vec<Vec<Value>> = results.chunks(each.max(1)).map(<[Value]>::to_vec).collect();
-        let vectors = partials::pairwise(all, &|a, b| {
+        let vectors = partials::tree_reduce(all, &|a, b| {
             partials::combined(c, self.scope, self.nest, self.lanes, a, b)
         })?;
-        let values = self.across(c, &vectors)?;
-        let values =
-            partials::with_start(c, self.scope, self.nest, &dims, 1, &values, &Passed::new())?;
+        let values = self.reduce_lanes(c, &vectors)?;
+        let values = partials::combine_initial(
+            c,
+            self.scope,
+            self.nest,
+            &dims,
+            1,
+            &values,
+            &ForwardedElements::new(),
+        )?;
         for (o, value) in self.reducing().zip(values) {
-            self.scope.write(c, o, &dims, one, Val::One(value), false)?;
-            passed.insert(o.access.clone(), Val::One(value));
+            self.scope.write(c, o, &dims, one, LaneValue::Uniform(value), false)?;
+            passed.insert(o.access.clone(), LaneValue::Uniform(value));
         }
         self.scope.iteration(c, &self.nest.after, &dims, one, &mut [], &mut passed)
     }
 
     /// Horizontal reduction of each accumulator: `vector.reduction` where each combines by itself.
-    fn across(&self, c: Code, vectors: &[Value]) -> Result<Vec<Value>> {
+    fn reduce_lanes(&self, c: Code, vectors: &[Value]) -> Result<Vec<Value>> {
         if self.reducing().any(|o| o.combine.is_none()) {
-            return partials::across(c, self.scope, self.nest, self.lanes, vectors);
+            return partials::reduce_lanes(c, self.scope, self.nest, self.lanes, vectors);
         }
         let one = |(o, v): (&Output, &Value)| {
             let combine = o.combine.as_ref().ok_or("cannot be reduced in parts")?;

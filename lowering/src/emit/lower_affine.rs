@@ -40,7 +40,8 @@ impl Pass for LowerAffine {
         for func in all {
             let Some(top) = blocks(func).first().and_then(|b| b.first()) else { continue };
             let start = Builder::before(top).ok_or_at(func, "is in no block")?.at(func.loc());
-            let mut lowering = Lowering { constants: Constants::at(start), made: HashMap::new() };
+            let mut lowering =
+                Lowering { constants: Constants::at(start), computed: HashMap::new() };
             let mut replaced = vec![];
             for op in walk(func) {
                 if let Some(new) = lowering.lowered(op).at(op)? {
@@ -65,14 +66,14 @@ struct Lowering {
     /// At the start of the function.
     constants: Constants,
     /// What a block computes, so that maps which share a part compute it once, where it is first.
-    made: HashMap<(Value, Value, &'static str), Value>,
+    computed: HashMap<(Value, Value, &'static str), Value>,
 }
 
 impl Lowering {
     /// The value of an affine op.
     fn lowered(&mut self, op: Op) -> Result<Option<Value>> {
-        type Choose = fn(Builder, Value, Value) -> Result<Value>;
-        let choose: Choose = match () {
+        type BinaryBuilder = fn(Builder, Value, Value) -> Result<Value>;
+        let choose: BinaryBuilder = match () {
             _ if op.isa::<affine::AffineApply>() => |_, a, _| Ok(a),
             _ if op.isa::<affine::AffineMin>() => arith::minsi,
             _ if op.isa::<affine::AffineMax>() => arith::maxsi,
@@ -90,19 +91,19 @@ impl Lowering {
         all.try_fold(first, |a, v| choose(b, a, v)).map(Some)
     }
     /// `make` of both operands, or what the block has of it.
-    fn once<T: OpType>(
+    fn compute_once<T: OpType>(
         &mut self,
         b: Builder,
         l: Value,
         r: Value,
         make: fn(Builder, Value, Value) -> Result<Value>,
     ) -> Result<Value> {
-        let known = self.made.get(&(l, r, T::NAME)).copied();
+        let known = self.computed.get(&(l, r, T::NAME)).copied();
         match known.filter(|v| v.def().and_then(Op::block) == Some(b.block())) {
             Some(v) => Ok(v),
             None => {
                 let v = make(b, l, r)?;
-                self.made.insert((l, r, T::NAME), v);
+                self.computed.insert((l, r, T::NAME), v);
                 Ok(v)
             }
         }
@@ -126,18 +127,22 @@ impl Lowering {
             // As it was before MLIR folded the difference, so that `lo * k` is computed once.
             let product = Expr::apply(SymKind::Mul, negated.0.clone(), Expr::Const(k));
             let (l, r) = two(self, x, &product)?;
-            return self.once::<arith::SubI>(b, l, r, arith::subi);
+            return self.compute_once::<arith::SubI>(b, l, r, arith::subi);
         }
         let (l, r) = two(self, x, y)?;
         match kind {
-            SymKind::Add => self.once::<arith::AddI>(b, l, r, arith::addi),
-            SymKind::Mul => self.once::<arith::MulI>(b, l, r, arith::muli),
-            SymKind::Floordiv if nonnegative(x) => self.once::<arith::DivUI>(b, l, r, arith::divui),
+            SymKind::Add => self.compute_once::<arith::AddI>(b, l, r, arith::addi),
+            SymKind::Mul => self.compute_once::<arith::MulI>(b, l, r, arith::muli),
+            SymKind::Floordiv if nonnegative(x) => {
+                self.compute_once::<arith::DivUI>(b, l, r, arith::divui)
+            }
             SymKind::Floordiv => {
                 let rest = remainder(b, l, r)?;
                 arith::divsi(b, arith::subi(b, l, rest)?, r)
             }
-            SymKind::Mod if nonnegative(x) => self.once::<arith::RemUI>(b, l, r, arith::remui),
+            SymKind::Mod if nonnegative(x) => {
+                self.compute_once::<arith::RemUI>(b, l, r, arith::remui)
+            }
             SymKind::Mod => remainder(b, l, r),
             SymKind::Min | SymKind::Max | SymKind::Pow => {
                 Err("has a map that is not affine".into())

@@ -2,18 +2,18 @@
 use crate::{
     analysis::{Init, Nest, Stage},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
     },
 };
 use kiln_dialects::ir::*;
 
 /// Combines two tuples of partial results.
-pub type Combine<'a> = dyn Fn(&[Value], &[Value]) -> Result<Vec<Value>> + 'a;
+pub type CombineFn<'a> = dyn Fn(&[Value], &[Value]) -> Result<Vec<Value>> + 'a;
 
 /// Whether partial results of all reductions of a nest can be combined.
-pub fn possible(scope: &Scope<'_>, nest: &Nest) -> bool {
+pub fn combinable(scope: &Scope<'_>, nest: &Nest) -> bool {
     nest.reduction.contains(&true)
         && nest.split.is_none()
         && stages(scope, nest).all(Stage::combines)
@@ -30,7 +30,9 @@ pub fn identities(c: Code, scope: &Scope<'_>, nest: &Nest, lanes: usize) -> Resu
     for s in stages(scope, nest) {
         for o in s.outputs.iter().filter(|o| o.reduces) {
             all.push(match (&o.init, &o.combine) {
-                (Init::Fill(v), _) if s.merges => each.many(c, Val::One(scope.scalar(*v)?))?,
+                (Init::Fill(v), _) if s.merges => {
+                    each.vector(c, LaneValue::Uniform(scope.scalar(*v)?))?
+                }
                 (_, Some(combine)) => {
                     let identity = combine.identity().ok_or("has no identity")?;
                     arith::constant(
@@ -64,10 +66,12 @@ pub fn combined(
             return Err("has fewer running values than outputs".into());
         }
         if s.merges {
-            let val = |v: &Value| Some(if lanes > 1 { Val::Many(*v) } else { Val::One(*v) });
+            let val = |v: &Value| {
+                Some(if lanes > 1 { LaneValue::Vector(*v) } else { LaneValue::Uniform(*v) })
+            };
             let args = b.iter().chain(&a).map(val).collect();
             let made = scope.stage(Code(c.0.at(s.op.loc())), s, args, &[], each)?;
-            all.extend(made.into_iter().map(|v| each.many(c, v)).collect::<Result<Vec<_>>>()?);
+            all.extend(made.into_iter().map(|v| each.vector(c, v)).collect::<Result<Vec<_>>>()?);
             continue;
         }
         for ((o, a), b) in s.outputs.iter().filter(|o| o.reduces).zip(a).zip(b) {
@@ -81,7 +85,7 @@ pub fn combined(
 }
 
 /// Tree reduction over the lanes of each accumulator.
-pub fn across(
+pub fn reduce_lanes(
     c: Code,
     scope: &Scope<'_>,
     nest: &Nest,
@@ -91,14 +95,14 @@ pub fn across(
     if lanes == 1 {
         return Ok(parts.to_vec());
     }
-    let lane = |i: usize| parts.iter().map(|v| part(c, *v, i)).collect::<Result<Vec<_>>>();
-    pairwise((0..lanes).map(lane).collect::<Result<_>>()?, &|a, b| {
+    let lane = |i: usize| parts.iter().map(|v| extract_lane(c, *v, i)).collect::<Result<Vec<_>>>();
+    tree_reduce((0..lanes).map(lane).collect::<Result<_>>()?, &|a, b| {
         combined(c, scope, nest, 1, a, b)
     })
 }
 
 /// Tree reduction of several tuples, so that the dependence chain is logarithmic.
-pub fn pairwise(mut all: Vec<Vec<Value>>, two: &Combine<'_>) -> Result<Vec<Value>> {
+pub fn tree_reduce(mut all: Vec<Vec<Value>>, two: &CombineFn<'_>) -> Result<Vec<Value>> {
     while all.len() > 1 {
         all = all
             .chunks(2)
@@ -109,34 +113,37 @@ pub fn pairwise(mut all: Vec<Vec<Value>>, two: &Combine<'_>) -> Result<Vec<Value
 }
 
 /// Extracts one lane of a vector.
-pub fn part(c: Code, v: Value, i: usize) -> Result<Value> {
+pub fn extract_lane(c: Code, v: Value, i: usize) -> Result<Value> {
     let element = v.ty().element().ok_or("is no vector")?;
     vector::extract(c, v, &[Size::Static(i as i64)], element)
 }
 
 /// Combines the outputs' initial values with final values; for merged outputs these are identities.
-pub fn with_start(
+pub fn combine_initial(
     c: Code,
     scope: &Scope<'_>,
     nest: &Nest,
-    dims: &[Val],
+    dims: &[LaneValue],
     lanes: usize,
     parts: &[Value],
-    passed: &Passed,
+    passed: &ForwardedElements,
 ) -> Result<Vec<Value>> {
     let each = Lanes { count: lanes, mask: None };
     let (mut all, mut parts) = (vec![], parts.iter());
     for s in stages(scope, nest) {
         for o in s.outputs.iter().filter(|o| o.reduces) {
             let part = *parts.next().ok_or("has fewer running values than outputs")?;
-            let start =
-                if s.merges { None } else { scope.start(c, &o.init, dims, each, passed)? };
+            let start = if s.merges {
+                None
+            } else {
+                scope.initial_value(c, &o.init, dims, each, passed)?
+            };
             all.push(match (start, &o.combine) {
                 (Some(start), Some(combine)) => {
                     let attrs = combine.op.attrs();
                     let attrs: Vec<(&str, Attr)> =
                         attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-                    c.op(&combine.op.name(), &[each.many(c, start)?, part], part.ty(), &attrs)?
+                    c.op(&combine.op.name(), &[each.vector(c, start)?, part], part.ty(), &attrs)?
                 }
                 _ => part,
             });

@@ -19,7 +19,7 @@ use crate::{
         },
         launch::{
             CLUSTER, GRID, LIBRARY, PERSISTENT, RESIDENT, SHARED_BYTES, TENSOR_MAPS, THREADS,
-            state_on_module,
+            set_on_module,
         },
     },
 };
@@ -195,7 +195,7 @@ impl Pass for GpuModule {
 }
 
 /// Whether NVPTX can lower an op.
-fn known(op: Op) -> bool {
+fn is_supported(op: Op) -> bool {
     let name = op.name();
     if let Some(name) = name.strip_prefix("llvm.intr.") {
         // 2^x is an instruction for f32 only; a vector is one instruction per element.
@@ -235,7 +235,7 @@ fn wrap(module: Op, chip: &str) -> Result<()> {
         ));
     }
     for op in inside.iter().flat_map(|o| walk(*o)) {
-        if !known(op) {
+        if !is_supported(op) {
             return Err(Error::unsupported(op, format!("has no compiled form yet for {chip}")));
         }
     }
@@ -248,7 +248,7 @@ fn wrap(module: Op, chip: &str) -> Result<()> {
     {
         let symbol = kernel_symbol(module);
         func.set_attr("sym_name", Attr::string(c, &symbol));
-        state_on_module(module, *func, &symbol);
+        set_on_module(module, *func, &symbol);
     }
     let target = Attr::parse(c, &format!("#nvvm.target<O = 3, chip = \"{chip}\">"))
         .ok_or_at(first, "has no nvvm dialect")?;

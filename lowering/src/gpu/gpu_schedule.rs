@@ -16,7 +16,7 @@
 //! ```
 use crate::{
     analysis::kernels_of,
-    strategies::{Analysis, Device, Gpu, Machine, Request, SCHEDULE, View, gpu::library, table},
+    strategies::{Analysis, Device, Gpu, Machine, Nesting, Request, SCHEDULE, gpu::library, table},
     target::Chip,
 };
 use kiln_dialects::{ir::*, rules::Level};
@@ -73,11 +73,12 @@ impl Pass for GpuSchedule {
                 }
             }
             let (row, schedule) = table::scheduled(func, Device::Gpu)?;
-            let view = analysis.view(row.view()).ok_or_else(|| Error::at(func, row.mismatch()))?;
-            let request = Request { kernel: &view.0, plan: &view.1, machine };
+            let nested =
+                analysis.nests(row.nesting()).ok_or_else(|| Error::at(func, row.mismatch()))?;
+            let request = Request { kernel: &nested.0, plan: &nested.1, machine };
             row.launch(&request, schedule)?.apply(func);
-            if row.view().name != View::WHOLE.name {
-                library::describe(&view.0, &view.1, tf32).at(func)?;
+            if row.nesting().name != Nesting::NONE.name {
+                library::describe(&nested.0, &nested.1, tf32).at(func)?;
             }
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Scheduled.name()));

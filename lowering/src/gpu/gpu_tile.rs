@@ -42,17 +42,17 @@ impl Pass for GpuTile {
         for func in kernels_of(root) {
             let (row, schedule) = scheduled(func, Device::Gpu)?;
             let types = row.arguments(func).at(func)?;
-            let view = Analysis::of(func)?
-                .view(row.view())
+            let nested = Analysis::of(func)?
+                .nests(row.nesting())
                 .ok_or_else(|| Error::at(func, row.mismatch()))?;
-            let (mut kernel, plan) = (view.0.clone(), &view.1);
+            let (mut kernel, plan) = (nested.0.clone(), &nested.1);
             let copies = row.scratch_copies(func, schedule)?;
             // Shared scratch for each of the CTA's rows, with a stride that keeps vector accesses
             // aligned.
             let scratch = |c: Code, element: Type, count: i64| -> Result<Value> {
                 shared(c, element, copies * ((count + 15) / 16 * 16))
             };
-            let how = Scratch { make: &scratch, most: SHARED };
+            let how = Scratch { allocate: &scratch, max_bytes: SHARED };
             function::emit(&mut kernel, plan, &types, &how, &mut |c, scope, arguments| {
                 row.emit(&Emission { c, scope, plan, arguments }, schedule)
             })

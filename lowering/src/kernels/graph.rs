@@ -2,7 +2,7 @@
 //! it reads with their indices.
 use crate::{
     analysis::{
-        index_expr::{Ix, Place, reshape_groups, through},
+        index_expr::{IndexExpr, IndexLeaf, reshape_groups, through},
         sizes::makes_sizes,
     },
     kernels::{
@@ -46,7 +46,7 @@ pub struct Leaf {
     /// The value.
     pub value: Value,
     /// The index, over the node's loops.
-    pub at: Vec<Ix>,
+    pub at: Vec<IndexExpr>,
 }
 
 /// An op whose result is computed by one kernel.
@@ -131,8 +131,11 @@ impl Graph<'_> {
             roles.insert(*op, role);
         }
         let mut must = g.stored(&ops, &roles);
-        g.folded =
-            if fold_transposes { FoldedOps::of(&ops, &roles, &must) } else { FoldedOps::default() };
+        g.folded = if fold_transposes {
+            FoldedOps::reader_of(&ops, &roles, &must)
+        } else {
+            FoldedOps::default()
+        };
         must.extend(g.folded.ops.keys());
         let mut remat: HashMap<Value, usize> = HashMap::new();
         for op in ops {
@@ -306,7 +309,7 @@ impl Graph<'_> {
         let own = self.facts.dims(op.result(0)).to_vec();
         let mut node =
             Node { value: op.result(0), class, dims: own, reduced: vec![], leaves: vec![] };
-        let id = |n: usize| (0..n).map(Ix::dim).collect::<Vec<_>>();
+        let id = |n: usize| (0..n).map(IndexExpr::dim).collect::<Vec<_>>();
         match class {
             Class::Reduce => {
                 let o = Reduce::of(op).ok_or_malformed(op)?;
@@ -334,11 +337,11 @@ impl Graph<'_> {
     /// The stored values that `v` is computed from, indexed over loops of its own.
     pub fn leaves(&self, v: Value) -> Vec<Leaf> {
         let (n, mut all) = (self.facts.dims(v).len(), vec![]);
-        self.visit(v, &(0..n).map(Ix::dim).collect::<Vec<_>>(), n, &mut all);
+        self.visit(v, &(0..n).map(IndexExpr::dim).collect::<Vec<_>>(), n, &mut all);
         all
     }
 
-    fn visit(&self, v: Value, at: &[Ix], loops: usize, out: &mut Vec<Leaf>) {
+    fn visit(&self, v: Value, at: &[IndexExpr], loops: usize, out: &mut Vec<Leaf>) {
         if self.is_leaf(v) {
             out.push(Leaf { value: v, at: at.to_vec() });
         } else if let Some(op) = v.def() {
@@ -346,7 +349,7 @@ impl Graph<'_> {
         }
     }
 
-    fn expression(&self, op: Op, at: &[Ix], loops: usize, out: &mut Vec<Leaf>) {
+    fn expression(&self, op: Op, at: &[IndexExpr], loops: usize, out: &mut Vec<Leaf>) {
         // A dynamic size needs no value here: it only makes the index non-linear.
         let open = |v: Value, _: usize| Some(v);
         match through(op, at, &open) {
@@ -443,9 +446,9 @@ fn is_weight(v: Value) -> bool {
 }
 
 /// The tensor that a data-dependent index reads, and its index.
-fn data(ix: &Ix) -> Option<(Value, &[Ix])> {
-    ix.places().into_iter().find_map(|p| match p {
-        Place::Data { tensor, at, .. } => Some((*tensor, at.as_slice())),
-        Place::Lin(_) | Place::Size(_) => None,
+fn data(ix: &IndexExpr) -> Option<(Value, &[IndexExpr])> {
+    ix.leaves().into_iter().find_map(|p| match p {
+        IndexLeaf::Data { tensor, at, .. } => Some((*tensor, at.as_slice())),
+        IndexLeaf::LinearExpr(_) | IndexLeaf::Size(_) => None,
     })
 }

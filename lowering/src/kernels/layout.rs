@@ -75,7 +75,7 @@ impl Pass for Layout {
                 .fold(0, i64::saturating_add);
             let said = if flops >= self.flops {
                 let mut rewrite =
-                    ChannelsLast { last: HashMap::new(), dead: HashSet::new(), transposed: vec![] };
+                    ChannelsLast { nhwc: HashMap::new(), dead: HashSet::new(), transposed: vec![] };
                 for op in &ops {
                     rewrite.op(*op).at(*op)?;
                 }
@@ -118,10 +118,10 @@ pub(crate) fn flops(o: &Convolution) -> i64 {
 
 /// Maps NCHW values to their NHWC counterparts.
 struct ChannelsLast {
-    last: HashMap<Value, Value>,
+    nhwc: HashMap<Value, Value>,
     /// Ops that have been replaced.
     dead: HashSet<Op>,
-    /// The keys of `last` that are op results, in order.
+    /// The keys of `nhwc` that are op results, in order.
     transposed: Vec<Value>,
 }
 
@@ -130,27 +130,27 @@ fn picked<T: Clone>(all: &[T]) -> Vec<T> {
 }
 
 /// The NHWC position of NCHW dimension `d`.
-fn place(d: i64) -> i64 {
+fn nhwc_dim(d: i64) -> i64 {
     CHANNELS_FIRST[d as usize]
 }
 
 impl ChannelsLast {
     /// The NHWC form of a value, available to ops from `b` on.
-    fn last(&mut self, b: &Builder, v: Value) -> Result<Value> {
-        if let Some(t) = self.last.get(&v) {
+    fn nhwc(&mut self, b: &Builder, v: Value) -> Result<Value> {
+        if let Some(t) = self.nhwc.get(&v) {
             return Ok(*t);
         }
         let new = match v.def().and_then(Splat::of) {
             Some(o) => b.add(&Splat { value: o.value, sizes: picked(&o.sizes) })?,
             None => b.add(&Transpose { input: v, permutation: CHANNELS_LAST.to_vec() })?,
         };
-        self.last.insert(v, new);
+        self.nhwc.insert(v, new);
         Ok(new)
     }
 
     /// Records `new` as the NHWC form of the op's result.
-    fn is(&mut self, op: Op, new: Value) {
-        self.last.insert(op.result(0), new);
+    fn record(&mut self, op: Op, new: Value) {
+        self.nhwc.insert(op.result(0), new);
         self.transposed.push(op.result(0));
         self.dead.insert(op);
     }
@@ -165,33 +165,33 @@ impl ChannelsLast {
         let Some(b) = Builder::before(op) else { return Ok(()) };
         if two_dimensional(op) {
             let o = Convolution::of(op).ok_or_malformed(op)?;
-            let x = self.last(&b, o.input)?;
+            let x = self.nhwc(&b, o.input)?;
             let input = b.add(&Transpose { input: x, permutation: CHANNELS_FIRST.to_vec() })?;
             let y = b.add(&Convolution { input, ..o })?;
             let y = b.add(&Transpose { input: y, permutation: CHANNELS_LAST.to_vec() })?;
-            self.is(op, y);
+            self.record(op, y);
             return Ok(());
         }
         let Some(kind) = op.kind() else { return Ok(()) };
         if let Some(t) = Transpose::of(op)
-            .filter(|t| t.permutation == CHANNELS_FIRST && !self.last.contains_key(&t.input))
+            .filter(|t| t.permutation == CHANNELS_FIRST && !self.nhwc.contains_key(&t.input))
         {
-            self.last.insert(op.result(0), t.input);
+            self.nhwc.insert(op.result(0), t.input);
             return Ok(());
         }
         if kind == OpKind::Pad && op.result(0).uses().iter().all(|(user, _)| two_dimensional(*user))
         {
             // The first op of a graph: its kernel reads NCHW and writes NHWC.
-            self.last(&b, op.operand(0))?;
+            self.nhwc(&b, op.operand(0))?;
         }
-        if !op.operands().iter().any(|v| self.last.contains_key(v)) {
+        if !op.operands().iter().any(|v| self.nhwc.contains_key(v)) {
             return Ok(());
         }
-        let x = self.last.get(&op.operand(0)).copied();
+        let x = self.nhwc.get(&op.operand(0)).copied();
         match (kind, x) {
             (OpKind::Transpose, Some(x)) => {
                 let o = Transpose::of(op).ok_or_malformed(op)?;
-                let permutation: Vec<i64> = o.permutation.iter().map(|d| place(*d)).collect();
+                let permutation: Vec<i64> = o.permutation.iter().map(|d| nhwc_dim(*d)).collect();
                 let new = if permutation == [0, 1, 2, 3] {
                     x
                 } else {
@@ -220,7 +220,7 @@ impl ChannelsLast {
             }
             (OpKind::Reduce, Some(x)) => {
                 let o = Reduce::of(op).ok_or_malformed(op)?;
-                let mut dims: Vec<i64> = o.dims.iter().map(|d| place(*d)).collect();
+                let mut dims: Vec<i64> = o.dims.iter().map(|d| nhwc_dim(*d)).collect();
                 dims.sort_unstable();
                 let new = b.add(&Reduce { input: x, dims, ..o.clone() })?;
                 // The dimensions that are not reduced, in the present order and in the wanted one.
@@ -238,7 +238,7 @@ impl ChannelsLast {
                 if o.dims == [0, 1, 2, 3] {
                     let new =
                         b.add(&BroadcastInDim { input, dims: o.dims, sizes: picked(&o.sizes) })?;
-                    self.is(op, new);
+                    self.record(op, new);
                 }
             }
             (OpKind::ReduceWindow, Some(input)) => {
@@ -255,7 +255,7 @@ impl ChannelsLast {
                     pad_high,
                     dilation,
                 })?;
-                self.is(op, new);
+                self.record(op, new);
             }
             (OpKind::Pad, Some(input)) => {
                 let o = Pad::of(op).ok_or_malformed(op)?;
@@ -265,7 +265,7 @@ impl ChannelsLast {
                     low: picked(&o.low),
                     high: picked(&o.high),
                 })?;
-                self.is(op, new);
+                self.record(op, new);
             }
             (OpKind::Slice, Some(input)) => {
                 let o = Slice::of(op).ok_or_malformed(op)?;
@@ -275,32 +275,36 @@ impl ChannelsLast {
                     sizes: picked(&o.sizes),
                     strides: picked(&o.strides),
                 })?;
-                self.is(op, new);
+                self.record(op, new);
             }
             (OpKind::Reverse, Some(input)) => {
-                let mut dims: Vec<i64> =
-                    Reverse::of(op).ok_or_malformed(op)?.dims.iter().map(|d| place(*d)).collect();
+                let mut dims: Vec<i64> = Reverse::of(op)
+                    .ok_or_malformed(op)?
+                    .dims
+                    .iter()
+                    .map(|d| nhwc_dim(*d))
+                    .collect();
                 dims.sort_unstable();
                 let new = b.add(&Reverse { input, dims })?;
-                self.is(op, new);
+                self.record(op, new);
             }
             (OpKind::Concat, _) => {
                 let o = Concat::of(op).ok_or_malformed(op)?;
                 let inputs =
-                    o.inputs.iter().map(|v| self.last(&b, *v)).collect::<Result<_, _>>()?;
-                let new = b.add(&Concat { inputs, axis: place(o.axis) })?;
-                self.is(op, new);
+                    o.inputs.iter().map(|v| self.nhwc(&b, *v)).collect::<Result<_, _>>()?;
+                let new = b.add(&Concat { inputs, axis: nhwc_dim(o.axis) })?;
+                self.record(op, new);
             }
             _ if kind.is_elementwise() => {
                 let operands = op
                     .operands()
                     .into_iter()
-                    .map(|v| Ok((v, self.last(&b, v)?)))
+                    .map(|v| Ok((v, self.nhwc(&b, v)?)))
                     .collect::<Result<HashMap<_, _>>>()?;
                 let t = tensor_type(op.result(0).ty())?;
                 let new = b.clone_op(op, &|v| operands.get(&v).copied().unwrap_or(v))?.result(0);
                 new.set_ty(Type::tensor(b.ctx, t.dtype, &picked(&t.dims)));
-                self.is(op, new);
+                self.record(op, new);
             }
             _ => {}
         }
@@ -311,7 +315,7 @@ impl ChannelsLast {
     fn finish(self, ops: &[Op]) -> Result<()> {
         for v in &self.transposed {
             if v.uses().iter().any(|(user, _)| !self.dead.contains(user)) {
-                let new = self.last[v];
+                let new = self.nhwc[v];
                 let b = new.def().and_then(Builder::after).ok_or("is in no block")?;
                 let first =
                     b.add(&Transpose { input: new, permutation: CHANNELS_FIRST.to_vec() })?;

@@ -71,12 +71,13 @@ impl Pass for PadProducts {
         {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let ops = block.ops();
-            let odd: Vec<(Op, DotGeneral, i64)> = ops.iter().filter_map(|op| odd(*op)).collect();
-            if odd.is_empty() {
+            let gemms: Vec<(Op, DotGeneral, i64)> =
+                ops.iter().filter_map(|op| unaligned_gemm(*op)).collect();
+            if gemms.is_empty() {
                 continue;
             }
-            let known = Known { frozen: Frozen::of(&ops), facts: Facts::of(func, self.rounds)? };
-            for (op, dot, depth) in odd {
+            let known = Analyses { frozen: Frozen::of(&ops), facts: Facts::of(func, self.rounds)? };
+            for (op, dot, depth) in gemms {
                 let Some(more) = self.padding(&dot, depth, &known) else { continue };
                 let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(op.loc());
                 let (lhs, rhs) = padded(&b, &dot, more).at(op)?;
@@ -89,7 +90,7 @@ impl Pass for PadProducts {
 }
 
 /// A GEMM of 16-bit floats with one K dimension that is not a multiple of 16 bytes.
-fn odd(op: Op) -> Option<(Op, DotGeneral, i64)> {
+fn unaligned_gemm(op: Op) -> Option<(Op, DotGeneral, i64)> {
     let o = DotGeneral::of(op)?;
     let element = |v: Value| {
         tensor_type(v.ty()).ok().map(|t| t.dtype).filter(|d| [DType::BF16, DType::F16].contains(d))
@@ -100,20 +101,20 @@ fn odd(op: Op) -> Option<(Op, DotGeneral, i64)> {
 }
 
 /// Analyses of a function's values.
-struct Known {
+struct Analyses {
     frozen: Frozen,
     facts: Facts,
 }
 
 /// An operand: its rows per batch entry, its total bytes, and whether it is frozen.
-struct Side {
+struct OperandShape {
     rows: i64,
     bytes: i64,
     frozen: bool,
 }
 
 /// The operand's description; none if the tensor cores could not read it with a padded K either.
-fn side(v: Value, batch: &[i64], contract: i64, known: &Known) -> Option<Side> {
+fn side(v: Value, batch: &[i64], contract: i64, known: &Analyses) -> Option<OperandShape> {
     let dims = v.ty().dims();
     let size = |d: usize| dims[d].known().unwrap_or(PRODUCT_EXTENT);
     let last = dims.len().checked_sub(1)?;
@@ -126,12 +127,12 @@ fn side(v: Value, batch: &[i64], contract: i64, known: &Known) -> Option<Side> {
     let free = (0..dims.len()).filter(|d| *d as i64 != contract && !batch.contains(&(*d as i64)));
     let rows = free.map(size).fold(1i64, i64::saturating_mul);
     let bytes = (0..dims.len()).map(size).fold(2i64, i64::saturating_mul);
-    Some(Side { rows, bytes, frozen: known.frozen.contains(v) })
+    Some(OperandShape { rows, bytes, frozen: known.frozen.contains(v) })
 }
 
 impl PadProducts {
     /// The number of zeros to append in K, if that is profitable.
-    fn padding(&self, o: &DotGeneral, depth: i64, known: &Known) -> Option<i64> {
+    fn padding(&self, o: &DotGeneral, depth: i64, known: &Analyses) -> Option<i64> {
         let (a, b) = (o.lhs_contract.first()?, o.rhs_contract.first()?);
         let (lhs, rhs) =
             (side(o.lhs, &o.lhs_batch, *a, known)?, side(o.rhs, &o.rhs_batch, *b, known)?);

@@ -49,13 +49,13 @@ impl Pass for RequireBounds {
             let mut found: Vec<(Op, Condition)> = vec![];
             for op in block.ops() {
                 for c in conditions(&facts, op).into_iter().chain(equal(&facts, op)) {
-                    let new = !decided(&facts, &c) && found.iter().all(|(_, f)| !f.says(&c));
+                    let new = !decided(&facts, &c) && found.iter().all(|(_, f)| !f.implies(&c));
                     if new {
                         found.push((op, c));
                     }
                 }
             }
-            state(block, &facts, found)?;
+            emit_requires(block, &facts, found)?;
         }
         Ok(())
     }
@@ -63,18 +63,18 @@ impl Pass for RequireBounds {
 
 /// `less <= more`, or `less == more`, and its message.
 struct Condition {
-    less: Dim,
-    more: Dim,
+    lhs: Dim,
+    rhs: Dim,
     equal: bool,
-    words: String,
+    message: String,
 }
 
 impl Condition {
     /// Whether this condition implies the other one.
-    fn says(&self, other: &Condition) -> bool {
+    fn implies(&self, other: &Condition) -> bool {
         let (same, swapped) = (
-            (&self.less, &self.more) == (&other.less, &other.more),
-            (&self.less, &self.more) == (&other.more, &other.less),
+            (&self.lhs, &self.rhs) == (&other.lhs, &other.rhs),
+            (&self.lhs, &self.rhs) == (&other.rhs, &other.lhs),
         );
         if self.equal { same || swapped } else { same && !other.equal }
     }
@@ -89,10 +89,10 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
         let pairs = part.iter().zip(facts.dims(whole)).enumerate();
         pairs
             .map(|(axis, (less, more))| Condition {
-                less: less.clone(),
-                more: more.clone(),
+                lhs: less.clone(),
+                rhs: more.clone(),
                 equal: false,
-                words: words(axis),
+                message: words(axis),
             })
             .collect()
     };
@@ -116,10 +116,10 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
                 }
                 let words = format!("{name}: dimension {d} must not be empty");
                 Some(Condition {
-                    less: Dim::apply(SymKind::Min, &count, &Dim::Known(1)),
-                    more,
+                    lhs: Dim::apply(SymKind::Min, &count, &Dim::Known(1)),
+                    rhs: more,
                     equal: false,
-                    words,
+                    message: words,
                 })
             };
             o.dims.iter().filter_map(one).collect()
@@ -158,7 +158,12 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
                 if o.transposed {
                     let more = facts.dims(op.result(0))[axis].clone();
                     let words = format!("{name}: the result's dimension {axis} must not be empty");
-                    return Condition { less: Dim::Known(1), more, equal: false, words };
+                    return Condition {
+                        lhs: Dim::Known(1),
+                        rhs: more,
+                        equal: false,
+                        message: words,
+                    };
                 }
                 let steps = weight[axis].sub(&Dim::Known(1)).mul(&Dim::Known(o.dilation[i]));
                 let padded = input[axis].add(&Dim::Known(o.pad_low[i] + o.pad_high[i]));
@@ -169,10 +174,10 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
         OpKind::Pad => {
             let dims = facts.dims(op.result(0)).iter().enumerate();
             dims.map(|(axis, more)| Condition {
-                less: Dim::Known(0),
-                more: more.clone(),
+                lhs: Dim::Known(0),
+                rhs: more.clone(),
                 equal: false,
-                words: format!("{name}: the result's dimension {axis} must not be negative"),
+                message: format!("{name}: the result's dimension {axis} must not be negative"),
             })
             .collect()
         }
@@ -183,27 +188,26 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
 /// That a dilated window fits into a padded dimension.
 fn window_fits(name: &str, axis: usize, window: Dim, padded: Dim) -> Condition {
     let words = format!("{name}: the window must not exceed the padded dimension {axis}");
-    Condition { less: window, more: padded, equal: false, words }
+    Condition { lhs: window, rhs: padded, equal: false, message: words }
 }
 
 /// The sizes that an op requires to be equal.
 fn equal(facts: &Facts, op: Op) -> Vec<Condition> {
     let one = |less: &Dim, more: &Dim| Condition {
-        less: less.clone(),
-        more: more.clone(),
+        lhs: less.clone(),
+        rhs: more.clone(),
         equal: true,
-        words: format!("{}: operand sizes must be equal", op.name()),
+        message: format!("{}: operand sizes must be equal", op.name()),
     };
     facts.assumed(op).iter().map(|(a, b)| one(a, b)).collect()
 }
 
 /// Whether a condition is proven for all sizes.
 fn decided(facts: &Facts, c: &Condition) -> bool {
-    c.less == c.more
-        || !c.equal && facts.bounds(&c.more.sub(&c.less)).0.is_some_and(|least| least >= 0)
+    c.lhs == c.rhs || !c.equal && facts.bounds(&c.rhs.sub(&c.lhs)).0.is_some_and(|least| least >= 0)
 }
 
-fn state(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<()> {
+fn emit_requires(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<()> {
     let Some(end) = block.terminator().filter(|_| !found.is_empty()) else { return Ok(()) };
     let builder = Builder::before(end).ok_or_at(end, "is in no block")?;
     let mut sizes = SizeValues::of_host(block, facts, builder, end);
@@ -218,9 +222,9 @@ fn state(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<()>
             Size::Static(n) => builder.index(n),
             Size::Dynamic(v) => Ok(v),
         };
-        let (lhs, rhs) = (value(&c.less).at(op)?, value(&c.more).at(op)?);
+        let (lhs, rhs) = (value(&c.lhs).at(op)?, value(&c.rhs).at(op)?);
         let kind = if c.equal { CompareKind::Eq } else { CompareKind::Le };
-        let require = Require { kind, lhs, rhs, message: c.words };
+        let require = Require { kind, lhs, rhs, message: c.message };
         builder.at(op.loc()).create_with(&require, &[], &mut []).at(op)?;
     }
     Ok(())

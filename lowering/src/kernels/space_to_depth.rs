@@ -50,7 +50,7 @@ const UNIT: i64 = 8;
 /// K step of the tensor-core kernels.
 const STEP: i64 = 64;
 /// Largest TMA traversal stride, in pixels.
-const APART: i64 = 8;
+const MAX_STRIDE: i64 = 8;
 /// Largest window of a mutable weight that is rearranged; the output's gradient, in the place of a
 /// weight, has larger ones.
 const MUTABLE_WINDOW: i64 = 32;
@@ -95,11 +95,11 @@ impl Pass for SpaceToDepth {
 }
 
 /// One spatial dimension of a convolution: height or width.
-struct Along {
+struct SpatialDim {
     /// Pixels of the input.
     size: i64,
     /// Pixels of a block (the stride).
-    step: i64,
+    block: i64,
     /// Zeros before the window, so that it starts on a block boundary.
     shift: i64,
     /// Pixels of the window.
@@ -110,22 +110,22 @@ struct Along {
     out: i64,
 }
 
-impl Along {
+impl SpatialDim {
     /// Blocks of the input.
     fn blocks(&self) -> i64 {
-        up(self.size, self.step)
+        round_up(self.size, self.block)
     }
     /// Blocks of the window.
-    fn places(&self) -> i64 {
-        up(self.window + self.shift, self.step)
+    fn window_blocks(&self) -> i64 {
+        round_up(self.window + self.shift, self.block)
     }
     /// Blocks of padding before the image.
-    fn front(&self) -> i64 {
-        (self.low + self.shift) / self.step
+    fn blocks_before(&self) -> i64 {
+        (self.low + self.shift) / self.block
     }
     /// Blocks of padding after the image; if negative, input blocks that no window reads.
-    fn behind(&self) -> i64 {
-        self.out - 1 + self.places() - self.front() - self.blocks()
+    fn blocks_after(&self) -> i64 {
+        self.out - 1 + self.window_blocks() - self.blocks_before() - self.blocks()
     }
 }
 
@@ -136,13 +136,13 @@ struct Blocks {
     /// The image without its padding, and the op that pads it.
     image: Value,
     padding: Option<Op>,
-    along: [Along; 2],
+    along: [SpatialDim; 2],
     /// Channels without and with zero padding.
     channels: [i64; 2],
     filters: i64,
 }
 
-fn up(a: i64, b: i64) -> i64 {
+fn round_up(a: i64, b: i64) -> i64 {
     (a + b - 1) / b
 }
 
@@ -155,7 +155,7 @@ impl Blocks {
         let known = |v: Value| v.ty().dims().iter().map(|d| d.known()).collect::<Vec<_>>();
         let sizes: Vec<i64> = known(o.weight).into_iter().collect::<Option<_>>()?;
         let [filters, channels, windows @ ..] = sizes.as_slice() else { return None };
-        let readable = channels % UNIT == 0 && o.strides.iter().all(|s| *s <= APART);
+        let readable = channels % UNIT == 0 && o.strides.iter().all(|s| *s <= MAX_STRIDE);
         if readable
             || sizes.contains(&0)
             || !matches!(dtype, DType::BF16 | DType::F16)
@@ -169,17 +169,17 @@ impl Blocks {
         for i in 0..2 {
             let (step, low) = (o.strides[i], o.pad_low[i] + around[i]);
             let shift = (step - low % step) % step;
-            along.push(Along {
+            along.push(SpatialDim {
                 size: whole[2 + i]?,
-                step,
+                block: step,
                 shift,
                 window: windows[i],
                 low,
                 out: out[2 + i].filter(|n| *n > 0)?,
             });
         }
-        let along: [Along; 2] = along.try_into().ok()?;
-        let area = along[0].step * along[1].step;
+        let along: [SpatialDim; 2] = along.try_into().ok()?;
+        let area = along[0].block * along[1].block;
         let unit = (1..=UNIT).find(|n| n * area % UNIT == 0)?;
         Some(Blocks {
             op: o,
@@ -187,20 +187,20 @@ impl Blocks {
             image,
             padding,
             along,
-            channels: [*channels, up(*channels, unit) * unit],
+            channels: [*channels, round_up(*channels, unit) * unit],
             filters: *filters,
         })
     }
 
     /// Elements of a block: its channels times its pixels.
     fn depth(&self) -> i64 {
-        self.channels[1] * self.along[0].step * self.along[1].step
+        self.channels[1] * self.along[0].block * self.along[1].block
     }
     /// How many times K grows, with each row of the window rounded up to the K step.
     fn grows(&self) -> i64 {
         let [high, wide] = &self.along;
-        up(
-            high.places() * up(wide.places() * self.depth(), STEP) * STEP,
+        round_up(
+            high.window_blocks() * round_up(wide.window_blocks() * self.depth(), STEP) * STEP,
             self.channels[0] * high.window * wide.window,
         )
     }
@@ -215,10 +215,10 @@ impl Blocks {
             b.add(&Pad { input, value: zero, low: Size::all(low), high: Size::all(high) })
         };
         // [N, H, W, C, block H, block W], the last two only where a block has several pixels.
-        let rest = |a: &Along| a.blocks() * a.step - a.size;
+        let rest = |a: &SpatialDim| a.blocks() * a.block - a.size;
         let whole = pad(b, self.image, &[0; 4], &[0, 0, rest(high), rest(wide)])?;
         let images = b.sizes_of(whole)?[0];
-        let apart = self.apart(
+        let apart = self.split_blocks(
             b,
             whole,
             images,
@@ -228,32 +228,36 @@ impl Blocks {
         )?;
         let more = self.channels[1] - self.channels[0];
         let within = vec![0; apart.ty().dims().len() - 4];
-        let low = [&[0, high.front(), wide.front(), 0], within.as_slice()].concat();
+        let low = [&[0, high.blocks_before(), wide.blocks_before(), 0], within.as_slice()].concat();
         let around = pad(
             b,
             apart,
             &low,
-            &[&[0, high.behind(), wide.behind(), more], within.as_slice()].concat(),
+            &[&[0, high.blocks_after(), wide.blocks_after(), more], within.as_slice()].concat(),
         )?;
         if let Some(op) = around.def().filter(|_| around == apart) {
             op.set_attr(STORED, Attr::unit(b.ctx));
         }
-        let sizes = [high.out - 1 + high.places(), wide.out - 1 + wide.places(), self.depth()]
-            .map(Size::Static);
+        let sizes = [
+            high.out - 1 + high.window_blocks(),
+            wide.out - 1 + wide.window_blocks(),
+            self.depth(),
+        ]
+        .map(Size::Static);
         let image = reshaped(b, around, &[&[images], &sizes[..]].concat())?;
         let input = b.add(&Transpose { input: image, permutation: vec![0, 3, 1, 2] })?;
 
         // The same for the weight's channels and window.
         let at = b.at(self.op.weight.loc());
-        let end = |a: &Along| a.places() * a.step - a.window - a.shift;
+        let end = |a: &SpatialDim| a.window_blocks() * a.block - a.window - a.shift;
         let whole = pad(
             &at,
             self.op.weight,
             &[0, 0, high.shift, wide.shift],
             &[0, more, end(high), end(wide)],
         )?;
-        let places = [high.places(), wide.places()];
-        let apart = self.apart(
+        let places = [high.window_blocks(), wide.window_blocks()];
+        let apart = self.split_blocks(
             &at,
             whole,
             Size::Static(self.filters),
@@ -275,7 +279,7 @@ impl Blocks {
 
     /// Splits height and width of `[front, channels, height, width]` into blocks, which makes them
     /// dimensions 3 and 5, and permutes the result; a block of one pixel adds no dimension.
-    fn apart(
+    fn split_blocks(
         &self,
         b: &Builder,
         input: Value,
@@ -284,7 +288,7 @@ impl Blocks {
         blocks: [i64; 2],
         order: &[usize; 6],
     ) -> Result<Value> {
-        let (steps, of) = (self.along.each_ref().map(|a| a.step), Size::Static);
+        let (steps, of) = (self.along.each_ref().map(|a| a.block), Size::Static);
         let all = [front, of(channels), of(blocks[0]), of(steps[0]), of(blocks[1]), of(steps[1])];
         let kept: Vec<usize> =
             (0..6).filter(|d| !matches!(d, 3 | 5) || steps[(d - 3) / 2] > 1).collect();

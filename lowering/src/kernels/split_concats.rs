@@ -41,7 +41,7 @@ kiln_passes::pass_options! {
 }
 
 /// Most ops between a slice and the op whose kernel computes it.
-const FAR: usize = 16;
+const MAX_DISTANCE: usize = 16;
 
 impl Pass for SplitConcats {
     const FLAG: &'static str = "kiln-split-concats";
@@ -58,15 +58,15 @@ impl Pass for SplitConcats {
             let found: Vec<(Op, Vec<bool>)> = block
                 .ops()
                 .into_iter()
-                .filter_map(|op| Some((op, placed(&Concat::of(op)?, &mut taken)?)))
+                .filter_map(|op| Some((op, insertable(&Concat::of(op)?, &mut taken)?)))
                 .collect();
             if found.is_empty() {
                 continue;
             }
             let facts = Facts::of(func, self.rounds)?;
             // In reverse, since each entry refers to values that existed before any rewrite.
-            for (op, placed) in found.into_iter().rev() {
-                split(block, &facts, op, &placed).at(op)?;
+            for (op, insertable) in found.into_iter().rev() {
+                split(block, &facts, op, &insertable).at(op)?;
             }
         }
         Ok(())
@@ -74,7 +74,7 @@ impl Pass for SplitConcats {
 }
 
 /// The op in whose kernel a value would be computed.
-fn maker(v: Value) -> Option<Op> {
+fn producer(v: Value) -> Option<Op> {
     use OpKind::{
         Attention, BroadcastInDim, Convolution, DotGeneral, Reduce, ReduceWindow, Reshape,
     };
@@ -87,7 +87,7 @@ fn maker(v: Value) -> Option<Op> {
             Some(DotGeneral | ReduceWindow | Attention | Reduce) => return Some(made),
             Some(kind)
                 if (kind.is_elementwise() || matches!(kind, BroadcastInDim | Reshape))
-                    && seen.len() < FAR
+                    && seen.len() < MAX_DISTANCE
                     && seen.insert(op) =>
             {
                 stack.extend(op.operands().into_iter().rev());
@@ -100,19 +100,20 @@ fn maker(v: Value) -> Option<Op> {
 
 /// Which of the operands their kernels can insert in place, if splitting pays; adds the ops that
 /// compute them to `taken`.
-fn placed(o: &Concat, taken: &mut HashSet<Op>) -> Option<Vec<bool>> {
+fn insertable(o: &Concat, taken: &mut HashSet<Op>) -> Option<Vec<bool>> {
     let mut mine = HashSet::new();
     let empty = |v: &Value| v.ty().dims().iter().any(|d| d.known() == Some(0));
-    let mut one =
-        |v: &Value| maker(*v).is_some_and(|c| !empty(v) && !taken.contains(&c) && mine.insert(c));
-    let placed: Vec<bool> = o.inputs.iter().map(&mut one).collect();
+    let mut one = |v: &Value| {
+        producer(*v).is_some_and(|c| !empty(v) && !taken.contains(&c) && mine.insert(c))
+    };
+    let insertable: Vec<bool> = o.inputs.iter().map(&mut one).collect();
     // No split for a single kernel with elementwise loops if little else is copied: it writes the
     // rest as well.
     let rows = |op: &Op| matches!(op.kind(), Some(OpKind::Reduce | OpKind::Attention));
     let count = |own: bool| {
         o.inputs
             .iter()
-            .zip(&placed)
+            .zip(&insertable)
             .filter(|(_, p)| **p == own)
             .map(|(v, _)| elements(*v))
             .fold(0, i64::saturating_add)
@@ -121,7 +122,7 @@ fn placed(o: &Concat, taken: &mut HashSet<Op>) -> Option<Vec<bool>> {
     let alone = mine.iter().any(rows) || count(false) > count(true).saturating_mul(MOST_COPIED);
     let split = mine.len() > 1 || pieces > 1 && !mine.is_empty() && alone;
     taken.extend(mine);
-    split.then_some(placed)
+    split.then_some(insertable)
 }
 
 /// Number of elements, with 128 for a dynamic size.
@@ -129,15 +130,15 @@ fn elements(v: Value) -> i64 {
     v.ty().dims().iter().fold(1, |n, d| n.saturating_mul(d.known().unwrap_or(128)))
 }
 
-fn split(block: Block, facts: &Facts, op: Op, placed: &[bool]) -> Result<()> {
+fn split(block: Block, facts: &Facts, op: Op, insertable: &[bool]) -> Result<()> {
     let o = Concat::of(op).ok_or_malformed(op)?;
     let (axis, rank) = (o.axis as usize, op.result(0).ty().dims().len());
     let b = Builder::before(op).ok_or("is in no block")?;
     let mut values = SizeValues::of_host(block, facts, b, op);
     let (mut offset, mut pieces) = (Size::Static(0), vec![]);
-    for (v, placed) in o.inputs.iter().zip(placed) {
+    for (v, insertable) in o.inputs.iter().zip(insertable) {
         if v.ty().dims()[axis].known() != Some(0) {
-            pieces.push((!placed, *v, offset));
+            pieces.push((!insertable, *v, offset));
         }
         offset = match (offset, values.size(*v, axis)?) {
             (Size::Static(a), Size::Static(n)) => Size::Static(a + n),
@@ -160,7 +161,7 @@ fn split(block: Block, facts: &Facts, op: Op, placed: &[bool]) -> Result<()> {
         None => values.size(first, d),
     };
     let sizes: Vec<Size> = own.iter().enumerate().map(size).collect::<Result<_, _>>()?;
-    pieces.sort_by_key(|(copied, v, _)| (*copied, place_of(block, *v)));
+    pieces.sort_by_key(|(copied, v, _)| (*copied, position(block, *v)));
     let mut whole = None;
     for (_, piece, at) in pieces {
         let mut offsets = vec![Size::Static(0); rank];
@@ -178,6 +179,6 @@ fn split(block: Block, facts: &Facts, op: Op, placed: &[bool]) -> Result<()> {
 }
 
 /// The position of a value's op in program order.
-fn place_of(block: Block, v: Value) -> Option<usize> {
+fn position(block: Block, v: Value) -> Option<usize> {
     block.ops().into_iter().position(|o| Some(o) == v.def())
 }

@@ -67,7 +67,7 @@ impl Splittable {
         let up = |n: i64| (n + 127) / 128;
         let tiles = sizes.batch * up(sizes.rows) * up(sizes.columns);
         Some(Splittable {
-            product: words(op, &dot),
+            product: table_key(op, &dot),
             steps: sizes.steps(),
             tiles,
             parts: pass.parts(&dot).unwrap_or(1),
@@ -75,7 +75,7 @@ impl Splittable {
     }
 }
 
-fn words(op: Op, o: &DotGeneral) -> String {
+fn table_key(op: Op, o: &DotGeneral) -> String {
     let element = op.result(0).ty().element().map_or(String::new(), |e| e.to_string());
     let (lhs, rhs) = (o.lhs.ty(), o.rhs.ty());
     format!(
@@ -113,7 +113,7 @@ impl Pass for SplitProducts {
         let named = root.attr(PARTS);
         for op in walk(root) {
             let Some(dot) = DotGeneral::of(op) else { continue };
-            let measured = named.and_then(|n| n.entry(&words(op, &dot))?.as_i64());
+            let measured = named.and_then(|n| n.entry(&table_key(op, &dot))?.as_i64());
             let parts = match measured {
                 Some(n) => self.sizes(&dot).filter(|s| n > 1 && s.steps() % n == 0).map(|_| n),
                 None => self.parts(&dot),

@@ -25,7 +25,7 @@ const MOST_READ: usize = 6;
 #[derive(Default)]
 pub struct FoldedOps {
     /// Maps each folded value to the reader's value that it is computed with.
-    of: HashMap<Value, Value>,
+    reader_of: HashMap<Value, Value>,
     /// The folded ops of each such reader, last op first; readers are nodes, so nothing
     /// rematerialises them.
     pub ops: HashMap<Value, Vec<Op>>,
@@ -34,12 +34,12 @@ pub struct FoldedOps {
 impl FoldedOps {
     /// Whether a value is folded into its reader.
     pub fn has(&self, v: Value) -> bool {
-        self.of.contains_key(&v)
+        self.reader_of.contains_key(&v)
     }
 
     /// Analyses a block's ops, given in order. `must`: values that are stored.
-    pub fn of(ops: &[Op], roles: &HashMap<Op, Role>, must: &HashSet<Value>) -> FoldedOps {
-        let free = Free { roles, must, taken: taken(ops, roles) };
+    pub fn reader_of(ops: &[Op], roles: &HashMap<Op, Role>, must: &HashSet<Value>) -> FoldedOps {
+        let free = Free { roles, must, used: epilogue_values(ops, roles) };
         let mut folded = FoldedOps::default();
         let mut reads: HashMap<Value, HashSet<Value>> = HashMap::new();
         for op in
@@ -55,7 +55,7 @@ impl FoldedOps {
                 && folded.ops.get(&node).is_none_or(|all| all.len() < MOST_OPS)
             {
                 reads.insert(node, read);
-                folded.of.insert(op.result(0), node);
+                folded.reader_of.insert(op.result(0), node);
                 folded.ops.entry(node).or_default().push(*op);
             }
         }
@@ -79,7 +79,9 @@ impl FoldedOps {
                 let all = !users.is_empty() && users.iter().all(|u| free.pointwise(*u));
                 let nodes: HashSet<Option<&Value>> = users
                     .iter()
-                    .map(|u| u.results().first().and_then(|v| self.of.get(v)).filter(|_| all))
+                    .map(|u| {
+                        u.results().first().and_then(|v| self.reader_of.get(v)).filter(|_| all)
+                    })
                     .collect();
                 return match nodes.into_iter().collect::<Vec<_>>()[..] {
                     // All readers belong to one expression.
@@ -96,7 +98,7 @@ impl FoldedOps {
                     return Some(user.result(0));
                 }
                 _ if free.pointwise(user) => {
-                    let node = self.of.get(&user.result(0)).copied();
+                    let node = self.reader_of.get(&user.result(0)).copied();
                     return if transposed { node.or(Some(user.result(0))) } else { node };
                 }
                 _ => return None,
@@ -110,7 +112,7 @@ impl FoldedOps {
 struct Free<'a> {
     roles: &'a HashMap<Op, Role>,
     must: &'a HashSet<Value>,
-    taken: HashSet<Value>,
+    used: HashSet<Value>,
 }
 
 impl Free<'_> {
@@ -120,7 +122,7 @@ impl Free<'_> {
             self.roles.get(&op) == Some(&Role::Compute(Class::Pointwise)) && !in_prologue(op);
         role && op.kind().is_some_and(OpKind::is_elementwise)
             && op.result_count() == 1
-            && !self.taken.contains(&op.result(0))
+            && !self.used.contains(&op.result(0))
     }
     /// The value underneath movement ops, which fold into the reader's index.
     fn base(&self, mut v: Value) -> Value {
@@ -138,7 +140,7 @@ impl Free<'_> {
 }
 
 /// Values that depend on a product, reduction, scan or attention and that may be its epilogue.
-fn taken(ops: &[Op], roles: &HashMap<Op, Role>) -> HashSet<Value> {
+fn epilogue_values(ops: &[Op], roles: &HashMap<Op, Role>) -> HashSet<Value> {
     let mut taken = HashSet::new();
     for op in ops {
         let begins = matches!(

@@ -52,7 +52,7 @@ pub fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Result
         reduction: &(0..n).map(|i| i == axis).collect::<Vec<_>>(),
         merges: true,
     }
-    .make(&mut |s, args| {
+    .build(&mut |s, args| {
         let [x, i, best, at] = args else { return Err("has other than two pairs".into()) };
         let take = beats(&s, better, (*x, *i), (*best, *at), d)?;
         Ok(vec![s.select(take, *x, *best)?, s.select(take, *i, *at)?])
@@ -64,7 +64,7 @@ pub fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Result
     let (ins, outs) = ([(made[1], own.clone())], [(k.empty(DType::I64, &kept)?, own)]);
     let long = Type::scalar(k.b.ctx, DType::I64);
     Generic { b: k.b, ins: &ins, outs: &outs, reduction: &vec![false; n - 1], merges: false }
-        .make(&mut |s, args| Ok(vec![arith::extsi(s, args[0], long)?]))
+        .build(&mut |s, args| Ok(vec![arith::extsi(s, args[0], long)?]))
 }
 
 /// Whether a pair beats the best pair so far: its value is better, or NaN where the best is not, or

@@ -1,6 +1,6 @@
 //! Attention as `kiln.structured.attention`, so that the score matrix never goes through memory.
 use crate::{
-    analysis::index_expr::Ix,
+    analysis::index_expr::IndexExpr,
     kernels::op_facts::folded_transpose,
     linalg::{
         contract::rounded,
@@ -31,14 +31,14 @@ impl Heads {
         })
     }
     /// Indices of batch, query head and key head.
-    fn at(&self) -> [Ix; 3] {
-        let group = Ix::dim(1);
+    fn at(&self) -> [IndexExpr; 3] {
+        let group = IndexExpr::dim(1);
         let head = if self.outer.len() == 3 {
-            group.clone().times(Ix::number(self.per_group)).plus(Ix::dim(2))
+            group.clone().times(IndexExpr::number(self.per_group)).plus(IndexExpr::dim(2))
         } else {
             group.clone()
         };
-        [Ix::dim(0), head, group]
+        [IndexExpr::dim(0), head, group]
     }
     fn sizes(&self, inner: &[Size]) -> Vec<Size> {
         [&self.outer, inner].concat()
@@ -61,8 +61,8 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
 
     // The factors of a score.
     let [b, head, group] = heads.at();
-    let lhs = vec![b.clone(), head, Ix::dim(outer), Ix::dim(n - 1)];
-    let rhs = vec![b, group.clone(), Ix::dim(outer + 1), Ix::dim(n - 1)];
+    let lhs = vec![b.clone(), head, IndexExpr::dim(outer), IndexExpr::dim(n - 1)];
+    let rhs = vec![b, group.clone(), IndexExpr::dim(outer + 1), IndexExpr::dim(n - 1)];
     let of_scores = k.operands(&Nest {
         reduction: last(n),
         sizes: heads.sizes(&[q[2], ks[2], q[3]]),
@@ -78,7 +78,7 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
 
     // The masked score.
     let [b, head, _] = heads.at();
-    let place = [b, head, Ix::dim(outer), Ix::dim(outer + 1)];
+    let place = [b, head, IndexExpr::dim(outer), IndexExpr::dim(outer + 1)];
     let bias = o.bias.map(|v| (v, broadcast(v, &place, &[q[0], q[1], q[2], ks[2]])));
     let regions = Regions::of(k, op);
     let lengths =
@@ -137,7 +137,7 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
 
     // The factor of a weight.
     let [b, _, group] = heads.at();
-    let value_at = vec![b, group, Ix::dim(n - 1), Ix::dim(outer + 1)];
+    let value_at = vec![b, group, IndexExpr::dim(n - 1), IndexExpr::dim(outer + 1)];
     let mut weight: Vec<usize> = (0..=outer).collect();
     weight.push(n - 1);
     let of_values = k.operands(&Nest {
@@ -219,46 +219,53 @@ impl Regions {
         let all = op.regions();
         let one = |i: usize| {
             let block = all.get(i)?.first()?;
-            k.given.borrow_mut().extend(block.args());
+            k.bound.borrow_mut().extend(block.args());
             Some((block, block.terminator()?.operands().first().copied()?))
         };
         Regions { score: one(0), mask: one(1) }
     }
     /// The 0-d values that the regions yield.
-    fn reads(&self) -> impl Iterator<Item = (Value, Vec<Ix>)> {
+    fn reads(&self) -> impl Iterator<Item = (Value, Vec<IndexExpr>)> {
         [self.score, self.mask].into_iter().flatten().map(|(_, v)| (v, vec![]))
     }
-    fn score(&self, body: &mut Body, s: Value, place: &[Ix; 4]) -> Result<Option<Value>> {
+    fn score(&self, body: &mut Body, s: Value, place: &[IndexExpr; 4]) -> Result<Option<Value>> {
         let Some((block, v)) = self.score else { return Ok(None) };
-        body.give(*block.args().first().ok_or("has a score without arguments")?, s);
-        give_positions(body, block, 1, place)?;
+        body.bind(*block.args().first().ok_or("has a score without arguments")?, s);
+        bind_positions(body, block, 1, place)?;
         body.element(v, &[]).map(Some)
     }
-    fn mask(&self, body: &mut Body, place: &[Ix; 4]) -> Result<Option<Value>> {
+    fn mask(&self, body: &mut Body, place: &[IndexExpr; 4]) -> Result<Option<Value>> {
         let Some((block, v)) = self.mask else { return Ok(None) };
-        give_positions(body, block, 0, place)?;
+        bind_positions(body, block, 0, place)?;
         body.element(v, &[]).map(Some)
     }
 }
 
 /// Binds a region's index arguments, which are i64.
-fn give_positions(body: &mut Body, block: Block, first: usize, place: &[Ix; 4]) -> Result<()> {
+fn bind_positions(
+    body: &mut Body,
+    block: Block,
+    first: usize,
+    place: &[IndexExpr; 4],
+) -> Result<()> {
     for (arg, at) in
         block.args().into_iter().skip(first).zip(place).filter(|(a, _)| !a.uses().is_empty())
     {
         let index = body.index(at)?;
         let wide = arith::index_cast(body.s, index, Type::scalar(body.s.b.ctx, DType::I64))?;
-        body.give(arg, wide);
+        body.bind(arg, wide);
     }
     Ok(())
 }
 
 /// The index at which a bias of up to four dimensions is read, by right-aligned broadcasting.
-fn broadcast(bias: Value, place: &[Ix; 4], to: &[Size; 4]) -> Vec<Ix> {
+fn broadcast(bias: Value, place: &[IndexExpr; 4], to: &[Size; 4]) -> Vec<IndexExpr> {
     let dims = bias.ty().dims();
     let first = 4 - dims.len();
     let one = |i: usize| dims[i].known() == Some(1) && to[first + i].known() != Some(1);
-    (0..dims.len()).map(|i| if one(i) { Ix::number(0) } else { place[first + i].clone() }).collect()
+    (0..dims.len())
+        .map(|i| if one(i) { IndexExpr::number(0) } else { place[first + i].clone() })
+        .collect()
 }
 
 /// The value to store, and the loops that index it in memory order.

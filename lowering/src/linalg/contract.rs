@@ -1,6 +1,6 @@
 //! Contractions: matrix products, convolutions, and sums of products that reuse an operand.
 use crate::{
-    analysis::index_expr::{Ix, through},
+    analysis::index_expr::{IndexExpr, through},
     kernels::op_facts::{contracts, folded_transpose},
     linalg::{
         expr::{Body, Input, Inputs, dtype},
@@ -71,9 +71,9 @@ pub struct Contraction {
     /// The parallel loops in the order of the result's dimensions.
     pub order: Vec<usize>,
     /// Index of the left operand.
-    pub lhs: Vec<Ix>,
+    pub lhs: Vec<IndexExpr>,
     /// Index of the right operand.
-    pub rhs: Vec<Ix>,
+    pub rhs: Vec<IndexExpr>,
 }
 
 /// The dimensions of a contraction's result in the order in which it is stored.
@@ -149,15 +149,17 @@ pub fn dot_general(k: &Kernel, op: Op, o: &DotGeneral) -> Tensors {
     sizes.extend(rf.iter().map(|i| rs[*i]));
     let parallel = sizes.len();
     sizes.extend(o.lhs_contract.iter().map(|i| ls[*i as usize]));
-    let (mut lhs, mut rhs) = (vec![Ix::number(0); ls.len()], vec![Ix::number(0); rs.len()]);
+    let (mut lhs, mut rhs) =
+        (vec![IndexExpr::number(0); ls.len()], vec![IndexExpr::number(0); rs.len()]);
     for (b, (l, r)) in o.lhs_batch.iter().zip(&o.rhs_batch).enumerate() {
-        (lhs[*l as usize], rhs[*r as usize]) = (Ix::dim(b), Ix::dim(b));
+        (lhs[*l as usize], rhs[*r as usize]) = (IndexExpr::dim(b), IndexExpr::dim(b));
     }
     let batch = o.lhs_batch.len();
-    lf.iter().enumerate().for_each(|(i, l)| lhs[*l] = Ix::dim(batch + i));
-    rf.iter().enumerate().for_each(|(i, r)| rhs[*r] = Ix::dim(batch + lf.len() + i));
+    lf.iter().enumerate().for_each(|(i, l)| lhs[*l] = IndexExpr::dim(batch + i));
+    rf.iter().enumerate().for_each(|(i, r)| rhs[*r] = IndexExpr::dim(batch + lf.len() + i));
     for (i, (l, r)) in o.lhs_contract.iter().zip(&o.rhs_contract).enumerate() {
-        (lhs[*l as usize], rhs[*r as usize]) = (Ix::dim(parallel + i), Ix::dim(parallel + i));
+        (lhs[*l as usize], rhs[*r as usize]) =
+            (IndexExpr::dim(parallel + i), IndexExpr::dim(parallel + i));
     }
     contract(
         k,
@@ -205,14 +207,14 @@ fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
         k.b.generic(tensor::Pad::NAME, &[tensor], &[ty], &attrs, &mut [(&index, &mut body)])?
             .result(0);
     // Other readers of the input in this kernel read it unpadded.
-    k.keep(source, padded);
+    k.record_tensor(source, padded);
     let spatial = o.strides.len();
     let made = convolution(
         k,
         op,
         &Convolution { pad_low: vec![0; spatial], pad_high: vec![0; spatial], ..o },
     );
-    k.keep(source, tensor);
+    k.record_tensor(source, tensor);
     made
 }
 
@@ -246,9 +248,12 @@ pub fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     let parallel = sizes.len();
     sizes.extend(depth.iter().map(|d| weight[*d]));
     // The loop over a dimension of the result, and the loop over one of the weight.
-    let at = |d: usize| Ix::dim(order.iter().position(|o| *o == d).unwrap_or(0));
+    let at = |d: usize| IndexExpr::dim(order.iter().position(|o| *o == d).unwrap_or(0));
     let inner = |d: usize| {
-        depth.iter().position(|o| *o == d).map_or(Ix::number(0), |i| Ix::dim(parallel + i))
+        depth
+            .iter()
+            .position(|o| *o == d)
+            .map_or(IndexExpr::number(0), |i| IndexExpr::dim(parallel + i))
     };
     let mut lhs = vec![at(0), if depthwise { at(1) } else { inner(1) }];
     let mut rhs = vec![at(1), inner(1)];
@@ -256,8 +261,8 @@ pub fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
         let window = inner(2 + i);
         lhs.push(
             at(2 + i)
-                .times(Ix::number(o.strides[i]))
-                .plus(window.clone().times(Ix::number(o.dilation[i]))),
+                .times(IndexExpr::number(o.strides[i]))
+                .plus(window.clone().times(IndexExpr::number(o.dilation[i]))),
         );
         rhs.push(window);
     }
@@ -283,15 +288,17 @@ fn grouped(k: &Kernel, op: Op, o: &Convolution, out: &[Size], weight: &[Size]) -
     sizes.extend(&out[2..]);
     let parallel = sizes.len();
     sizes.extend(&weight[1..]);
-    let within = |each: i64, d: usize| Ix::dim(1).times(Ix::number(each)).plus(Ix::dim(d));
-    let mut lhs = vec![Ix::dim(0), within(channels, parallel)];
-    let mut rhs = vec![within(filters, 2), Ix::dim(parallel)];
+    let within = |each: i64, d: usize| {
+        IndexExpr::dim(1).times(IndexExpr::number(each)).plus(IndexExpr::dim(d))
+    };
+    let mut lhs = vec![IndexExpr::dim(0), within(channels, parallel)];
+    let mut rhs = vec![within(filters, 2), IndexExpr::dim(parallel)];
     for i in 0..spatial {
-        let window = Ix::dim(parallel + 1 + i);
+        let window = IndexExpr::dim(parallel + 1 + i);
         lhs.push(
-            Ix::dim(3 + i)
-                .times(Ix::number(o.strides[i]))
-                .plus(window.clone().times(Ix::number(o.dilation[i]))),
+            IndexExpr::dim(3 + i)
+                .times(IndexExpr::number(o.strides[i]))
+                .plus(window.clone().times(IndexExpr::number(o.dilation[i]))),
         );
         rhs.push(window);
     }

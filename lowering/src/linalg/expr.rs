@@ -2,8 +2,8 @@
 //! `linalg.generic` and scalar ops in its body.
 use crate::{
     analysis::{
-        Lin,
-        index_expr::{Ix, Place, through},
+        LinearExpr,
+        index_expr::{IndexExpr, IndexLeaf, through},
         sizes::arith_op,
     },
     linalg::{
@@ -21,7 +21,7 @@ pub struct Input {
     /// The tensor that stores it.
     pub tensor: Value,
     /// One affine index per dimension.
-    pub at: Vec<Ix>,
+    pub at: Vec<IndexExpr>,
 }
 
 /// The inputs that a body reads through indexing maps, in the order of the block arguments.
@@ -31,7 +31,7 @@ pub struct Inputs {
     pub list: Vec<Input>,
     /// Whether a value is computed from inputs, or read at an index that is no map.
     pub computed: bool,
-    seen: HashSet<(Value, Vec<Ix>)>,
+    seen: HashSet<(Value, Vec<IndexExpr>)>,
 }
 
 /// The dtype of a prim value.
@@ -39,14 +39,14 @@ pub fn dtype(v: Value) -> Result<DType> {
     tensor_type(v.ty()).map(|t| t.dtype)
 }
 
-fn affine(at: &[Ix]) -> bool {
+fn affine(at: &[IndexExpr]) -> bool {
     at.iter().all(|ix| ix.affine().is_some())
 }
 
 impl Kernel<'_> {
     /// Collects the inputs that the element of `v` at index `at` depends on.
-    pub fn scan(&self, v: Value, at: &[Ix], inputs: &mut Inputs) -> Result<()> {
-        if !inputs.seen.insert((v, at.to_vec())) || self.given.borrow().contains(&v) {
+    pub fn scan(&self, v: Value, at: &[IndexExpr], inputs: &mut Inputs) -> Result<()> {
+        if !inputs.seen.insert((v, at.to_vec())) || self.bound.borrow().contains(&v) {
             return Ok(());
         }
         if let Some(tensor) = self.stored(v) {
@@ -71,13 +71,13 @@ impl Kernel<'_> {
             .try_for_each(|o| self.scan(o, at, inputs))
     }
 
-    fn scan_index(&self, ix: &Ix, inputs: &mut Inputs) -> Result<()> {
-        ix.places().into_iter().try_for_each(|p| match p {
-            Place::Data { tensor, at, limit } => {
+    fn scan_index(&self, ix: &IndexExpr, inputs: &mut Inputs) -> Result<()> {
+        ix.leaves().into_iter().try_for_each(|p| match p {
+            IndexLeaf::Data { tensor, at, limit } => {
                 self.scan(*tensor, at, inputs)?;
                 self.scan_index(limit, inputs)
             }
-            Place::Lin(_) | Place::Size(_) => Ok(()),
+            IndexLeaf::LinearExpr(_) | IndexLeaf::Size(_) => Ok(()),
         })
     }
 }
@@ -113,7 +113,7 @@ pub struct Body<'a, 'k> {
     pub args: &'a [Value],
     /// The op that is the index of a loop.
     pub index_op: Index,
-    made: HashMap<(Value, Vec<Ix>), Value>,
+    computed: HashMap<(Value, Vec<IndexExpr>), Value>,
     dims: HashMap<usize, Value>,
 }
 
@@ -132,30 +132,30 @@ impl<'a, 'k> Body<'a, 'k> {
             inputs,
             args,
             index_op,
-            made: HashMap::new(),
+            computed: HashMap::new(),
             dims: HashMap::new(),
         }
     }
 
     /// Binds the element of a 0-d value, in its compute type.
-    pub fn give(&mut self, v: Value, element: Value) {
-        self.made.insert((v, vec![]), element);
+    pub fn bind(&mut self, v: Value, element: Value) {
+        self.computed.insert((v, vec![]), element);
     }
     /// The element of `v` at index `at`, in its compute type.
-    pub fn element(&mut self, v: Value, at: &[Ix]) -> Result<Value> {
+    pub fn element(&mut self, v: Value, at: &[IndexExpr]) -> Result<Value> {
         let key = (v, at.to_vec());
-        if let Some(m) = self.made.get(&key) {
+        if let Some(m) = self.computed.get(&key) {
             return Ok(*m);
         }
         let value = match self.kernel.stored(v) {
             Some(tensor) => self.read(v, tensor, at)?,
             None => self.compute(v, at)?,
         };
-        self.made.insert(key, value);
+        self.computed.insert(key, value);
         Ok(value)
     }
 
-    fn read(&mut self, v: Value, tensor: Value, at: &[Ix]) -> Result<Value> {
+    fn read(&mut self, v: Value, tensor: Value, at: &[IndexExpr]) -> Result<Value> {
         let given = self.inputs.list.iter().position(|i| i.tensor == tensor && i.at == at);
         let raw = match given {
             Some(i) => self.args[i],
@@ -168,13 +168,13 @@ impl<'a, 'k> Body<'a, 'k> {
     }
 
     /// An index as an SSA value.
-    pub fn index(&mut self, ix: &Ix) -> Result<Value> {
+    pub fn index(&mut self, ix: &IndexExpr) -> Result<Value> {
         self.value_of(&ix.0)
     }
-    fn value_of(&mut self, e: &Expr<Place>) -> Result<Value> {
+    fn value_of(&mut self, e: &Expr<IndexLeaf>) -> Result<Value> {
         match e {
             Expr::Const(n) => self.s.b.index(*n),
-            Expr::Leaf(place) => self.place(place),
+            Expr::Leaf(place) => self.leaf(place),
             Expr::Apply(kind, both) => {
                 let (x, y) = (self.value_of(&both.0)?, self.value_of(&both.1)?);
                 let op = arith_op(*kind).ok_or("has an index that is a power")?;
@@ -182,12 +182,12 @@ impl<'a, 'k> Body<'a, 'k> {
             }
         }
     }
-    fn place(&mut self, place: &Place) -> Result<Value> {
+    fn leaf(&mut self, place: &IndexLeaf) -> Result<Value> {
         let ty = Type::index(self.s.b.ctx);
         match place {
-            Place::Lin(l) => self.linear(l),
-            Place::Size(v) => Ok(self.kernel.new_index(*v)),
-            Place::Data { tensor, at, limit } => {
+            IndexLeaf::LinearExpr(l) => self.linear(l),
+            IndexLeaf::Size(v) => Ok(self.kernel.new_index(*v)),
+            IndexLeaf::Data { tensor, at, limit } => {
                 let x = self.element(*tensor, at)?;
                 let unsigned = dtype(*tensor)? == DType::UI8;
                 let i = match unsigned {
@@ -203,7 +203,7 @@ impl<'a, 'k> Body<'a, 'k> {
         }
     }
     /// A linear form with constant coefficients.
-    fn linear(&mut self, l: &Lin) -> Result<Value> {
+    fn linear(&mut self, l: &LinearExpr) -> Result<Value> {
         const DYNAMIC: &str = "has an index with a dynamic coefficient";
         let mut sum = None;
         for (d, p) in &l.dims {
@@ -237,7 +237,7 @@ impl<'a, 'k> Body<'a, 'k> {
         Ok(v)
     }
 
-    fn compute(&mut self, v: Value, at: &[Ix]) -> Result<Value> {
+    fn compute(&mut self, v: Value, at: &[IndexExpr]) -> Result<Value> {
         let op = v.def().ok_or("reads a value that is not stored")?;
         let kind = op.kind().ok_or_else(|| format!("reads the result of {}", op.name()))?;
         let kernel = self.kernel;

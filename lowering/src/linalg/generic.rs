@@ -21,7 +21,7 @@ pub type Fill<'f> = dyn FnMut(Scalars, &[Value]) -> Result<Vec<Value>> + 'f;
 
 impl Generic<'_> {
     /// Creates the op; returns its results, one tensor per output.
-    pub fn make(&self, fill: &mut Fill<'_>) -> Result<Vec<Value>> {
+    pub fn build(&self, fill: &mut Fill<'_>) -> Result<Vec<Value>> {
         let (b, c) = (self.b, self.b.ctx);
         let all: Vec<&(Value, Vec<usize>)> = self.ins.iter().chain(self.outs).collect();
         let loops = self.reduction.len();

@@ -1,6 +1,6 @@
 //! A kernel during its lowering: the values stored in tensors, and the ops that compute them.
 use crate::{
-    analysis::{index_expr::Ix, sizes::SizeValues},
+    analysis::{index_expr::IndexExpr, sizes::SizeValues},
     linalg::{
         expr::{Body, Index, Input, Inputs, dtype},
         generic::iterators,
@@ -24,7 +24,7 @@ pub struct Kernel<'a> {
     /// Maps prim values to the tensors of the new function that store them.
     pub tensors: RefCell<HashMap<Value, Value>>,
     /// Prim values whose element is bound in the body, such as region arguments.
-    pub given: RefCell<HashSet<Value>>,
+    pub bound: RefCell<HashSet<Value>>,
 }
 
 /// The iteration space of one generic, its outputs and its body.
@@ -36,7 +36,7 @@ pub struct Nest<'n> {
     /// Output tensors, each with the loops that index it.
     pub outs: Vec<(Value, Vec<usize>)>,
     /// Values that are read, with their indices, in the order of the inputs.
-    pub reads: Vec<(Value, Vec<Ix>)>,
+    pub reads: Vec<(Value, Vec<IndexExpr>)>,
     /// From the body and the outputs' block arguments to the yielded values.
     pub body: &'n mut Yield<'n>,
 }
@@ -77,8 +77,8 @@ impl Nest<'_> {
             && [x, y].iter().all(|i| element(i.tensor) == Some(storage(d)))
             && element(*out) == Some(wide(d));
         let loops = self.reduction.len();
-        let single = |ix: &Ix| (0..loops).find(|d| *ix == Ix::dim(*d));
-        let distinct = |at: &[Ix]| -> Option<Vec<usize>> {
+        let single = |ix: &IndexExpr| (0..loops).find(|d| *ix == IndexExpr::dim(*d));
+        let distinct = |at: &[IndexExpr]| -> Option<Vec<usize>> {
             let dims: Vec<usize> = at.iter().map(single).collect::<Option<_>>()?;
             (0..dims.len()).all(|i| !dims[..i].contains(&dims[i])).then_some(dims)
         };
@@ -152,8 +152,8 @@ impl Kernel<'_> {
     fn narrowed(&self, input: &Input, loops: &[Size]) -> Result<Value> {
         let (t, map) = (input.tensor, &input.at);
         let have = t.ty().dims();
-        let shorter = |(axis, (l, d)): (usize, (&Ix, &SymDim))| {
-            let size = l.lin().and_then(|l| l.as_dim()).map(|i| loops[i])?;
+        let shorter = |(axis, (l, d)): (usize, (&IndexExpr, &SymDim))| {
+            let size = l.linear().and_then(|l| l.as_dim()).map(|i| loops[i])?;
             // Equal dynamic sizes are one SSA value; a slice of the whole tensor costs nothing.
             let own = d.known().map_or_else(
                 || self.sizes.borrow_mut().size(input.value, axis).unwrap_or(size),
@@ -190,7 +190,7 @@ impl Kernel<'_> {
             .map(|i| self.narrowed(i, &nest.sizes))
             .collect::<Result<Vec<_>, _>>()?;
         let stated = |d: usize| {
-            inputs.list.iter().flat_map(|i| &i.at).any(|l| *l == Ix::dim(d))
+            inputs.list.iter().flat_map(|i| &i.at).any(|l| *l == IndexExpr::dim(d))
                 || nest.outs.iter().any(|(_, over)| over.contains(&d))
         };
         // An otherwise unused operand gives the trip count of a loop that no operand determines.
@@ -284,7 +284,7 @@ impl Kernel<'_> {
     /// Writes a value's elements to a destination of the same sizes.
     pub fn write(&self, v: Value, sizes: &[Size], out: Value) -> Result<Value> {
         let n = sizes.len();
-        let at: Vec<Ix> = (0..n).map(Ix::dim).collect();
+        let at: Vec<IndexExpr> = (0..n).map(IndexExpr::dim).collect();
         let place = at.clone();
         let nest = Nest {
             reduction: vec![false; n],
@@ -297,7 +297,7 @@ impl Kernel<'_> {
     }
 
     /// Records the tensor that stores a value.
-    pub fn keep(&self, v: Value, tensor: Value) {
+    pub fn record_tensor(&self, v: Value, tensor: Value) {
         self.tensors.borrow_mut().insert(v, tensor);
     }
 }
@@ -332,7 +332,7 @@ pub fn slice(
 }
 
 /// The affine map from `loops` loops to an index.
-fn map(c: Ctx, loops: usize, index: &[Ix]) -> Result<Attr> {
-    let results: Option<Vec<Affine>> = index.iter().map(Ix::affine).collect();
+fn map(c: Ctx, loops: usize, index: &[IndexExpr]) -> Result<Attr> {
+    let results: Option<Vec<Affine>> = index.iter().map(IndexExpr::affine).collect();
     Attr::affine_map(c, loops, &results.ok_or("reads at an index that is not affine")?)
 }

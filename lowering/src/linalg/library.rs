@@ -3,7 +3,7 @@
 use crate::{
     kernels::op_facts::is_library,
     linalg::scalar::storage,
-    program::{external_ptx::Given, library_call::Library},
+    program::{external_ptx::PtxEntry, library_call::Library},
 };
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type};
 use kiln_passes::{expand_scans::LOOPS, refine_shapes::Facts};
@@ -74,7 +74,7 @@ pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Resu
         Some(call) => {
             let results: Option<Vec<usize>> = results.into_iter().collect();
             let results = results.ok_or_at(op, "has a result without memory")?;
-            Given::describe(module, &call, &operands, &results, &indices).at(op)?;
+            PtxEntry::describe(module, &call, &operands, &results, &indices).at(op)?;
         }
         None => Library { callee, operands, results, config }.describe(module),
     }

@@ -35,11 +35,11 @@ impl Limits {
             let Some(inner) = limits.with(&s, op.operand(0)).filter(|_| hides) else { break };
             limits = Limits { root: op.operand(1), ..inner };
         }
-        limits.further(&s);
+        limits.add_inner_lengths(&s);
         limits
     }
     /// Sequence lengths stated by masks further inside, which stay in the expression.
-    fn further(&mut self, s: &Scores<'_>) {
+    fn add_inner_lengths(&mut self, s: &Scores<'_>) {
         let (mut scores, mut masks) = (vec![self.root], vec![]);
         while let Some(op) = scores.pop().and_then(Value::def) {
             if op.isa::<arith::AddF>() || op.isa::<arith::ExtF>() {
@@ -79,7 +79,7 @@ impl Limits {
             // slt
             (2, Some(axis @ 0..=1)) => {
                 let slot = &mut more.lengths[axis as usize];
-                (slot.is_none() && s.around(right)).then_some(())?;
+                (slot.is_none() && s.depends_on_outer(right)).then_some(())?;
                 *slot = Some(right);
             }
             _ => return None,
@@ -90,7 +90,7 @@ impl Limits {
 
 impl Scores<'_> {
     /// Whether a value depends only on the first two outer loops and on loads indexed by them.
-    fn around(&self, v: Value) -> bool {
+    fn depends_on_outer(&self, v: Value) -> bool {
         let few = self.outer.min(2);
         match v.block_arg() {
             // The first argument is the score.
@@ -105,7 +105,10 @@ impl Scores<'_> {
                 op if op.is(self.index_op.name()) => {
                     op.attr("dim").and_then(Attr::as_i64).is_some_and(|d| (d as usize) < few)
                 }
-                op => op.regions().is_empty() && op.operands().into_iter().all(|v| self.around(v)),
+                op => {
+                    op.regions().is_empty()
+                        && op.operands().into_iter().all(|v| self.depends_on_outer(v))
+                }
             }),
         }
     }

@@ -30,7 +30,7 @@ pub(crate) mod scan;
 pub(crate) mod stage;
 
 use crate::{
-    analysis::{kernels_of, said, sizes::SizeValues},
+    analysis::{kernels_of, param_attrs, sizes::SizeValues},
     kernels::op_facts::{folded_transpose, folding_op, heavy},
     linalg::{
         expr::dtype,
@@ -129,7 +129,7 @@ fn sizes_attr(c: Ctx, facts: &Facts, args: &[Value]) -> Attr {
     };
     let one = |v: &Value| {
         if !v.ty().is_tensor() {
-            return said(*v).unwrap_or(Attr::dictionary(c, &[]));
+            return param_attrs(*v).unwrap_or(Attr::dictionary(c, &[]));
         }
         let sizes: Vec<i64> = facts.dims(*v).iter().map(size).collect();
         Attr::dictionary(c, &[("kiln.sizes", Attr::i64s(c, &sizes))])
@@ -147,7 +147,7 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         sizes: RefCell::new(SizeValues::of_kernel(facts, index(), b)),
         indices: index().collect(),
         tensors: RefCell::new(pairs.iter().copied().filter(|(v, _)| v.ty().is_tensor()).collect()),
-        given: RefCell::default(),
+        bound: RefCell::default(),
     };
     let returned = end.operands();
     // Results of stages, converted to their declared dtype.
@@ -157,11 +157,14 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         let kind = op.kind().ok_or_at(op, "is no prim")?;
         k.b = b.at(op.loc());
         if kind == OpKind::Attention {
-            attention::attention(&k, op).at(op)?.into_iter().for_each(|(v, made)| k.keep(v, made));
+            attention::attention(&k, op)
+                .at(op)?
+                .into_iter()
+                .for_each(|(v, made)| k.record_tensor(v, made));
         } else if is_stage(kind) {
             let made = stage(&k, op).at(op)?;
             let stored = folded_transpose(op).unwrap_or(op);
-            stored.results().into_iter().zip(made).for_each(|(v, t)| k.keep(v, t));
+            stored.results().into_iter().zip(made).for_each(|(v, t)| k.record_tensor(v, t));
             // Converted right away, while the elements are in registers.
             for v in stored.results().into_iter().filter(|v| returned.contains(v)) {
                 if k.stored(v).and_then(|t| t.ty().element()) != Some(own(v).at(op)?) {
@@ -174,7 +177,7 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         {
             let v = op.result(0);
             let made = k.pointwise(v, returned.contains(&v)).at(op)?;
-            k.keep(v, made);
+            k.record_tensor(v, made);
         }
     }
     let mut results = vec![];

@@ -40,8 +40,6 @@ pub struct Scalars {
     pub b: Builder,
 }
 
-type Made = Result<Value>;
-
 impl From<Scalars> for Builder {
     fn from(s: Scalars) -> Builder {
         s.b
@@ -55,15 +53,15 @@ impl From<&Scalars> for Builder {
 
 impl Scalars {
     /// A constant of a scalar type.
-    pub fn constant(&self, value: Attr) -> Made {
+    pub fn constant(&self, value: Attr) -> Result<Value> {
         arith::constant(self, value)
     }
     /// A float constant of the type of `like`.
-    pub fn float(&self, value: f64, like: Value) -> Made {
+    pub fn float(&self, value: f64, like: Value) -> Result<Value> {
         self.constant(Attr::scalar(self.b.ctx, like.ty().dtype()?, value))
     }
     /// An integer or index constant of the type of `like`.
-    pub fn int(&self, value: i64, like: Value) -> Made {
+    pub fn int(&self, value: i64, like: Value) -> Result<Value> {
         if like.ty().is_index() {
             self.b.index(value)
         } else {
@@ -71,23 +69,23 @@ impl Scalars {
         }
     }
     /// `c ? x : y`.
-    pub fn select(&self, c: Value, x: Value, y: Value) -> Made {
+    pub fn select(&self, c: Value, x: Value, y: Value) -> Result<Value> {
         arith::select(self, c, x, y)
     }
     fn i1(&self) -> Type {
         Type::scalar(self.b.ctx, DType::I1)
     }
     /// `arith.cmpf`.
-    pub fn cmpf(&self, predicate: CmpFPredicate, x: Value, y: Value) -> Made {
+    pub fn cmpf(&self, predicate: CmpFPredicate, x: Value, y: Value) -> Result<Value> {
         arith::cmpf(self, predicate, x, y)
     }
     /// `arith.cmpi`.
-    pub fn cmpi(&self, predicate: CmpIPredicate, x: Value, y: Value) -> Made {
+    pub fn cmpi(&self, predicate: CmpIPredicate, x: Value, y: Value) -> Result<Value> {
         arith::cmpi(self, predicate, x, y)
     }
 
     /// Converts from the storage type to the compute type.
-    pub fn load(&self, v: Value, d: DType) -> Made {
+    pub fn load(&self, v: Value, d: DType) -> Result<Value> {
         let want = compute_type(self.b.ctx, d);
         match d {
             _ if v.ty() == want => Ok(v),
@@ -96,7 +94,7 @@ impl Scalars {
         }
     }
     /// Converts from the compute type to a storage type.
-    pub fn store(&self, v: Value, to: Type) -> Made {
+    pub fn store(&self, v: Value, to: Type) -> Result<Value> {
         match v.ty() {
             t if t == to => Ok(v),
             t if t == self.i1() => arith::extui(self, v, to),
@@ -105,10 +103,10 @@ impl Scalars {
     }
 
     /// A unary prim on an element of dtype `d`, in its compute type.
-    pub fn unary(&self, kind: UnaryKind, x: Value, d: DType) -> Made {
+    pub fn unary(&self, kind: UnaryKind, x: Value, d: DType) -> Result<Value> {
         use UnaryKind as K;
         if d.is_float() {
-            let op: fn(Scalars, Value) -> Made = match kind {
+            let op: fn(Scalars, Value) -> Result<Value> = match kind {
                 K::Neg => arith::negf,
                 K::Abs => math::absf,
                 K::Exp => math::exp,
@@ -179,10 +177,10 @@ impl Scalars {
     }
 
     /// A binary prim on elements of dtype `d`, in their compute type.
-    pub fn binary(&self, kind: BinaryKind, x: Value, y: Value, d: DType) -> Made {
+    pub fn binary(&self, kind: BinaryKind, x: Value, y: Value, d: DType) -> Result<Value> {
         use BinaryKind as K;
         let unsigned = matches!(d, DType::UI8 | DType::I1);
-        let op: fn(Scalars, Value, Value) -> Made = match (kind, d.is_float()) {
+        let op: fn(Scalars, Value, Value) -> Result<Value> = match (kind, d.is_float()) {
             (K::Add, true) => arith::addf,
             (K::Sub, true) => arith::subf,
             (K::Mul, true) => arith::mulf,
@@ -217,7 +215,7 @@ impl Scalars {
 
     /// Python's float floor division: (x - mod(x, y)) / y, then rounded. Same formula as
     /// `reference/scalar.rs`.
-    fn floor_div(&self, x: Value, y: Value) -> Made {
+    fn floor_div(&self, x: Value, y: Value) -> Result<Value> {
         let (zero, one) = (self.float(0.0, x)?, self.float(1.0, x)?);
         let plain = arith::divf(self, x, y)?;
         let rest = arith::remf(self, x, y)?;
@@ -241,7 +239,7 @@ impl Scalars {
 
     /// Integer division that cannot trap: a divisor of 0 gives an unspecified number, and the least
     /// integer divided by -1 wraps around.
-    fn int_division(&self, kind: BinaryKind, x: Value, y: Value, unsigned: bool) -> Made {
+    fn int_division(&self, kind: BinaryKind, x: Value, y: Value, unsigned: bool) -> Result<Value> {
         let (zero, one, minus) = (self.int(0, x)?, self.int(1, x)?, self.int(-1, x)?);
         let by_zero = self.cmpi(CmpIPredicate::Eq, y, zero)?;
         if unsigned {
@@ -272,7 +270,7 @@ impl Scalars {
         self.select(below, arith::subi(self, quotient, one)?, quotient)
     }
 
-    fn shift(&self, kind: BinaryKind, x: Value, y: Value, d: DType) -> Made {
+    fn shift(&self, kind: BinaryKind, x: Value, y: Value, d: DType) -> Result<Value> {
         // Unsigned comparison, so that a negative shift count is out of range as well.
         let bits = i64::from(d.bits());
         let inside = self.cmpi(CmpIPredicate::Ult, y, self.int(bits, y)?)?;
@@ -289,7 +287,7 @@ impl Scalars {
     }
 
     /// A comparison of elements of dtype `d`; an i1.
-    pub fn compare(&self, kind: CompareKind, x: Value, y: Value, d: DType) -> Made {
+    pub fn compare(&self, kind: CompareKind, x: Value, y: Value, d: DType) -> Result<Value> {
         use CompareKind as K;
         if d.is_float() {
             let predicate = match kind {
@@ -319,12 +317,12 @@ impl Scalars {
     }
 
     /// One reduction step: combines the accumulator with an element, in the compute type of `d`.
-    pub fn combine(&self, kind: ReduceKind, sum: Value, x: Value, d: DType) -> Made {
+    pub fn combine(&self, kind: ReduceKind, sum: Value, x: Value, d: DType) -> Result<Value> {
         self.binary(kind.step(), sum, x, d)
     }
 
     /// A numeric conversion between compute types, rounding to `to`.
-    pub fn convert(&self, x: Value, from: DType, to: DType) -> Made {
+    pub fn convert(&self, x: Value, from: DType, to: DType) -> Result<Value> {
         let c = self.b.ctx;
         let (want, unsigned) = (compute_type(c, to), matches!(from, DType::UI8 | DType::I1));
         match (from.is_float(), to.is_float()) {
@@ -372,7 +370,7 @@ impl Scalars {
     /// Rounds f64 to f32 by round-to-odd: an inexact result gets an odd last bit, so that a second
     /// rounding gives the same as rounding `x` once. A direct conversion to 16 bits would call a
     /// library function that no library here provides.
-    fn round_to_odd(&self, x: Value) -> Made {
+    fn round_to_odd(&self, x: Value) -> Result<Value> {
         let (f32, i32) =
             (Type::scalar(self.b.ctx, DType::F32), Type::scalar(self.b.ctx, DType::I32));
         let near = arith::truncf(self, x, f32)?;
@@ -386,7 +384,7 @@ impl Scalars {
     }
 
     /// Truncation toward zero; an out-of-range value saturates, NaN gives 0.
-    fn float_to_int(&self, x: Value, to: DType) -> Made {
+    fn float_to_int(&self, x: Value, to: DType) -> Result<Value> {
         let (low, high) = to.int_range();
         let ty = compute_type(self.b.ctx, to);
         // high + 1 is a power of two, hence exact; a value below it truncates to at most high.
@@ -407,7 +405,7 @@ impl Scalars {
     }
 
     /// Reinterprets the bits of an element as another dtype.
-    pub fn bitcast(&self, x: Value, from: DType, to: DType) -> Made {
+    pub fn bitcast(&self, x: Value, from: DType, to: DType) -> Result<Value> {
         let c = self.b.ctx;
         let bits = if Type::scalar(c, from) == x.ty() || !from.is_float() {
             x

@@ -1,7 +1,7 @@
 //! Stages: the ops that get a loop nest of their own. These are reductions, contractions, windows,
 //! argmax and argmin, and the slices of concat and pad.
 use crate::{
-    analysis::index_expr::Ix,
+    analysis::index_expr::IndexExpr,
     linalg::{
         arg::arg,
         contract::{convolution, dot_general, product},
@@ -16,7 +16,7 @@ use kiln_dialects::{ir::*, ops::*, value::DType};
 /// The tensors of an op's results.
 pub type Tensors = Result<Vec<Value>>;
 /// A value and the index at which it is read.
-pub type Read = (Value, Vec<Ix>);
+pub type Read = (Value, Vec<IndexExpr>);
 
 /// Lowers a stage; returns the tensors of the op's results.
 pub fn stage(k: &Kernel, op: Op) -> Tensors {
@@ -41,7 +41,7 @@ pub fn stage(k: &Kernel, op: Op) -> Tensors {
             CompareKind::Lt,
         ),
         Some(OpKind::Concat) => concat(k, op, &Concat::of(op).ok_or_malformed(op)?),
-        Some(OpKind::InsertSlice) => place(k, op, &InsertSlice::of(op).ok_or_malformed(op)?),
+        Some(OpKind::InsertSlice) => insert_slice(k, op, &InsertSlice::of(op).ok_or_malformed(op)?),
         Some(OpKind::Pad) => pad(k, op, &Pad::of(op).ok_or_malformed(op)?),
         _ => Err(Error::unsupported(op, "has no compiled form yet")),
     }
@@ -90,8 +90,8 @@ pub fn start(k: &Kernel, kind: ReduceKind, d: DType, sizes: &[Size]) -> Result<V
 }
 
 /// The identity index: dimension `i` is loop `i`.
-pub fn id(n: usize) -> Vec<Ix> {
-    (0..n).map(Ix::dim).collect()
+pub fn id(n: usize) -> Vec<IndexExpr> {
+    (0..n).map(IndexExpr::dim).collect()
 }
 
 fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
@@ -102,7 +102,7 @@ fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
     if let Some(masked) = MaskedScan::of(o, d) {
         // The reduced dimension follows the axis, and reads what it reads.
         let inner = |i: usize| if i <= masked.axis { i } else { i - 1 };
-        let at = (0..n).map(|i| Ix::dim(inner(i))).collect();
+        let at = (0..n).map(|i| IndexExpr::dim(inner(i))).collect();
         let scan = Scan { kind: masked.kind, axis: masked.axis, exclusive: masked.exclusive };
         let sizes = stay.iter().map(|i| sizes[*i]).collect();
         return scan.build(k, (masked.value, at), d, sizes);
@@ -159,14 +159,16 @@ fn reduce_window(k: &Kernel, op: Op, o: &ReduceWindow) -> Tensors {
     let out = start(k, kind, d, &sizes)?;
     sizes.extend(windows.iter().map(|i| Size::Static(o.window[*i])));
     let n = sizes.len();
-    let place = |i: usize| {
-        let base = Ix::dim(i).times(Ix::number(o.strides[i]));
+    let position = |i: usize| {
+        let base = IndexExpr::dim(i).times(IndexExpr::number(o.strides[i]));
         match windows.iter().position(|w| *w == i) {
-            Some(w) => base.plus(Ix::dim(parallel + w).times(Ix::number(o.dilation[i]))),
+            Some(w) => {
+                base.plus(IndexExpr::dim(parallel + w).times(IndexExpr::number(o.dilation[i])))
+            }
             None => base,
         }
     };
-    let at: Vec<Ix> = (0..parallel).map(place).collect();
+    let at: Vec<IndexExpr> = (0..parallel).map(position).collect();
     k.generic(Nest {
         reduction: (0..n).map(|i| i >= parallel).collect(),
         sizes,
@@ -210,7 +212,7 @@ fn concat(k: &Kernel, op: Op, o: &Concat) -> Tensors {
         slices.push((*v, offsets, own));
     }
     // Slices that are a contraction's epilogue come first, right after it.
-    slices.sort_by_key(|(v, ..)| !of_stage(*v));
+    slices.sort_by_key(|(v, ..)| !depends_on_stage(*v));
     for (v, offsets, own) in slices {
         whole = write_slice(k, whole, &offsets, &own, &mut |part| k.write(v, &own, part))?;
     }
@@ -218,7 +220,7 @@ fn concat(k: &Kernel, op: Op, o: &Concat) -> Tensors {
 }
 
 /// Inserts a slice into the kernel's destination operand, or into a new tensor.
-fn place(k: &Kernel, op: Op, o: &InsertSlice) -> Tensors {
+fn insert_slice(k: &Kernel, op: Op, o: &InsertSlice) -> Tensors {
     let whole = match o.dest {
         Some(whole) => k.stored(whole).ok_or("writes on what is in no memory")?,
         None => k.empty(storage(dtype(op.result(0))?), &k.sizes_of(op.result(0))?)?,
@@ -229,7 +231,7 @@ fn place(k: &Kernel, op: Op, o: &InsertSlice) -> Tensors {
 }
 
 /// Whether a value of the kernel depends on a stage.
-fn of_stage(v: Value) -> bool {
+fn depends_on_stage(v: Value) -> bool {
     let (mut stack, mut seen) = (vec![v], std::collections::HashSet::new());
     while let Some(v) = stack.pop() {
         let Some(op) = v.def().filter(|op| seen.insert(*op)) else { continue };
@@ -291,7 +293,8 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
             _ => apply(k, arith::subi, own[i], removed)?,
         });
     }
-    let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i).plus(Ix::size(low[i].1))).collect();
+    let at: Vec<IndexExpr> =
+        (0..n).map(|i| IndexExpr::dim(i).plus(IndexExpr::size(low[i].1))).collect();
     // The interior first: it can be the epilogue of the stage that computes it.
     whole = write_slice(k, whole, &offsets, &inner, &mut |slice| {
         let nest = Nest {

@@ -264,7 +264,7 @@ impl Emit {
     }
     /// Rounds to the nearest integer by adding a magic number. It never converts a NaN or infinity,
     /// which would be poison.
-    pub fn round(&self, a: Value) -> Result<Whole> {
+    pub fn round(&self, a: Value) -> Result<IntegerParts> {
         let magic = if self.element == DType::F64 { 6755399441055744.0 } else { 12582912.0 };
         let shifted = self.add(a, self.c(magic)?)?;
         let bits = if self.element == DType::F64 {
@@ -281,7 +281,7 @@ impl Emit {
     }
     /// y 2^(n + more), by `vscalef` or by two multiplications with the same bits. The first
     /// multiplication is exact: a subnormal result is rounded once, and overflow gives infinity.
-    pub fn scale(&self, y: Value, (n, bits): Whole, more: i64) -> Res {
+    pub fn scale(&self, y: Value, (n, bits): IntegerParts, more: i64) -> Res {
         let lanes = if self.element == DType::F64 { 8 } else { 16 };
         let element = Type::scalar(self.b.ctx, self.element);
         if self.scalef && y.ty() == Type::vector(element, lanes) {
@@ -312,4 +312,4 @@ impl Emit {
 
 /// An integer below half of the mantissa's range: as a float, and in the low bits of an integer of
 /// the same width.
-pub type Whole = (Value, Value);
+pub type IntegerParts = (Value, Value);

@@ -1,6 +1,6 @@
 //! exp in f32, and expm1, tanh, sinh and erf, which are computed from it. Cody-Waite reduction to
 //! |r| <= ln 2 / 2; the polynomial is that of Cephes' `expf` (S. Moshier).
-use crate::math::emit::{Emit, Res, Whole};
+use crate::math::emit::{Emit, IntegerParts, Res};
 use kiln_dialects::{Result, ir::Value};
 
 const LOG2E: f64 = std::f64::consts::LOG2_E;
@@ -19,7 +19,7 @@ const EXP: [f64; 6] = [
 ];
 
 /// Range reduction: x = n ln 2 + r.
-fn reduce(e: &Emit, x: Value) -> Result<(Whole, Value)> {
+fn reduce(e: &Emit, x: Value) -> Result<(IntegerParts, Value)> {
     let (n, bits) = e.round(e.mul(x, e.c(LOG2E)?)?)?;
     let r = e.fmac(n, -LN2_HI, x)?;
     Ok(((n, bits), e.fmac(n, -LN2_LO, r)?))

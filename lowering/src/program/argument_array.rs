@@ -12,7 +12,7 @@ use kiln_runtime::profile;
 use std::collections::HashMap;
 
 /// Emits loads and arithmetic at one insertion point, each on first use.
-pub struct Words<'a> {
+pub struct ArgumentArray<'a> {
     slots: &'a Slots,
     /// Arguments of the original host function.
     inputs: &'a [Value],
@@ -28,7 +28,7 @@ pub struct Words<'a> {
     numbers: HashMap<Value, Value>,
 }
 
-impl<'a> Words<'a> {
+impl<'a> ArgumentArray<'a> {
     /// Accesses `args`, the argument array, for a host function whose original arguments are
     /// `inputs`.
     pub fn new(
@@ -36,9 +36,9 @@ impl<'a> Words<'a> {
         inputs: &'a [Value],
         b: Builder,
         args: Value,
-    ) -> Result<Words<'a>> {
+    ) -> Result<ArgumentArray<'a>> {
         let (ptr, word) = (Type::llvm_ptr(b.ctx, 0), Type::integer(b.ctx, 64));
-        Ok(Words {
+        Ok(ArgumentArray {
             slots,
             inputs,
             b,

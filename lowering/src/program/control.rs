@@ -1,6 +1,6 @@
 //! A control-flow function (`kiln-outline-control`) as plain data that the runtime interprets.
 use crate::{
-    analysis::sizes::{MakeSize, makes_sizes},
+    analysis::sizes::{SizeBuilder, makes_sizes},
     program::interface::{describe, sources},
 };
 use kiln_dialects::{
@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 pub fn control(
     module: Op,
     func: Op,
-    sizes: &mut dyn MakeSize<Made = Dim>,
+    sizes: &mut dyn SizeBuilder<Output = Dim>,
     facts: &Facts,
 ) -> Result<c::Control> {
     let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
@@ -30,29 +30,29 @@ pub fn control(
         numbers: HashMap::new(),
         assumed: HashSet::new(),
         names: vec![],
-        made: c::Control::default(),
+        control: c::Control::default(),
     };
-    reader.made.body = reader.body(block, &[])?;
-    Ok(reader.made)
+    reader.control.body = reader.body(block, &[])?;
+    Ok(reader.control)
 }
 
 /// Visits a program, all programs it calls, and the programs that prepare their weights.
-pub fn each(program: &mut Program, f: &mut dyn FnMut(&mut Program)) {
+pub fn for_each_program(program: &mut Program, f: &mut dyn FnMut(&mut Program)) {
     f(program);
-    program.prepare.iter_mut().for_each(|p| each(p, f));
-    program.control.iter_mut().flat_map(|c| &mut c.parts).for_each(|p| each(p, f));
+    program.prepare.iter_mut().for_each(|p| for_each_program(p, f));
+    program.control.iter_mut().flat_map(|c| &mut c.parts).for_each(|p| for_each_program(p, f));
 }
 
 struct Reader<'a> {
     module: Op,
-    sizes: &'a mut dyn MakeSize<Made = Dim>,
+    sizes: &'a mut dyn SizeBuilder<Output = Dim>,
     facts: &'a Facts,
     numbers: HashMap<Value, usize>,
     /// Ids of values without stated sizes.
     assumed: HashSet<usize>,
     /// Names of the called functions.
     names: Vec<String>,
-    made: c::Control,
+    control: c::Control,
 }
 
 impl Reader<'_> {
@@ -74,8 +74,8 @@ impl Reader<'_> {
         }
         let dtype = tensor_type(v.ty())?.dtype.name().into();
         let stated: Result<Vec<Dim>> =
-            self.facts.dims(v).iter().map(|d| self.sizes.make(d)).collect();
-        let number = self.made.values.len();
+            self.facts.dims(v).iter().map(|d| self.sizes.build(d)).collect();
+        let number = self.control.values.len();
         let dims = match (stated, like) {
             (Err(_), Some(like)) if like.len() == v.ty().dims().len() => {
                 self.assumed.insert(number);
@@ -83,7 +83,7 @@ impl Reader<'_> {
             }
             (stated, _) => stated?,
         };
-        self.made.values.push(c::Value { dtype, dims });
+        self.control.values.push(c::Value { dtype, dims });
         self.numbers.insert(v, number);
         Ok(number)
     }
@@ -92,7 +92,7 @@ impl Reader<'_> {
     }
 
     fn dims(&self, value: usize) -> Vec<Dim> {
-        self.made.values[value].dims.clone()
+        self.control.values[value].dims.clone()
     }
 
     /// `like`: sizes of the block arguments.
@@ -193,7 +193,7 @@ impl Reader<'_> {
                 let part = match self.names.iter().position(|n| *n == name) {
                     Some(part) => part,
                     None => {
-                        self.made.parts.push(describe(self.module, &name)?);
+                        self.control.parts.push(describe(self.module, &name)?);
                         self.names.push(name);
                         self.names.len() - 1
                     }

@@ -17,7 +17,7 @@ pub fn write(module: Op) -> Result<()> {
     let c = module.ctx();
     let all: Vec<Program> =
         described(module).into_iter().filter_map(|f| describe(module, &f).ok()).collect();
-    let called: Vec<&str> = all.iter().flat_map(parts).map(|p| p.name.as_str()).collect();
+    let called: Vec<&str> = all.iter().flat_map(callees).map(|p| p.name.as_str()).collect();
     let mut entries = vec![];
     for program in all.iter().filter(|p| !called.contains(&p.name.as_str())) {
         let json = serde_json::to_value(program).map_err(|e| Error::internal(e.to_string()))?;
@@ -52,13 +52,13 @@ pub fn read(module: Op, function: &str) -> Result<Program> {
 
 /// The programs that a program calls: the one that prepares its weights, and those of its control
 /// flow.
-fn parts(p: &Program) -> Vec<&Program> {
+fn callees(p: &Program) -> Vec<&Program> {
     let own = p.prepare.as_deref().into_iter().chain(p.control.iter().flat_map(|c| &c.parts));
-    own.flat_map(|p| std::iter::once(p).chain(parts(p))).collect()
+    own.flat_map(|p| std::iter::once(p).chain(callees(p))).collect()
 }
 
 fn find<'a>(p: &'a Program, function: &str) -> Option<&'a Program> {
-    std::iter::once(p).chain(parts(p)).find(|p| p.name == function)
+    std::iter::once(p).chain(callees(p)).find(|p| p.name == function)
 }
 
 /// Plain data as an attribute. Fields without a value are left out.

@@ -11,17 +11,17 @@ use sha2::{Digest, Sha256};
 
 /// Properties of a PTX text that can be read without a compiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Text {
+pub struct PtxInfo {
     /// The target architecture, such as `sm_90a`.
     pub target: String,
     /// Number of parameters of the entry.
     pub parameters: usize,
 }
 
-impl Text {
+impl PtxInfo {
     /// Reads PTX whose `entry` is launched with `threads` threads per CTA. Err: why it cannot be
     /// launched, as the end of a sentence.
-    pub fn read(ptx: &str, entry: &str, threads: u32) -> Result<Text, String> {
+    pub fn read(ptx: &str, entry: &str, threads: u32) -> Result<PtxInfo, String> {
         let text = without_comments(ptx);
         let words: Vec<&str> = text.split_whitespace().collect();
         let behind = |word: &str| {
@@ -64,11 +64,11 @@ impl Text {
                 ));
             }
         }
-        Ok(Text { target, parameters })
+        Ok(PtxInfo { target, parameters })
     }
 
     /// Why a chip cannot run it; `None` if it can. Code with the suffix `a` runs on that chip only.
-    pub fn refused(&self, chip: Chip) -> Option<String> {
+    pub fn unsupported_reason(&self, chip: Chip) -> Option<String> {
         let (own, have) = (number(&self.target)?, number(chip.name())?);
         let runs =
             if self.target.ends_with('a') { self.target == chip.name() } else { own <= have };
@@ -147,10 +147,10 @@ pub fn refused(module: Op, target: &Target) -> Vec<String> {
                 Some("has PTX alone, which processors do not run: neither a function of the host nor a body of ops".to_string())
             }
             None => None,
-            Some(chip) => Text::read(&call.ptx, &call.entry, threads).map_or_else(Some, |text| {
+            Some(chip) => PtxInfo::read(&call.ptx, &call.entry, threads).map_or_else(Some, |text| {
                 let passed = call.inputs.len() + op.result_count() + call.sizes.len();
                 let wrong = || format!("passes {passed} parameters to {}, which takes {}", call.entry, text.parameters);
-                text.refused(chip).or_else(|| (passed != text.parameters).then(wrong))
+                text.unsupported_reason(chip).or_else(|| (passed != text.parameters).then(wrong))
             }),
         };
         all.extend(
@@ -161,7 +161,7 @@ pub fn refused(module: Op, target: &Target) -> Vec<String> {
 }
 
 /// The entry of `kiln.kernel` for an external PTX kernel.
-pub struct Given {
+pub struct PtxEntry {
     /// Name of the `.entry` function in the PTX.
     pub entry: String,
     /// The leading pointer parameters: the launch input of each.
@@ -174,14 +174,14 @@ pub struct Given {
 
 const KIND: &str = "ptx";
 
-impl Given {
+impl PtxEntry {
     /// Reads a kernel's module; `None` for a kernel that kiln compiles.
-    pub fn of(kernel: Op) -> Option<Given> {
+    pub fn of(kernel: Op) -> Option<PtxEntry> {
         let about = kernel.attr("kiln.kernel")?;
         let list = |key: &str| {
             Some(about.entry(key)?.as_i64s()?.into_iter().map(|i| i as usize).collect())
         };
-        Some(Given {
+        Some(PtxEntry {
             entry: about.entry("entry")?.as_string()?,
             operands: list("operands")?,
             results: list("results")?,
@@ -269,8 +269,8 @@ mod tests {
 
     #[test]
     fn what_ptx_says_of_itself() {
-        let read = |entry: &str, threads| Text::read(TWO, entry, threads);
-        assert_eq!(read("one", 128), Ok(Text { target: "sm_80".into(), parameters: 2 }));
+        let read = |entry: &str, threads| PtxInfo::read(TWO, entry, threads);
+        assert_eq!(read("one", 128), Ok(PtxInfo { target: "sm_80".into(), parameters: 2 }));
         assert_eq!(read("two", 64).map(|t| t.parameters), Ok(0));
         assert_eq!(
             read("one", 64).unwrap_err(),
@@ -281,7 +281,7 @@ mod tests {
             "has no .entry not_me in its PTX; there is one, two"
         );
         let other =
-            |from: &str, to: &str| Text::read(&TWO.replace(from, to), "one", 128).unwrap_err();
+            |from: &str, to: &str| PtxInfo::read(&TWO.replace(from, to), "one", 128).unwrap_err();
         assert_eq!(
             other(".b64 n", ".u32 n"),
             "has PTX whose parameter 1 is '.param .u32 n'; all are .u64: addresses and sizes"
@@ -293,13 +293,13 @@ mod tests {
         );
         assert_eq!(other(".version 7.8", ""), "has PTX without a .version");
         assert_eq!(other("64\n", "32\n"), "has PTX without 64-bit addresses");
-        assert!(Text::read("", "one", 1).is_err() && Text::read("/*", "one", 1).is_err());
+        assert!(PtxInfo::read("", "one", 1).is_err() && PtxInfo::read("/*", "one", 1).is_err());
     }
 
     #[test]
     fn a_chip_runs_what_is_not_newer() {
         let refused = |target: &str, chip| {
-            Text { target: target.into(), parameters: 0 }.refused(chip).is_some()
+            PtxInfo { target: target.into(), parameters: 0 }.unsupported_reason(chip).is_some()
         };
         assert!(
             !refused("sm_70", Chip::Sm80)

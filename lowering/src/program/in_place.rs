@@ -14,7 +14,7 @@
 //! after:   module @k0 attributes {kiln.kernel = {…, in_place = array<i64: 0, 1>}} { func.func @k0 … attributes {kiln.in_place = array<i64: 0>}
 //! ```
 use crate::{
-    analysis::{self, Access, Init, Kernel, Nest, Plan, Poly, Role, Stage, kernels_of},
+    analysis::{self, Access, Init, Kernel, Nest, NestPlan, Poly, Role, Stage, kernels_of},
     strategies::cpu::contraction::transposition,
     target::kernel_attrs::{IN_PLACE, IN_PLACE_ENTRY},
 };
@@ -61,7 +61,7 @@ impl Pass for InPlace {
 }
 
 /// Pairs of a result and a tensor input that it may overwrite, in order.
-fn pairs(k: &Kernel, plan: &Plan) -> Vec<(usize, usize)> {
+fn pairs(k: &Kernel, plan: &NestPlan) -> Vec<(usize, usize)> {
     let [nest] = plan.nests.as_slice() else { return vec![] };
     // A transposition reads and writes in different orders.
     if transposition(k, plan, nest, 512).is_some() {

@@ -1,7 +1,7 @@
 //! The calling convention of a host function: the slots of its argument array, and the plain-data
 //! [`Program`] that describes them.
 use crate::{
-    analysis::sizes::MakeSize,
+    analysis::sizes::SizeBuilder,
     program::{
         control::control,
         launch::launch,
@@ -161,10 +161,10 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
         .collect();
     for op in block.ops() {
         if let Some(a) = ArenaSize::of(op) {
-            program.arena = sizes.make(&facts.size_value(a.bytes)).at(op)?;
+            program.arena = sizes.build(&facts.size_value(a.bytes)).at(op)?;
         }
         if let Some(r) = ops::Require::of(op) {
-            let mut size = |v: Value| sizes.make(&facts.size_value(v)).at(op);
+            let mut size = |v: Value| sizes.build(&facts.size_value(v)).at(op);
             let (lhs, rhs) = (size(r.lhs)?, size(r.rhs)?);
             let decided = matches!((lhs, rhs), (Dim::Known(a), Dim::Known(b)) if kiln_dialects::sym::holds(r.kind, a, b));
             if !decided {
@@ -207,7 +207,7 @@ fn name_of(v: Value) -> Option<String> {
 
 fn tensor(sizes: &mut Sizes, facts: &Facts, v: Value, name: String) -> Result<p::Tensor> {
     let t = tensor_type(v.ty())?;
-    let dims = facts.dims(v).iter().map(|d| sizes.make(d)).collect::<Result<_, _>>()?;
+    let dims = facts.dims(v).iter().map(|d| sizes.build(d)).collect::<Result<_, _>>()?;
     Ok(p::Tensor { name, dtype: t.dtype.name().into(), dims, order: vec![] })
 }
 
@@ -246,7 +246,7 @@ fn global(op: Op) -> Result<p::Global> {
 pub(crate) fn sources(loc: Loc) -> Vec<String> {
     let mut all: Vec<String> = vec![];
     for part in loc.parts().into_iter().rev() {
-        let place = part.place().map(|(file, line, _)| format!("{file}:{line}"));
+        let place = part.file_line_col().map(|(file, line, _)| format!("{file}:{line}"));
         let text = match (part.name(), place) {
             (Some(name), Some(place)) => format!("{name} ({place})"),
             (Some(one), None) | (None, Some(one)) => one,
@@ -352,8 +352,8 @@ fn kernel(
         sources: sources(op.loc()),
         not_fused: list("not_fused"),
         reads,
-        bytes: sizes.make(&bytes).ok(),
-        flops: sizes.make(&flops).ok(),
+        bytes: sizes.build(&bytes).ok(),
+        flops: sizes.build(&flops).ok(),
         ..Default::default()
     })
 }

@@ -1,8 +1,8 @@
 //! What the launch of a kernel on a GPU needs: grid, arguments, TMA descriptors.
 use crate::{
-    analysis::sizes::MakeSize,
+    analysis::sizes::SizeBuilder,
     program::{
-        external_ptx::Given,
+        external_ptx::PtxEntry,
         slots::{Sizes, Slots},
     },
     strategies::gpu::library,
@@ -73,7 +73,7 @@ pub fn launch(
                 }
                 Some(OpKind::Arena) => {
                     let offset = ops::Arena::of(op).ok_or_malformed(op)?.offset;
-                    return Ok(p::Arg::Arena(sizes.make(&facts.size_value(offset))?));
+                    return Ok(p::Arg::Arena(sizes.build(&facts.size_value(offset))?));
                 }
                 _ => return Err(format!("has memory made by {}", op.name()).into()),
             }
@@ -82,7 +82,7 @@ pub fn launch(
     let mut all = vec![];
     let given: Vec<SymDim> = launch.sizes.iter().map(|v| facts.size_value(*v)).collect();
     // External PTX takes its parameters in the order that its op states.
-    let own = kernel.and_then(Given::of);
+    let own = kernel.and_then(PtxEntry::of);
     let (tensors, numbers): (Vec<Option<&Value>>, Vec<SymDim>) = match &own {
         Some(own) => (
             own.operands
@@ -98,10 +98,10 @@ pub fn launch(
         all.push(memory(*v.ok_or("has fewer tensors than its kernel")?, sizes)?);
     }
     for d in &numbers {
-        all.push(p::Arg::Size(sizes.make(d)?));
+        all.push(p::Arg::Size(sizes.build(d)?));
     }
     let blocks = grid.1.first().map_or(SymDim::Known(1), |e| size(e, &given));
-    let grid = sizes.make(&blocks)?;
+    let grid = sizes.build(&blocks)?;
     let number = |n: i64| u32::try_from(n).map_err(|_| format!("has a launch with {n}"));
     let mut maps = vec![];
     for m in stated(TENSOR_MAPS).and_then(Attr::as_array).unwrap_or_default() {
@@ -143,7 +143,7 @@ fn tensor_map(m: Attr, given: &[SymDim], sizes: &mut Sizes) -> Result<p::TensorM
         .and_then(|n| usize::try_from(n).ok())
         .ok_or_else(bad)?;
     let values: Vec<p::Dim> =
-        values.iter().map(|e| sizes.make(&size(e, given))).collect::<Result<_, _>>()?;
+        values.iter().map(|e| sizes.build(&size(e, given))).collect::<Result<_, _>>()?;
     let window = match m.entry("window") {
         Some(w) => {
             let pair = |name: &str| {

@@ -1,8 +1,8 @@
 //! Launches of library functions in `kiln_runtime::library`, which take their arguments as an array
 //! of words on the stack.
-use crate::{program::argument_array::Words, target::kernel_attrs::SIZES};
+use crate::{program::argument_array::ArgumentArray, target::kernel_attrs::SIZES};
 use kiln_dialects::{error::Kind, ir::*, ops::Launch, rules::tensor_type};
-use kiln_runtime::library::Code;
+use kiln_runtime::library::DtypeCode;
 
 /// The entry of `kiln.kernel` for a library call.
 pub struct Library {
@@ -45,7 +45,7 @@ impl Library {
     }
 
     /// Number of words that a call takes.
-    pub fn words(&self, launch: &Launch) -> usize {
+    pub fn word_count(&self, launch: &Launch) -> usize {
         let rank = |v: &Value| 3 + v.ty().dims().len();
         let operands = self.operands.iter().filter_map(|i| launch.inputs.get(*i)).map(rank);
         let results =
@@ -57,13 +57,13 @@ impl Library {
     /// first.
     pub(crate) fn write(
         &self,
-        w: &mut Words,
+        w: &mut ArgumentArray,
         launch: &Launch,
         sizes: &[Vec<i64>],
         memory: Value,
     ) -> Result<()> {
         let mut at = 0;
-        let mut put = |w: &Words, v: Value| -> Result<()> {
+        let mut put = |w: &ArgumentArray, v: Value| -> Result<()> {
             let place = w.offset(memory, Some(at), None, 64)?;
             at += 1;
             llvm::store(w.b, v, place)
@@ -84,7 +84,7 @@ impl Library {
                 .nth(place)
                 .ok_or("has fewer tensors than its kernel")?;
             let dtype = tensor_type(v.ty())?.dtype;
-            let code = Code::of(dtype.name()).ok_or_else(|| {
+            let code = DtypeCode::of(dtype.name()).ok_or_else(|| {
                 Error::new(
                     Kind::Unsupported,
                     format!("has a tensor of {dtype}, which has no compiled form yet"),

@@ -32,13 +32,13 @@ use std::collections::HashMap;
 
 kiln_passes::pass_options! {
     /// The pass.
-    pub struct Plan {
+    pub struct PlanMemory {
         /// Alignment of offsets in bytes
         pub alignment: i64 = 64,
     }
 }
 
-impl Pass for Plan {
+impl Pass for PlanMemory {
     const FLAG: &'static str = "kiln-plan";
     const SUMMARY: &'static str =
         "Plans memory: assigns values between kernels to the arena or to the caller's buffers";
@@ -74,7 +74,7 @@ pub fn host_functions(root: Op) -> Vec<Op> {
 type Kernels = HashMap<String, Attr>;
 
 /// A value assigned to the arena.
-struct Slot {
+struct ArenaSlot {
     empty: Op,
     /// The launch's result.
     result: Value,
@@ -82,10 +82,10 @@ struct Slot {
     first: i64,
     last: i64,
     /// The slot whose memory it overwrites while that slot is still being read.
-    over: Option<usize>,
+    overwrites: Option<usize>,
 }
 
-impl Plan {
+impl PlanMemory {
     fn function(&self, about: &Kernels, func: Op) -> Result<()> {
         let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
         let end = block.terminator().ok_or_at(func, "has no return")?;
@@ -93,12 +93,12 @@ impl Plan {
             block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
         let order: HashMap<Op, usize> = launches.iter().enumerate().map(|(n, l)| (*l, n)).collect();
         let facts = Facts::of(func, 2)?;
-        let (mut slots, mut outputs): (Vec<Slot>, _) = (vec![], vec![]);
+        let (mut slots, mut outputs): (Vec<ArenaSlot>, _) = (vec![], vec![]);
         for (n, op) in launches.iter().enumerate() {
             let launch = Launch::of(*op).ok_or_malformed(*op)?;
             let allowed = in_place(about, &launch.kernel);
             for (r, (out, result)) in launch.outs.iter().zip(op.results()).enumerate() {
-                if let Some(wrong) = handed_on(about, *op, &launch, r) {
+                if let Some(wrong) = forwarded_destination(about, *op, &launch, r) {
                     wrong.at(*op)?;
                     continue;
                 }
@@ -114,20 +114,20 @@ impl Plan {
                         let over = allowed
                             .iter()
                             .filter(|(result, _)| *result == r)
-                            .find_map(|(_, i)| taken_over(&slots, &launch, *i, n, &bytes));
-                        slots.push(Slot {
+                            .find_map(|(_, i)| overwritten_input(&slots, &launch, *i, n, &bytes));
+                        slots.push(ArenaSlot {
                             empty,
                             result,
                             bytes,
                             first: n as i64,
                             last: last as i64,
-                            over,
+                            overwrites: over,
                         });
                     }
                 }
             }
         }
-        let (offsets, total) = place(&slots, self.alignment);
+        let (offsets, total) = assign_offsets(&slots, self.alignment);
         // The first launch needs offsets, so their arithmetic goes before it.
         let first = launches.first().copied().unwrap_or(end);
         let empties: Vec<Op> =
@@ -184,7 +184,12 @@ impl Plan {
 
 /// Whether a launch writes to the result of an earlier one, and so shares its memory. Err: this is
 /// not allowed here.
-fn handed_on(about: &Kernels, op: Op, launch: &Launch, result: usize) -> Option<Result<()>> {
+fn forwarded_destination(
+    about: &Kernels,
+    op: Op,
+    launch: &Launch,
+    result: usize,
+) -> Option<Result<()>> {
     let out = *launch.outs.get(result)?;
     out.def().filter(|o| o.kind() == Some(OpKind::Launch))?;
     let puts =
@@ -270,8 +275,8 @@ fn in_place(about: &Kernels, kernel: &str) -> Vec<(usize, usize)> {
 
 /// The slot of an input that launch `n` is the last to read and that one of its results may
 /// overwrite.
-fn taken_over(
-    slots: &[Slot],
+fn overwritten_input(
+    slots: &[ArenaSlot],
     launch: &Launch,
     input: usize,
     n: usize,
@@ -282,7 +287,7 @@ fn taken_over(
     let i = slots.iter().position(|s| s.result == value)?;
     let free = slots[i].last == n as i64
         && slots[i].first < n as i64
-        && slots.iter().all(|s| s.over != Some(i));
+        && slots.iter().all(|s| s.overwrites != Some(i));
     (once && free && slots[i].bytes == *bytes).then_some(i)
 }
 
@@ -295,18 +300,18 @@ fn base(mut v: Value) -> Value {
 }
 
 /// End of a slot's live range in its memory: the last launch before another slot overwrites it.
-fn until(slots: &[Slot], slot: &Slot) -> i64 {
-    let taker = slots.iter().find(|s| s.over.is_some_and(|i| slots[i].empty == slot.empty));
+fn until(slots: &[ArenaSlot], slot: &ArenaSlot) -> i64 {
+    let taker = slots.iter().find(|s| s.overwrites.is_some_and(|i| slots[i].empty == slot.empty));
     taker.map_or(i64::MAX, |s| s.first - 1)
 }
 
 /// Assigns the slots' offsets and the arena's size. Slots that overwrite each other are placed as
 /// one.
-fn place(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
+fn assign_offsets(slots: &[ArenaSlot], alignment: i64) -> (Vec<SymDim>, SymDim) {
     let mut intervals: Vec<Interval> = vec![];
     let mut interval_of: Vec<usize> = vec![];
     for slot in slots {
-        let interval = match slot.over {
+        let interval = match slot.overwrites {
             Some(i) => interval_of[i],
             None => {
                 intervals.push(Interval {
@@ -322,8 +327,8 @@ fn place(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
     }
     let (offsets, total) =
         match intervals.iter().map(|p| p.bytes.known()).collect::<Option<Vec<i64>>>() {
-            Some(known) => place_static(&intervals, &known),
-            None => place_symbolic(&intervals),
+            Some(known) => assign_static(&intervals, &known),
+            None => assign_symbolic(&intervals),
         };
     (interval_of.into_iter().map(|p| offsets[p].clone()).collect(), total)
 }
@@ -335,7 +340,7 @@ struct Interval {
     last: i64,
 }
 
-fn place_static(slots: &[Interval], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
+fn assign_static(slots: &[Interval], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
     let mut order: Vec<usize> = (0..slots.len()).collect();
     order.sort_by_key(|i| (std::cmp::Reverse(sizes[*i]), slots[*i].first));
     let (mut offsets, mut done, mut total) = (vec![0; slots.len()], vec![], 0);
@@ -362,7 +367,7 @@ fn place_static(slots: &[Interval], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
     (offsets.into_iter().map(SymDim::Known).collect(), SymDim::Known(total))
 }
 
-fn place_symbolic(slots: &[Interval]) -> (Vec<SymDim>, SymDim) {
+fn assign_symbolic(slots: &[Interval]) -> (Vec<SymDim>, SymDim) {
     // Allocated memory: size, and the launch after which it is free.
     let mut intervals: Vec<(SymDim, i64)> = vec![];
     let mut interval_of = vec![];

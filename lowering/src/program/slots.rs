@@ -1,5 +1,5 @@
 //! The slots of a host function's argument array, and the size expressions of its program.
-use crate::analysis::sizes::MakeSize;
+use crate::analysis::sizes::SizeBuilder;
 use kiln_dialects::{
     ir::*,
     ops::{self, BindShape, GetGlobal, SymKind},
@@ -99,8 +99,8 @@ pub struct Sizes<'a> {
     pub known: HashMap<SymDim, Dim>,
 }
 
-impl MakeSize for Sizes<'_> {
-    type Made = Dim;
+impl SizeBuilder for Sizes<'_> {
+    type Output = Dim;
     fn number(&mut self, n: i64) -> Result<Dim> {
         Ok(Dim::Known(n))
     }
@@ -115,10 +115,10 @@ impl MakeSize for Sizes<'_> {
         self.exprs.push(p::Expr { kind: expr_kind(kind), lhs, rhs });
         Ok(Dim::Expr(self.exprs.len() - 1))
     }
-    fn made(&self, d: &SymDim) -> Option<Dim> {
+    fn cached(&self, d: &SymDim) -> Option<Dim> {
         self.known.get(d).copied()
     }
-    fn remember(&mut self, d: &SymDim, made: Dim) {
+    fn cache(&mut self, d: &SymDim, made: Dim) {
         self.known.insert(d.clone(), made);
     }
 }

@@ -20,10 +20,10 @@ pub use launch::Launch;
 pub use parameters::{
     Domain, ParameterRow, ParameterValue, Parameters, SCHEDULE, read as read_parameters,
 };
-pub use request::{Analysed, Analysis, Bf16, Cpu, Gpu, Machine, Match, Request, View};
+pub use request::{Analysed, Analysis, Bf16, Cpu, Gpu, Machine, Match, Nesting, Request};
 
 use crate::{
-    analysis::{Kernel, Plan},
+    analysis::{Kernel, NestPlan},
     emit::{body::Scope, code::Code},
 };
 
@@ -43,7 +43,7 @@ pub struct Emission<'a, 'k> {
     /// The kernel's buffers, sizes and scalars as SSA values.
     pub scope: &'a Scope<'k>,
     /// The kernel's loop nests.
-    pub plan: &'a Plan,
+    pub plan: &'a NestPlan,
     /// Arguments behind the kernel's own: on a processor the thread's number and the number of
     /// threads, on a GPU the TMA descriptors.
     pub arguments: &'a [Value],
@@ -59,8 +59,8 @@ pub trait Strategy: 'static {
     const DEVICE: Device;
     /// One sentence on what it computes, for tables.
     const SUMMARY: &'static str;
-    /// The loops that it sees.
-    const VIEW: View;
+    /// The nests that it sees.
+    const NESTING: Nesting;
     /// Why a kernel whose schedule names this strategy cannot have it.
     const MISMATCH: &'static str = "computes nothing of this kind";
     /// Whether matches state a cost, by which neighbouring rows of the table compete.

@@ -1,73 +1,73 @@
 //! What a strategy is asked about: a kernel, analysed once, and the machine.
 use crate::{
-    analysis::{self, Kernel, Plan, SCRATCH},
+    analysis::{self, Kernel, NestPlan, SCRATCH},
     target::{Chip, launch::SHARED},
 };
 use kiln_dialects::{Result, ir::Op};
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
-/// The loops that a strategy sees of a kernel.
+/// How a kernel's stages become loop nests.
 #[derive(Clone, Copy, Debug)]
-pub struct View {
-    /// Names it: equal views have equal names.
+pub struct Nesting {
+    /// Identifies it: equal nestings have equal names.
     pub name: &'static str,
-    /// Makes it; `None` where the kernel has none of this kind.
-    pub make: fn(Kernel) -> Option<(Kernel, Plan)>,
+    /// Builds the nests; `None` where the kernel has none of this kind.
+    pub build: fn(Kernel) -> Option<(Kernel, NestPlan)>,
 }
 
-impl View {
+impl Nesting {
     /// All stages as they are, such as those of an attention.
-    pub const WHOLE: View = View {
+    pub const NONE: Nesting = Nesting {
         name: "whole",
-        make: |k| {
-            let plan = Plan::whole(&k);
+        build: |k| {
+            let plan = NestPlan::without_nests(&k);
             Some((k, plan))
         },
     };
     /// Loop nests whose intermediates have scratch on a processor's stack.
-    pub const CPU_NESTS: View = View {
+    pub const CPU: Nesting = Nesting {
         name: "cpu_nests",
-        make: |mut k| {
+        build: |mut k| {
             let plan = analysis::nests(&mut k, SCRATCH);
             Some((k, plan))
         },
     };
     /// Loop nests whose intermediates fit shared memory.
-    pub const GPU_NESTS: View = View {
+    pub const GPU: Nesting = Nesting {
         name: "gpu_nests",
-        make: |mut k| {
+        build: |mut k| {
             let plan = analysis::nests(&mut k, SHARED);
             Some((k, plan))
         },
     };
 }
 
-/// A kernel and its loop nests in one view.
-pub type Analysed = Rc<(Kernel, Plan)>;
+/// A kernel and its loop nests in one nesting.
+pub type Analysed = Rc<(Kernel, NestPlan)>;
 
-/// The analysis of a kernel's function: it is read once, each view is made when it is first asked
-/// for.
+/// The analysis of a kernel's function: it is read once, each nesting is built when it is first
+/// asked for.
 pub struct Analysis {
     /// The kernel's function.
     pub func: Op,
     kernel: Kernel,
-    views: RefCell<HashMap<&'static str, Option<Analysed>>>,
+    nested: RefCell<HashMap<&'static str, Option<Analysed>>>,
 }
 
 impl Analysis {
     /// Reads a kernel's function on level `linalg` or `scheduled`.
     pub fn of(func: Op) -> Result<Analysis> {
-        Ok(Analysis { func, kernel: analysis::read(func)?, views: RefCell::default() })
+        Ok(Analysis { func, kernel: analysis::read(func)?, nested: RefCell::default() })
     }
-    /// The kernel without a view.
+    /// The kernel without nests.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
-    /// A view; `None` where the kernel has none of this kind.
-    pub fn view(&self, view: View) -> Option<Analysed> {
-        let mut views = self.views.borrow_mut();
-        let make = || (view.make)(self.kernel.clone()).map(Rc::new);
-        views.entry(view.name).or_insert_with(make).clone()
+    /// The nests; `None` where the kernel has none of this kind.
+    pub fn nests(&self, nesting: Nesting) -> Option<Analysed> {
+        let mut nested = self.nested.borrow_mut();
+        let make = || (nesting.build)(self.kernel.clone()).map(Rc::new);
+        nested.entry(nesting.name).or_insert_with(make).clone()
     }
 }
 
@@ -138,12 +138,12 @@ pub enum Machine {
     Gpu(Gpu),
 }
 
-/// What a strategy is asked: the kernel in the strategy's view, and the machine.
+/// What a strategy is asked: the kernel in the strategy's nesting, and the machine.
 pub struct Request<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
     /// Its loop nests.
-    pub plan: &'a Plan,
+    pub plan: &'a NestPlan,
     /// The machine.
     pub machine: Machine,
 }

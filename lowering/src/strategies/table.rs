@@ -1,7 +1,7 @@
 //! The strategy table: one row a strategy, in the order in which they are asked.
 use super::{
-    Analysis, Device, Emission, Launch, Machine, Match, ParameterRow, Parameters, Request,
-    SCHEDULE, Strategy, View, cpu, gpu, read_parameters,
+    Analysis, Device, Emission, Launch, Machine, Match, Nesting, ParameterRow, Parameters, Request,
+    SCHEDULE, Strategy, cpu, gpu, read_parameters,
 };
 use crate::analysis::Kernel;
 use kiln_dialects::{
@@ -15,31 +15,31 @@ use std::marker::PhantomData;
 /// Every strategy. Of one device, the first that matches is taken; neighbours that state a cost
 /// compete by it.
 pub static STRATEGIES: &[&dyn Row] = &[
-    &Of::<cpu::attention::Attention>::ROW,
-    &Of::<cpu::rows::Rows>::ROW,
-    &Of::<cpu::blocked_gemm::BlockedGemm>::ROW,
-    &Of::<cpu::blocked_gemm::DotGemm>::ROW,
-    &Of::<cpu::blocked_gemm::AmxGemm>::ROW,
-    &Of::<cpu::contraction::Contraction>::ROW,
-    &Of::<cpu::transpose::Transpose>::ROW,
-    &Of::<cpu::elementwise::Reduction>::ROW,
-    &Of::<cpu::elementwise::Elementwise>::ROW,
-    &Of::<cpu::scalar::Scalar>::ROW,
-    &Of::<gpu::split_attention::SplitAttention>::ROW,
-    &Of::<gpu::attention::Attention>::ROW,
-    &Of::<gpu::scan::Scan>::ROW,
-    &Of::<gpu::register_rows::RegisterRows>::ROW,
-    &Of::<gpu::wgmma_gemm::WgmmaGemm>::ROW,
-    &Of::<gpu::skinny_gemm::SkinnyGemm>::ROW,
-    &Of::<gpu::mma_gemm::MmaGemm>::ROW,
-    &Of::<gpu::rows::Rows>::ROW,
-    &Of::<gpu::depthwise::Depthwise>::ROW,
-    &Of::<gpu::simt_gemm::SimtGemm>::ROW,
-    &Of::<gpu::naive_contraction::NaiveContraction>::ROW,
-    &Of::<gpu::column_reduction::ColumnReduction>::ROW,
-    &Of::<gpu::rows::RowReduction>::ROW,
-    &Of::<gpu::transpose::Transpose>::ROW,
-    &Of::<gpu::elementwise::Elementwise>::ROW,
+    &StrategyRow::<cpu::attention::Attention>::ROW,
+    &StrategyRow::<cpu::rows::Rows>::ROW,
+    &StrategyRow::<cpu::blocked_gemm::BlockedGemm>::ROW,
+    &StrategyRow::<cpu::blocked_gemm::DotGemm>::ROW,
+    &StrategyRow::<cpu::blocked_gemm::AmxGemm>::ROW,
+    &StrategyRow::<cpu::contraction::Contraction>::ROW,
+    &StrategyRow::<cpu::transpose::Transpose>::ROW,
+    &StrategyRow::<cpu::elementwise::Reduction>::ROW,
+    &StrategyRow::<cpu::elementwise::Elementwise>::ROW,
+    &StrategyRow::<cpu::scalar::Scalar>::ROW,
+    &StrategyRow::<gpu::split_attention::SplitAttention>::ROW,
+    &StrategyRow::<gpu::attention::Attention>::ROW,
+    &StrategyRow::<gpu::scan::Scan>::ROW,
+    &StrategyRow::<gpu::register_rows::RegisterRows>::ROW,
+    &StrategyRow::<gpu::wgmma_gemm::WgmmaGemm>::ROW,
+    &StrategyRow::<gpu::skinny_gemm::SkinnyGemm>::ROW,
+    &StrategyRow::<gpu::mma_gemm::MmaGemm>::ROW,
+    &StrategyRow::<gpu::rows::Rows>::ROW,
+    &StrategyRow::<gpu::depthwise::Depthwise>::ROW,
+    &StrategyRow::<gpu::simt_gemm::SimtGemm>::ROW,
+    &StrategyRow::<gpu::naive_contraction::NaiveContraction>::ROW,
+    &StrategyRow::<gpu::column_reduction::ColumnReduction>::ROW,
+    &StrategyRow::<gpu::rows::RowReduction>::ROW,
+    &StrategyRow::<gpu::transpose::Transpose>::ROW,
+    &StrategyRow::<gpu::elementwise::Elementwise>::ROW,
 ];
 
 /// A strategy with its parameters as an attribute.
@@ -52,8 +52,8 @@ pub trait Row: Sync {
     fn summary(&self) -> &'static str;
     /// The parameters.
     fn parameters(&self) -> &'static [ParameterRow];
-    /// The loops that it sees.
-    fn view(&self) -> View;
+    /// The nests that it sees.
+    fn nesting(&self) -> Nesting;
     /// Why a kernel whose schedule names this strategy cannot have it.
     fn mismatch(&self) -> &'static str;
     /// Libraries that have the same kernels.
@@ -77,13 +77,13 @@ pub trait Row: Sync {
 }
 
 /// A row of a strategy.
-struct Of<S>(PhantomData<fn() -> S>);
+struct StrategyRow<S>(PhantomData<fn() -> S>);
 
-impl<S: Strategy> Of<S> {
-    const ROW: Of<S> = Of(PhantomData);
+impl<S: Strategy> StrategyRow<S> {
+    const ROW: StrategyRow<S> = StrategyRow(PhantomData);
 }
 
-impl<S: Strategy> Row for Of<S> {
+impl<S: Strategy> Row for StrategyRow<S> {
     fn name(&self) -> &'static str {
         S::NAME
     }
@@ -96,8 +96,8 @@ impl<S: Strategy> Row for Of<S> {
     fn parameters(&self) -> &'static [ParameterRow] {
         S::Params::ROWS
     }
-    fn view(&self) -> View {
-        S::VIEW
+    fn nesting(&self) -> Nesting {
+        S::NESTING
     }
     fn mismatch(&self) -> &'static str {
         S::MISMATCH
@@ -181,9 +181,9 @@ pub fn choose(
         if best.is_some() && !row.competes() {
             break;
         }
-        let view = analysis.view(row.view());
-        let found = view.map_or(Match::No, |view| {
-            row.matches(&Request { kernel: &view.0, plan: &view.1, machine })
+        let nested = analysis.nests(row.nesting());
+        let found = nested.map_or(Match::No, |nested| {
+            row.matches(&Request { kernel: &nested.0, plan: &nested.1, machine })
         });
         match found {
             Match::No => {

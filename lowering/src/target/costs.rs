@@ -26,12 +26,12 @@ pub struct Left {
     /// Clocks per element on one SM; 0 if the operand is in memory already.
     pub clocks: f64,
     /// Rows of 128 bytes in memory per row of its tile.
-    pub slabs: usize,
+    pub slices: usize,
 }
 
 impl Default for Left {
     fn default() -> Left {
-        Left { clocks: 0.0, slabs: 1 }
+        Left { clocks: 0.0, slices: 1 }
     }
 }
 

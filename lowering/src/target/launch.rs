@@ -32,19 +32,19 @@ pub const RESIDENT: &str = "kiln.resident";
 
 /// What a launch needs of a kernel, as its function states it. It moves to the kernel's module when
 /// the function leaves that.
-pub fn stated(func: Op) -> Vec<(&'static str, Attr)> {
+pub fn launch_attributes(func: Op) -> Vec<(&'static str, Attr)> {
     let names = [GRID, LIBRARY, PERSISTENT, THREADS, TENSOR_MAPS, SHARED_BYTES];
     names.into_iter().filter_map(|name| Some((name, func.attr(name)?))).collect()
 }
 
 /// States a kernel's symbol, and what a launch needs of `func`, on the kernel's module.
-pub fn state_on_module(kernel: Op, func: Op, symbol: &str) {
+pub fn set_on_module(kernel: Op, func: Op, symbol: &str) {
     let c = kernel.ctx();
     let about = kernel.attr("kiln.kernel").and_then(Attr::entries).unwrap_or_default();
     let kept = about.iter().map(|(n, a)| (n.as_str(), *a)).filter(|(n, _)| *n != "symbol");
     let mut entries: Vec<(&str, Attr)> = kept.collect();
     entries.push(("symbol", Attr::string(c, symbol)));
-    for (name, value) in stated(func) {
+    for (name, value) in launch_attributes(func) {
         entries.retain(|(n, _)| *n != name);
         entries.push((name, value));
     }

@@ -23,7 +23,7 @@ impl Bench {
             // SAFETY: rejected before anything is read, or memory of GPU 0.
             let view = unsafe { View::on_cuda(card, "f32", &shape, strides, at) };
             Ok(loaded
-                .call(&[view], &mut [ViewMut::of(&shape, &mut out)?])
+                .call(&[view], &mut [ViewMut::from_slice(&shape, &mut out)?])
                 .err()
                 .map_or("accepted".into(), |e| e.to_string()))
         };
@@ -51,8 +51,8 @@ impl Bench {
         let want = {
             let mut out = vec![0f32; 16];
             loaded.call(
-                &[View::of(&shape, &numbers(5, 64)[1..17])?],
-                &mut [ViewMut::of(&shape, &mut out)?],
+                &[View::from_slice(&shape, &numbers(5, 64)[1..17])?],
+                &mut [ViewMut::from_slice(&shape, &mut out)?],
             )?;
             out
         };
@@ -66,7 +66,10 @@ impl Bench {
         // The thread's current context is left as it was.
         // SAFETY: no context is made or destroyed.
         unsafe { result::ctx::set_current(std::ptr::null_mut())? };
-        loaded.call(&[View::of(&shape, &host[..16])?], &mut [ViewMut::of(&shape, &mut out)?])?;
+        loaded.call(
+            &[View::from_slice(&shape, &host[..16])?],
+            &mut [ViewMut::from_slice(&shape, &mut out)?],
+        )?;
         expect("the thread has the context that it had", result::ctx::get_current()?.is_none())?;
         self.context.bind_to_thread()?;
         let capture = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -74,8 +77,8 @@ impl Bench {
         // SAFETY: rejected.
         let refused = unsafe {
             loaded.launch(
-                &[View::of(&shape, &host[..16])?],
-                &mut [ViewMut::of(&shape, &mut out)?],
+                &[View::from_slice(&shape, &host[..16])?],
+                &mut [ViewMut::from_slice(&shape, &mut out)?],
                 raw(&stream),
             )
         };
@@ -134,7 +137,10 @@ impl Bench {
         let _ = stream.synchronize();
         let (shape, host, mut out) = ([16usize], [1f32; 16], [0f32; 16]);
         for turn in ["the call behind it", "the one after"] {
-            let e = loaded.call(&[View::of(&shape, &host)?], &mut [ViewMut::of(&shape, &mut out)?]);
+            let e = loaded.call(
+                &[View::from_slice(&shape, &host)?],
+                &mut [ViewMut::from_slice(&shape, &mut out)?],
+            );
             expect(turn, said(e.err().ok_or("a call after a fault was accepted")?)?)?;
         }
         // The driver has given up the process; cudarc cannot free its memory.

@@ -255,7 +255,7 @@ impl Bench {
                 // SAFETY: memory of GPU 0, used by these calls alone, which are synchronised.
                 let view = unsafe {
                     if side == "up" {
-                        View::of(&shape, source)?
+                        View::from_slice(&shape, source)?
                     } else {
                         View::on_cuda(0, "f32", &shape, None, at)
                     }
@@ -272,7 +272,7 @@ impl Bench {
                 let mut written = match side {
                     // SAFETY: as above.
                     "up" => unsafe { ViewMut::on_cuda(0, "f32", &shape, None, to) },
-                    _ => ViewMut::of(&shape, place)?,
+                    _ => ViewMut::from_slice(&shape, place)?,
                 };
                 calls.push(rate(&mut || {
                     Ok(loaded.call(&[view], std::slice::from_mut(&mut written))?)

@@ -1,7 +1,7 @@
 //! Fast path for programs with static shapes: one comparison checks all arguments, and no size is
 //! computed.
 use crate::{
-    Place, View, ViewMut,
+    DeviceId, View, ViewMut,
     guards::dtype_word,
     program::{Dim, Program, Tensor},
     view::{byte_size, product},
@@ -60,9 +60,9 @@ impl StaticShapes {
     }
     /// Whether all arguments match, and are row-major in host memory.
     pub fn matches(&self, inputs: &[View], outputs: &[ViewMut]) -> bool {
-        let inputs = inputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.is_dense(&[])));
+        let inputs = inputs.iter().map(|v| (v.dtype(), v.shape, v.device(), v.is_dense(&[])));
         let outputs =
-            outputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.check_order("").is_ok()));
+            outputs.iter().map(|v| (v.dtype(), v.shape, v.device(), v.check_order("").is_ok()));
         self.inputs.are(inputs) && self.outputs.are(outputs)
     }
 }
@@ -70,14 +70,14 @@ impl StaticShapes {
 impl TensorTypes {
     fn are<'a>(
         &self,
-        all: impl ExactSizeIterator<Item = (&'a str, &'a [usize], Place, bool)>,
+        all: impl ExactSizeIterator<Item = (&'a str, &'a [usize], DeviceId, bool)>,
     ) -> bool {
         let mut sizes = &self.sizes[..];
         all.len() == self.heads.len()
-            && all.zip(&self.heads).all(|((have, shape, place, rows), (dtype, rank))| {
+            && all.zip(&self.heads).all(|((have, shape, device, rows), (dtype, rank))| {
                 let (want, rest) = sizes.split_at((*rank).min(sizes.len()));
                 sizes = rest;
-                rows && place == Place::Host && dtype_word(have) == *dtype && shape == want
+                rows && device == DeviceId::Host && dtype_word(have) == *dtype && shape == want
             })
     }
 }

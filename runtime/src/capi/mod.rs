@@ -233,7 +233,7 @@ impl KilnProgram {
 ///
 /// # Safety
 /// `out` is null or writable.
-pub unsafe fn give(
+pub unsafe fn return_program(
     program: Result<KilnProgram, Failure>,
     out: *mut *mut KilnProgram,
 ) -> Result<(), Failure> {
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn kiln_program_load(
                 let package = Package::load(Path::new(text(path, "path")?))?;
                 KilnProgram::open(&package, options.as_ref(), &mut |g| package.weight(g))
             };
-            give(made(), out)
+            return_program(made(), out)
         }
     })
 }
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn kiln_program_load_bytes(
                     Package::read(std::io::Cursor::new(bytes), crate::package::MAX_BYTES)?;
                 KilnProgram::open(&package, options.as_ref(), &mut |g| package.weight(g))
             };
-            give(made(), out)
+            return_program(made(), out)
         }
     })
 }
@@ -430,7 +430,7 @@ pub unsafe extern "C" fn kiln_program_output_shape(
 unsafe fn read<'a>(inputs: *const *const DLTensor, count: usize) -> Result<Vec<View<'a>>, Failure> {
     // SAFETY: the caller's promise.
     let all = unsafe { list(inputs, count, "inputs")? };
-    all.iter().map(|t| unsafe { Ok(View::of_dlpack(at(*t, "an input")?)?) }).collect()
+    all.iter().map(|t| unsafe { Ok(View::from_dlpack(at(*t, "an input")?)?) }).collect()
 }
 
 /// Calls a program. Tensors are DLPack's, in host or device memory: of a DLManagedTensor or
@@ -462,7 +462,7 @@ pub unsafe extern "C" fn kiln_program_call(
             let read = read(inputs, input_count)?;
             let mut written = vec![];
             for t in list(outputs, output_count, "outputs")? {
-                written.push(ViewMut::of_dlpack(
+                written.push(ViewMut::from_dlpack(
                     t.as_mut().ok_or_else(|| argument("an output is null"))?,
                 )?);
             }

@@ -85,20 +85,20 @@ impl Driver {
         let made = self.flow.shapes(p, &symbols, &exprs)?;
         let (mut copies, mut args, mut wanted) = (vec![], vec![], vec![]);
         for (v, t) in inputs.iter().zip(&p.inputs) {
-            check("input", v.dtype(), v.place(), t)?;
+            check("input", v.dtype(), v.device(), t)?;
             if v.is_dense(&[]) {
-                args.push(Location::of(v.data.cast_mut()));
+                args.push(Location::borrowed(v.data.cast_mut()));
             } else {
                 let copy = v.gathered(byte_size(v.dtype()).unwrap_or(1), &[])?;
-                args.push(Location::of(copy.as_mut_ptr()));
+                args.push(Location::borrowed(copy.as_mut_ptr()));
                 copies.push(copy);
             }
         }
         for (v, t) in outputs.iter().zip(&p.outputs) {
-            check("output", v.dtype(), v.place(), t)?;
+            check("output", v.dtype(), v.device(), t)?;
             p.check("output", t, v.shape, &symbols, &exprs)?;
             v.check_order(&t.name)?;
-            wanted.push(Location::of(v.data));
+            wanted.push(Location::borrowed(v.data));
         }
         let buffers = lock(&self.idle).pop().unwrap_or_default();
         let mut backend = OnHost { driver: self, buffers, threads, profile };
@@ -121,8 +121,8 @@ impl Backend for OnHost<'_> {
     // Host kernels accept any alignment.
     const ALIGNMENT: usize = 1;
 
-    fn place(&self) -> crate::Place {
-        crate::Place::Host
+    fn device(&self) -> crate::DeviceId {
+        crate::DeviceId::Host
     }
     fn memory(&self) -> Vec<CountedBuffer> {
         self.buffers
@@ -194,9 +194,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 fn check(
     what: &'static str,
     dtype: &str,
-    place: crate::Place,
+    device: crate::DeviceId,
     t: &Tensor,
 ) -> Result<(), CallError> {
     crate::call::same_dtype(what, dtype, t)?;
-    crate::view::check_place(what, &t.name, place, crate::Place::Host)
+    crate::view::check_device(what, &t.name, device, crate::DeviceId::Host)
 }

@@ -7,7 +7,7 @@ pub(crate) trait Backend {
     /// Required alignment of a program's inputs and outputs, in bytes.
     const ALIGNMENT: usize;
     /// The device, for views.
-    fn place(&self) -> crate::Place;
+    fn device(&self) -> crate::DeviceId;
     /// The buffers that earlier calls cached.
     fn memory(&self) -> Vec<CountedBuffer>;
     /// Grows a buffer to at least `bytes`, or appends one if the index is the buffer count. Growing
@@ -58,7 +58,7 @@ pub(crate) struct Location {
 
 impl Location {
     /// Memory of the caller, not counted.
-    pub fn of(data: *mut u8) -> Location {
+    pub fn borrowed(data: *mut u8) -> Location {
         Location { data, buffer: None }
     }
 }
@@ -108,10 +108,10 @@ impl<'a, M: Backend> Interpreter<'a, M> {
     pub fn execute(mut self, args: &[Location], results: &[Location]) -> Result<(), CallError> {
         let body = &self.flow.control.body;
         self.set_all(&body.args, args);
-        for (value, place) in body.yields.iter().zip(results) {
+        for (value, location) in body.yields.iter().zip(results) {
             // A result that no other one aliases is computed in the caller's memory.
             self.destinations[*value] =
-                (body.yields.iter().filter(|y| *y == value).count() == 1).then_some(*place);
+                (body.yields.iter().filter(|y| *y == value).count() == 1).then_some(*location);
         }
         self.steps(&body.steps)?;
         for (value, to) in body.yields.iter().zip(results) {
@@ -161,9 +161,9 @@ impl<'a, M: Backend> Interpreter<'a, M> {
     fn all(&self, values: &[usize]) -> Result<Vec<Location>, CallError> {
         values.iter().map(|v| self.at(*v)).collect()
     }
-    fn set(&mut self, value: usize, place: Location) {
-        self.retain(&[place]);
-        if let Some(old) = self.locations[value].replace(place) {
+    fn set(&mut self, value: usize, location: Location) {
+        self.retain(&[location]);
+        if let Some(old) = self.locations[value].replace(location) {
             self.release(&[old]);
         }
     }
@@ -172,12 +172,12 @@ impl<'a, M: Backend> Interpreter<'a, M> {
     }
     /// Allocates a value and takes a reference for it.
     fn allocate(&mut self, value: usize) -> Result<Location, CallError> {
-        let place = match self.destinations[value] {
-            Some(place) => place,
+        let location = match self.destinations[value] {
+            Some(location) => location,
             None => self.find_buffer(self.shapes[value].1)?,
         };
-        self.set(value, place);
-        Ok(place)
+        self.set(value, location);
+        Ok(location)
     }
 
     /// Runs a body. Retains the values it yields and releases the others it defined.
@@ -336,15 +336,15 @@ impl<'a, M: Backend> Interpreter<'a, M> {
         for value in results {
             written.push(self.allocate(*value)?);
         }
-        let (values, place) = (&self.flow.control.values, self.backend.place());
+        let (values, device) = (&self.flow.control.values, self.backend.device());
         let view = |(v, p): (&usize, &Location)| {
             // SAFETY: a value has the bytes of its shape, and lives while a reference is held.
-            unsafe { View::at(place, &values[*v].dtype, &self.shapes[*v].0, None, p.data) }
+            unsafe { View::at(device, &values[*v].dtype, &self.shapes[*v].0, None, p.data) }
         };
         let views: Vec<View> = inputs.iter().zip(&read).map(view).collect();
         let out = |(v, p): (&usize, &Location)| {
             // SAFETY: as above; an output's memory is nobody else's.
-            unsafe { ViewMut::at(place, &values[*v].dtype, &self.shapes[*v].0, None, p.data) }
+            unsafe { ViewMut::at(device, &values[*v].dtype, &self.shapes[*v].0, None, p.data) }
         };
         let mut outs: Vec<ViewMut> = results.iter().zip(&written).map(out).collect();
         f(self.backend, &views, &mut outs)

@@ -31,8 +31,8 @@ fn bytes<'a>(v: &View<'a>) -> &'a [u8] {
 
 impl Backend for Recorder {
     const ALIGNMENT: usize = 16;
-    fn place(&self) -> crate::Place {
-        crate::Place::Host
+    fn device(&self) -> crate::DeviceId {
+        crate::DeviceId::Host
     }
     fn memory(&self) -> Vec<CountedBuffer> {
         self.buffers
@@ -171,9 +171,9 @@ fn run(program: &Program, backend: &mut Recorder, inputs: &[&[u8]], outputs: &mu
         })
         .collect();
     let args: Vec<Location> =
-        copies.iter().map(|c| Location::of(c.as_ptr().cast_mut().cast())).collect();
+        copies.iter().map(|c| Location::borrowed(c.as_ptr().cast_mut().cast())).collect();
     let results: Vec<Location> =
-        outputs.iter_mut().map(|o| Location::of(o.as_mut_ptr().cast())).collect();
+        outputs.iter_mut().map(|o| Location::borrowed(o.as_mut_ptr().cast())).collect();
     Interpreter::new(&flow, &shapes, backend).execute(&args, &results).expect("a call");
 }
 

@@ -1,9 +1,9 @@
 //! How the tensors of a call reach the kernels: by device pointer if the kernels can use it, else
 //! through a device buffer of the call's state.
-use super::{Device, plan::Plan};
+use super::{Device, plan::LaunchPlan};
 use crate::{
-    CallError, DataError, Place, Program, View, ViewMut, call::same_dtype,
-    call_error::tensor_error, view::check_place,
+    CallError, DataError, DeviceId, Program, View, ViewMut, call::same_dtype,
+    call_error::tensor_error, view::check_device,
 };
 use cudarc::driver::sys::{self, CUmemorytype, CUpointer_attribute as Attribute};
 use std::ffi::c_void;
@@ -30,7 +30,7 @@ pub fn check(
     program: &Program,
     inputs: &[View],
     outputs: &[ViewMut],
-    runs: Place,
+    runs: DeviceId,
 ) -> Result<(), CallError> {
     for (what, want, have) in [
         ("inputs", program.inputs.len(), inputs.len()),
@@ -42,18 +42,18 @@ pub fn check(
     }
     for (v, t) in inputs.iter().zip(&program.inputs) {
         same_dtype("input", v.dtype(), t)?;
-        check_place("input", &t.name, v.place(), runs)?;
+        check_device("input", &t.name, v.device(), runs)?;
     }
     for (v, t) in outputs.iter().zip(&program.outputs) {
         same_dtype("output", v.dtype(), t)?;
-        check_place("output", &t.name, v.place(), runs)?;
+        check_device("output", &t.name, v.device(), runs)?;
         v.check_order(&t.name)?;
     }
     Ok(())
 }
 
 /// Whether a plan was made for inputs of these shapes.
-pub fn same_sizes(program: &Program, plan: &Plan, inputs: &[View]) -> bool {
+pub fn same_sizes(program: &Program, plan: &LaunchPlan, inputs: &[View]) -> bool {
     let mut rest = &plan.shapes[..];
     inputs.iter().zip(&program.inputs).all(|(v, t)| match rest.split_at_checked(t.dims.len()) {
         Some((shape, after)) if shape == v.shape => {
@@ -65,7 +65,11 @@ pub fn same_sizes(program: &Program, plan: &Plan, inputs: &[View]) -> bool {
 }
 
 /// Err: an output's shape is not the plan's.
-pub fn check_results(program: &Program, plan: &Plan, outputs: &[ViewMut]) -> Result<(), CallError> {
+pub fn check_results(
+    program: &Program,
+    plan: &LaunchPlan,
+    outputs: &[ViewMut],
+) -> Result<(), CallError> {
     let mut rest = &plan.results[..];
     for (v, t) in outputs.iter().zip(&program.outputs) {
         let (shape, after) = rest.split_at(t.dims.len().min(rest.len()));
@@ -95,7 +99,7 @@ pub fn input(
     bytes: usize,
     known: &mut Vec<u64>,
 ) -> Result<Residency, CallError> {
-    if v.place() != Place::Host && bytes > 0 && !v.is_dense(order) {
+    if v.device() != DeviceId::Host && bytes > 0 && !v.is_dense(order) {
         let want = if order.is_empty() {
             "row-major order".into()
         } else {
@@ -106,7 +110,7 @@ pub fn input(
         );
         return Err(tensor_error("input", name, reason));
     }
-    residency(device, "input", name, v.place(), v.data as u64, bytes, known)
+    residency(device, "input", name, v.device(), v.data as u64, bytes, known)
 }
 
 /// How an output leaves the kernels.
@@ -117,14 +121,14 @@ pub fn output(
     bytes: usize,
     known: &mut Vec<u64>,
 ) -> Result<Residency, CallError> {
-    residency(device, "output", name, v.place(), v.data as u64, bytes, known)
+    residency(device, "output", name, v.device(), v.data as u64, bytes, known)
 }
 
 fn residency(
     device: &Device,
     what: &'static str,
     name: &str,
-    place: Place,
+    tensor_device: DeviceId,
     at: u64,
     bytes: usize,
     known: &mut Vec<u64>,
@@ -132,7 +136,7 @@ fn residency(
     if bytes == 0 {
         return Ok(Residency::Empty);
     }
-    if place == Place::Host {
+    if tensor_device == DeviceId::Host {
         return Ok(Residency::Host);
     }
     if !known.contains(&at) {

@@ -8,11 +8,11 @@ use super::{
     launch::ResolvedLaunch,
     memory::copy_on_device,
     nvtx,
-    plan::Plan,
-    state::State,
+    plan::LaunchPlan,
+    state::CallState,
     stream::Stream,
 };
-use crate::{Buffer, Bytes, CallError, Place, View, ViewMut, profile::Profile};
+use crate::{Buffer, Bytes, CallError, DeviceId, View, ViewMut, profile::Profile};
 use cudarc::driver::{result, sys};
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -96,7 +96,7 @@ impl Loaded {
         timing: Timing,
     ) -> Result<Timed, CallError> {
         let _current = self.device.enter()?;
-        arguments::check(&self.program, inputs, outputs, Place::Cuda(self.device.info().index))?;
+        arguments::check(&self.program, inputs, outputs, DeviceId::Cuda(self.device.info().index))?;
         let _range = self.names.last().and_then(|n| nvtx::range(n));
         if let Some(stream) = stream
             && stream.captures(&self.device)?
@@ -107,7 +107,7 @@ impl Loaded {
             }
             .into());
         }
-        let key = stream.map(|s| StreamKey::of(&self.device, s)).transpose()?;
+        let key = stream.map(|s| StreamKey::query(&self.device, s)).transpose()?;
         let mut state = self.states.acquire(key)?;
         let outcome = match state.begin(key) {
             Ok(on) => {
@@ -131,7 +131,7 @@ impl Loaded {
     /// Enqueues a call on a stream. `waits`: synchronises before it returns.
     fn enqueue(
         &self,
-        state: &mut State,
+        state: &mut CallState,
         inputs: &[View],
         outputs: &mut [ViewMut],
         stream: Stream,
@@ -143,7 +143,7 @@ impl Loaded {
             let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
             state.plans.add(self.plan(&shapes)?);
         }
-        let State { plans, known, residency, .. } = state;
+        let CallState { plans, known_addresses: known, residency, .. } = state;
         let Some(plan) = plans.last() else { return Ok(Timed::default()) };
         arguments::check_results(p, plan, outputs)?;
         residency.0.clear();
@@ -155,7 +155,7 @@ impl Loaded {
             residency.1.push(arguments::output(device, v, &t.name, *n, known)?);
         }
         self.reserve(state, stream)?;
-        let State {
+        let CallState {
             plans,
             inputs: copies,
             outputs: results,
@@ -201,7 +201,7 @@ impl Loaded {
                 self.steps(control, plan, (control_state, staging), (at, stream), (timing, marks))?
             }
             None => {
-                device.faults.launched(stream, &plan.about);
+                device.faults.launched(stream, &plan.fault_info);
                 self.kernels(plan, stream, timing, marks)?;
                 None
             }
@@ -228,8 +228,8 @@ impl Loaded {
     }
 
     /// Resolves everything that depends on the call's sizes.
-    pub(super) fn plan(&self, shapes: &[&[usize]]) -> Result<Plan, CallError> {
-        let mut plan = Plan::new(
+    pub(super) fn plan(&self, shapes: &[&[usize]]) -> Result<LaunchPlan, CallError> {
+        let mut plan = LaunchPlan::new(
             &self.program,
             shapes,
             &self.functions,
@@ -248,7 +248,7 @@ impl Loaded {
     /// after each launch or round.
     pub(super) fn kernels(
         &self,
-        plan: &Plan,
+        plan: &LaunchPlan,
         stream: Stream,
         timing: Timing,
         marks: &[Event],
@@ -264,7 +264,7 @@ impl Loaded {
                 None => {
                     for (i, l) in plan.launches.iter().enumerate() {
                         let _range = self.names.get(i).and_then(|n| nvtx::range(n));
-                        self.one(l, || plan.about.one(i), stream)?;
+                        self.launch_one(l, || plan.fault_info.describe_launch(i), stream)?;
                         if each {
                             mark()?;
                         }
@@ -280,7 +280,7 @@ impl Loaded {
 
     /// Allocates the call's device buffers and sets the addresses that kernels use. If the device
     /// is out of memory, the buffers that idle states cache are freed first.
-    fn reserve(&self, state: &mut State, stream: Stream) -> Result<(), CudaError> {
+    fn reserve(&self, state: &mut CallState, stream: Stream) -> Result<(), CudaError> {
         match self.ensure(state, stream) {
             Err(CudaError::Memory { .. }) if self.states.trim() => {
                 self.device.stream().wait(&self.device)?;
@@ -290,9 +290,9 @@ impl Loaded {
         }
     }
 
-    fn ensure(&self, state: &mut State, stream: Stream) -> Result<(), CudaError> {
+    fn ensure(&self, state: &mut CallState, stream: Stream) -> Result<(), CudaError> {
         let p = &*self.program;
-        let State { plans, arena, inputs, outputs, residency, at, .. } = state;
+        let CallState { plans, arena, inputs, outputs, residency, at, .. } = state;
         let Some(plan) = plans.last() else { return Ok(()) };
         let copied = |sizes: &[usize], residency: &[Residency]| {
             sizes
@@ -341,7 +341,7 @@ impl Loaded {
     /// launched one by one, with a remark.
     pub(super) fn graph(
         &self,
-        plan: &mut Plan,
+        plan: &mut LaunchPlan,
         residency: &(Vec<Residency>, Vec<Residency>),
     ) -> Result<(), CudaError> {
         if plan.graph.is_some()
@@ -351,7 +351,7 @@ impl Loaded {
         {
             return Ok(());
         }
-        match Graph::new(&self.device, &plan.launches, &plan.about) {
+        match Graph::new(&self.device, &plan.launches, &plan.fault_info) {
             Ok(graph) => {
                 plan.graph = Some(graph);
                 self.graphs.store(true, Ordering::Relaxed);
@@ -379,7 +379,7 @@ impl Loaded {
         Ok(())
     }
 
-    fn one(
+    fn launch_one(
         &self,
         l: &ResolvedLaunch,
         what: impl Fn() -> String,
@@ -420,9 +420,9 @@ impl Loaded {
             let fault = self
                 .settings
                 .blocking
-                .then(|| self.device.faults.of_launch(self.device.info().index, e, &what))
+                .then(|| self.device.faults.launch_fault(self.device.info().index, e, &what))
                 .flatten();
-            let fault = fault.or_else(|| self.device.faults.of(self.device.info().index, e));
+            let fault = fault.or_else(|| self.device.faults.fault(self.device.info().index, e));
             fault.unwrap_or_else(|| CudaError::Launch { what, reason: driver_message(e) })
         })
     }

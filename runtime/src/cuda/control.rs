@@ -4,19 +4,19 @@
 use super::{
     CudaError, Loaded, Mode, arguments,
     call::Timing,
-    control_state::{ControlState, Flag, Part},
+    control_state::{ControlState, Flag, PartState},
     event::Event,
     launch::Addresses,
     load::Control,
     lru::LruCache,
     memory::{DeviceBuffer, copy_on_device},
-    plan::Plan,
+    plan::LaunchPlan,
     staging::Staging,
     state::MAX_PLANS,
     stream::Stream,
 };
 use crate::{
-    Buffer, CallError, Place, View, ViewMut,
+    Buffer, CallError, DeviceId, View, ViewMut,
     call_error::tensor_error,
     control::run::{self, Backend, Interpreter},
     custom::CustomFn,
@@ -33,18 +33,19 @@ impl Loaded {
     pub(super) fn steps(
         &self,
         control: &Control,
-        plan: &Plan,
+        plan: &LaunchPlan,
         (control_state, staging): (&mut ControlState, &mut Staging),
         (at, stream): (&Addresses, Stream),
         (timing, marks): (Timing, &[Event]),
     ) -> Result<Option<Profile>, CallError> {
-        let pointer =
-            |all: &[u64]| all.iter().map(|a| run::Location::of(*a as *mut u8)).collect::<Vec<_>>();
+        let pointer = |all: &[u64]| {
+            all.iter().map(|a| run::Location::borrowed(*a as *mut u8)).collect::<Vec<_>>()
+        };
         let (inputs, outputs) = (pointer(&at.inputs), pointer(&at.outputs));
         let (mut marks, (rounds, calls)) = (marks.iter(), timing.rounds());
         let mut mark = || marks.next().map_or(Ok(()), |e| e.record(&self.device, stream));
         if control_state.parts.is_empty() {
-            let part = |_: &Loaded| Part {
+            let part = |_: &Loaded| PartState {
                 arena: DeviceBuffer::none(&self.device),
                 plans: LruCache::new(MAX_PLANS),
                 at: Addresses::default(),
@@ -68,9 +69,9 @@ impl Loaded {
     }
 
     /// Calls one program, with inputs and outputs in device memory.
-    fn part(
+    fn call_part(
         &self,
-        part: &mut Part,
+        part: &mut PartState,
         inputs: &[View],
         outputs: &[ViewMut],
         stream: Stream,
@@ -81,7 +82,7 @@ impl Loaded {
             let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
             part.plans.add(self.plan(&shapes)?);
         }
-        let Part { arena, plans, at, events } = part;
+        let PartState { arena, plans, at, events } = part;
         let Some(plan) = plans.last() else { return Ok(()) };
         arguments::check_results(p, plan, outputs)?;
         arena.ensure(plan.arena, stream, &|| "memory between kernels".into(), &|| {
@@ -101,7 +102,7 @@ impl Loaded {
         {
             self.graph(plan, &Default::default())?;
         }
-        device.faults.launched(stream, &plan.about);
+        device.faults.launched(stream, &plan.fault_info);
         let Some((profile, first)) = profile else {
             return Ok(self.kernels(plan, stream, Timing::Nothing, &[])?);
         };
@@ -148,8 +149,8 @@ impl OnDevice<'_> {
 impl Backend for OnDevice<'_> {
     const ALIGNMENT: usize = arguments::ALIGNMENT as usize;
 
-    fn place(&self) -> Place {
-        Place::Cuda(self.loaded.device.info().index)
+    fn device(&self) -> DeviceId {
+        DeviceId::Cuda(self.loaded.device.info().index)
     }
     fn memory(&self) -> Vec<run::CountedBuffer> {
         self.control_state
@@ -245,7 +246,7 @@ impl Backend for OnDevice<'_> {
         let first = self.control.flow.first_launch(part);
         self.retry(|this| {
             let OnDevice { control, control_state, stream, profile, .. } = this;
-            control.parts[part].part(
+            control.parts[part].call_part(
                 &mut control_state.parts[part],
                 inputs,
                 outputs,

@@ -1,5 +1,7 @@
 //! What a control-flow call keeps between calls.
-use super::{event::Event, launch::Addresses, lru::LruCache, memory::DeviceBuffer, plan::Plan};
+use super::{
+    event::Event, launch::Addresses, lru::LruCache, memory::DeviceBuffer, plan::LaunchPlan,
+};
 use cudarc::driver::result;
 
 /// What a control-flow call caches beside the rest of its state.
@@ -9,13 +11,13 @@ pub struct ControlState {
     pub(super) values: Vec<DeviceBuffer>,
     /// Pinned byte that conditions are copied to.
     pub(super) flag: Option<Flag>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<PartState>,
 }
 
 /// What a call caches for one of the programs.
-pub(super) struct Part {
+pub(super) struct PartState {
     pub(super) arena: DeviceBuffer,
-    pub(super) plans: LruCache<Plan>,
+    pub(super) plans: LruCache<LaunchPlan>,
     pub(super) at: Addresses,
     pub(super) events: Vec<Event>,
 }

@@ -209,7 +209,7 @@ impl Device {
     pub(super) fn error(&self, what: &'static str) -> impl Fn(DriverError) -> CudaError + '_ {
         move |e| {
             self.faults
-                .of(self.info.index, e)
+                .fault(self.info.index, e)
                 .unwrap_or_else(|| CudaError::Driver { what, reason: driver_message(e) })
         }
     }

@@ -32,7 +32,7 @@ pub struct StreamKey {
 
 impl StreamKey {
     /// Asks the driver for the id.
-    pub fn of(device: &Device, stream: Stream) -> Result<StreamKey, CudaError> {
+    pub fn query(device: &Device, stream: Stream) -> Result<StreamKey, CudaError> {
         let mut id = 0;
         // SAFETY: a live stream; writes the id.
         unsafe { sys::cuStreamGetId(stream.0, &mut id) }
@@ -66,7 +66,7 @@ impl Event {
             .map_err(device.error("recording an event"))
     }
     /// Whether it has completed; true if it was never recorded.
-    pub fn over(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         // SAFETY: a live event.
         unsafe { result::event::query(self.0) }.is_ok()
     }
@@ -76,7 +76,7 @@ impl Event {
         unsafe { result::event::synchronize(self.0) }.map_err(device.error("waiting for the GPU"))
     }
     /// Makes a stream wait for it.
-    pub fn hold(&self, device: &Device, stream: Stream) -> Result<(), CudaError> {
+    pub fn stream_wait(&self, device: &Device, stream: Stream) -> Result<(), CudaError> {
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: a live event and a live stream.
         unsafe { result::stream::wait_event(stream.0, self.0, flags) }

@@ -23,7 +23,7 @@ pub struct Launches {
 
 impl Launches {
     /// Describes a launch: kernel, ops, source locations, launch configuration.
-    pub fn one(&self, i: usize) -> String {
+    pub fn describe_launch(&self, i: usize) -> String {
         self.program.kernels.get(i).zip(self.grids.get(i)).map_or_else(
             || format!("launch {i}"),
             |(k, grid)| describe(k, *grid, &k.sources.iter().collect()),
@@ -114,7 +114,7 @@ impl Faults {
     }
     /// The fault that this error reports, with the launches that may have caused it. Later errors
     /// return the first fault.
-    pub fn of(&self, index: usize, e: DriverError) -> Option<CudaError> {
+    pub fn fault(&self, index: usize, e: DriverError) -> Option<CudaError> {
         if !sticky(e) {
             return None;
         }
@@ -130,8 +130,8 @@ impl Faults {
         drop(pending);
         self.first(CudaError::Fault { index, reason: driver_message(e), suspects }).into()
     }
-    /// As [`Faults::of`], if the launch is known.
-    pub fn of_launch(&self, index: usize, e: DriverError, what: &str) -> Option<CudaError> {
+    /// As [`Faults::fault`], if the launch is known.
+    pub fn launch_fault(&self, index: usize, e: DriverError, what: &str) -> Option<CudaError> {
         sticky(e).then(|| {
             self.first(CudaError::Fault {
                 index,
@@ -189,7 +189,7 @@ mod tests {
         faults.launched(a, &one);
         faults.launched(b, &two);
         faults.launched(b, &two);
-        assert_eq!(faults.of(0, DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)), None);
+        assert_eq!(faults.fault(0, DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)), None);
         assert_eq!(faults.recorded(), None);
         faults.done(a);
         let e = DriverError(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -201,7 +201,7 @@ mod tests {
         });
         let said = fault.to_string();
         assert_eq!(
-            two.one(0),
+            two.describe_launch(0),
             "two_k (gelu mul) of y (model.py:12), 7 blocks of 128 threads and 64 bytes of shared memory"
         );
         let configuration = "7 blocks of 128 threads and 64 bytes of shared memory";

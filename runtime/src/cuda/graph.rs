@@ -82,7 +82,7 @@ impl Graph {
                     }
                 };
                 added.result().map_err(|e| CudaError::Launch {
-                    what: about.one(i),
+                    what: about.describe_launch(i),
                     reason: format!("is no node of a graph: {}", driver_message(e)),
                 })?;
                 graph.nodes.push(made);
@@ -110,7 +110,7 @@ impl Graph {
             }
         };
         patched.result().map_err(|e| CudaError::Launch {
-            what: about.one(i),
+            what: about.describe_launch(i),
             reason: format!("was not changed in its graph: {}", driver_message(e)),
         })
     }

@@ -26,7 +26,7 @@ pub struct ResolvedLaunch {
     /// Bytes of dynamic shared memory.
     pub shared: u32,
     /// Where each 64-bit parameter comes from.
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<ParameterSource>,
     /// A library call that replaces the kernel, and its workspace's offset in the arena.
     pub library: Option<(Arc<PreparedCall>, u64)>,
     /// The workspace's device address.
@@ -42,7 +42,7 @@ pub struct ResolvedLaunch {
 unsafe impl Send for ResolvedLaunch {}
 
 /// Where a 64-bit parameter comes from.
-pub(super) enum Source {
+pub(super) enum ParameterSource {
     Arena(u64),
     Input(usize),
     Output(usize),
@@ -64,7 +64,7 @@ impl ResolvedLaunch {
     pub(super) fn new(
         function: sys::CUfunction,
         (grid, threads, shared): (u32, u32, u32),
-        sources: Vec<Source>,
+        sources: Vec<ParameterSource>,
         words: Vec<u64>,
         unbound: Vec<UnboundTensorMap>,
     ) -> ResolvedLaunch {
@@ -97,10 +97,10 @@ impl ResolvedLaunch {
         }
         for (source, word) in self.sources.iter().zip(&mut self.words) {
             let now = match source {
-                Source::Arena(offset) => to.arena + offset,
-                Source::Input(i) => to.inputs[*i],
-                Source::Output(i) => to.outputs[*i],
-                Source::Fixed => continue,
+                ParameterSource::Arena(offset) => to.arena + offset,
+                ParameterSource::Input(i) => to.inputs[*i],
+                ParameterSource::Output(i) => to.outputs[*i],
+                ParameterSource::Fixed => continue,
             };
             changed |= *word != now;
             *word = now;

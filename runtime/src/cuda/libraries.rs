@@ -35,7 +35,8 @@ impl Libraries {
                 cublaslt::Matmul::new(&handle, gemm).map(|p| PreparedCall::Matmul(Box::new(p)))
             }
             LibraryCall::Convolution(c) => {
-                let handle = self.cudnn.get_or_insert_with(|| cudnn::Handle::of(device)).clone()?;
+                let handle =
+                    self.cudnn.get_or_insert_with(|| cudnn::Handle::for_device(device)).clone()?;
                 cudnn::ConvolutionPlan::new(&handle, c)
                     .map(|p| PreparedCall::Convolution(Box::new(p)))
             }

@@ -90,13 +90,13 @@ pub struct Linker {
     index: usize,
     cache: Option<Store>,
     device: OnceLock<Option<Arc<Device>>>,
-    made: Mutex<Images>,
+    images: Mutex<Images>,
 }
 
 impl Linker {
     /// For the GPU of ordinal `index`, opened at the first kernel.
     pub fn new(index: usize, cache: Option<Store>) -> Linker {
-        Linker { index, cache, device: OnceLock::new(), made: Mutex::default() }
+        Linker { index, cache, device: OnceLock::new(), images: Mutex::default() }
     }
     /// Links a kernel on this thread. [`Linker::all`] retries what fails and reports the error.
     pub fn add(&self, name: &str, ptx: &[u8]) {
@@ -105,7 +105,7 @@ impl Linker {
         let code =
             device.enter().and_then(|_current| image_of(device, name, ptx, self.cache.as_ref()));
         if let Ok(code) = code {
-            self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name.into(), code);
+            self.images.lock().unwrap_or_else(PoisonError::into_inner).insert(name.into(), code);
         }
     }
     /// The device, and the images of all these kernels. Err: there is no device, or the driver
@@ -120,7 +120,7 @@ impl Linker {
             _ => Arc::new(Device::cuda(self.index)?),
         };
         let mut made =
-            std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
+            std::mem::take(&mut *self.images.lock().unwrap_or_else(PoisonError::into_inner));
         made.retain(|name, _| ptx.contains_key(name));
         made.extend(link(
             &device,

@@ -2,14 +2,14 @@
 
 /// At most `most` entries, the most recently used at the end.
 pub struct LruCache<T> {
-    most: usize,
+    capacity: usize,
     all: Vec<T>,
 }
 
 impl<T> LruCache<T> {
     /// An empty cache.
     pub fn new(most: usize) -> LruCache<T> {
-        LruCache { most, all: vec![] }
+        LruCache { capacity: most, all: vec![] }
     }
     /// Marks the first match as most recently used. Returns whether there is one.
     pub fn find(&mut self, is: impl Fn(&T) -> bool) -> bool {
@@ -19,7 +19,7 @@ impl<T> LruCache<T> {
     /// Inserts an entry as most recently used. Evicts the least recently used one if the cache is
     /// full.
     pub fn add(&mut self, one: T) {
-        if self.all.len() == self.most {
+        if self.all.len() == self.capacity {
             self.all.remove(0);
         }
         self.all.push(one);

@@ -4,7 +4,7 @@ use super::{
     CudaError,
     fault::Launches,
     graph::Graph,
-    launch::{Addresses, ResolvedLaunch, Source, UnboundTensorMap},
+    launch::{Addresses, ParameterSource, ResolvedLaunch, UnboundTensorMap},
     libraries::PreparedCall,
 };
 use crate::{
@@ -20,7 +20,7 @@ use std::sync::Arc;
 const WORKSPACE_ALIGNMENT: usize = 256;
 
 /// All that follows from a call's sizes.
-pub struct Plan {
+pub struct LaunchPlan {
     /// The shapes of all inputs, concatenated.
     pub shapes: Vec<usize>,
     /// The shapes of all outputs, concatenated.
@@ -42,10 +42,10 @@ pub struct Plan {
     /// Whether the driver refused the graph.
     pub no_graph: bool,
     /// For fault reports.
-    pub about: Arc<Launches>,
+    pub fault_info: Arc<Launches>,
 }
 
-impl Plan {
+impl LaunchPlan {
     /// Resolves a call. `shapes` are the inputs', `functions` the kernels by launch, `globals`
     /// device addresses, `processors` the number of SMs.
     pub fn new(
@@ -54,7 +54,7 @@ impl Plan {
         functions: &[sys::CUfunction],
         globals: &[u64],
         processors: u32,
-    ) -> Result<Plan, CallError> {
+    ) -> Result<LaunchPlan, CallError> {
         let p = &**program;
         let (symbols, exprs) = p.sizes(shapes)?;
         let value = |d: Dim| d.value(&symbols, &exprs);
@@ -79,19 +79,21 @@ impl Plan {
             for a in &l.args {
                 let missing = || fail(format!("there is no {a:?}"));
                 let (source, word) = match a {
-                    Arg::Input(i) if *i < p.inputs.len() => (Source::Input(*i), 0),
-                    Arg::Output(i) if *i < p.outputs.len() => (Source::Output(*i), 0),
+                    Arg::Input(i) if *i < p.inputs.len() => (ParameterSource::Input(*i), 0),
+                    Arg::Output(i) if *i < p.outputs.len() => (ParameterSource::Output(*i), 0),
                     Arg::Input(_) | Arg::Output(_) => return Err(missing().into()),
-                    Arg::Global(i) => (Source::Fixed, *globals.get(*i).ok_or_else(missing)?),
+                    Arg::Global(i) => {
+                        (ParameterSource::Fixed, *globals.get(*i).ok_or_else(missing)?)
+                    }
                     Arg::Arena(d) => {
                         let offset = d.size(&symbols, &exprs)?;
                         if offset > arena {
                             let reason = format!("byte {offset} of the arena, which has {arena}");
                             return Err(fail(reason).into());
                         }
-                        (Source::Arena(offset as u64), 0)
+                        (ParameterSource::Arena(offset as u64), 0)
                     }
-                    Arg::Size(d) => (Source::Fixed, value(*d)? as u64),
+                    Arg::Size(d) => (ParameterSource::Fixed, value(*d)? as u64),
                 };
                 sources.push(source);
                 words.push(word);
@@ -141,7 +143,7 @@ impl Plan {
         }
         let about =
             Launches { program: program.clone(), grids: launches.iter().map(|l| l.grid).collect() };
-        Ok(Plan {
+        Ok(LaunchPlan {
             shapes: shapes.concat(),
             arena,
             inputs: all_bytes("input", &mut shapes.iter().copied().zip(&p.inputs))?,
@@ -152,7 +154,7 @@ impl Plan {
             at: None,
             graph: None,
             no_graph: false,
-            about: about.into(),
+            fault_info: about.into(),
         })
     }
 
@@ -185,10 +187,10 @@ impl Plan {
         self.at = None;
         let mut stale = false;
         for (i, launch) in self.launches.iter_mut().enumerate() {
-            if launch.bind(to, &self.about.program.kernels[i].name)?
+            if launch.bind(to, &self.fault_info.program.kernels[i].name)?
                 && let Some(graph) = &self.graph
             {
-                match graph.patch(i, launch, &self.about) {
+                match graph.patch(i, launch, &self.fault_info) {
                     // A library may launch another number of nodes, which cannot be patched.
                     Err(_) if launch.library.is_some() => stale = true,
                     other => other?,
@@ -253,15 +255,15 @@ mod tests {
     fn sizes_first_and_addresses_later() {
         let none = std::ptr::null_mut();
         let mut plan =
-            Plan::new(&program(), &[&[3, 4]], &[none, none], &[77], 132).expect("a plan");
+            LaunchPlan::new(&program(), &[&[3, 4]], &[none, none], &[77], 132).expect("a plan");
         assert_eq!(
             (plan.arena, &plan.inputs[..], &plan.outputs[..], &plan.results[..]),
             (48, &[48][..], &[48][..], &[3, 4][..])
         );
-        assert_eq!(plan.about.grids, [48, 48]);
+        assert_eq!(plan.fault_info.grids, [48, 48]);
         let mut at = Addresses { arena: 1000, inputs: vec![1], outputs: vec![2] };
         plan.bind(&at).expect("no descriptions");
-        let words = |p: &Plan| p.launches.iter().map(|l| l.words.clone()).collect::<Vec<_>>();
+        let words = |p: &LaunchPlan| p.launches.iter().map(|l| l.words.clone()).collect::<Vec<_>>();
         assert_eq!(words(&plan), [vec![1, 1032, 3], vec![1032, 77, 2]]);
         assert_eq!(unsafe { *plan.launches[1].params[2].cast::<u64>() }, 2);
         at.outputs[0] = 9;
@@ -278,15 +280,16 @@ mod tests {
         let mut p = Program::clone(&program());
         let none = std::ptr::null_mut();
         let said = |p: &Program, globals: &[u64]| {
-            let plan = Plan::new(&Arc::new(p.clone()), &[&[3, 4]], &[none, none], globals, 132);
+            let plan =
+                LaunchPlan::new(&Arc::new(p.clone()), &[&[3, 4]], &[none, none], globals, 132);
             plan.err().expect("refused").to_string()
         };
         assert!(said(&p, &[]).contains("there is no Global(0)"));
         // kiln's own kernels loop over the grid; an external PTX kernel needs every CTA.
         let many = |p: &Program| {
-            Plan::new(&Arc::new(p.clone()), &[&[1 << 28, 4]], &[none, none], &[77], 132)
+            LaunchPlan::new(&Arc::new(p.clone()), &[&[1 << 28, 4]], &[none, none], &[77], 132)
         };
-        assert_eq!(many(&p).expect("a plan").about.grids, [i32::MAX as u32; 2]);
+        assert_eq!(many(&p).expect("a plan").fault_info.grids, [i32::MAX as u32; 2]);
         let own = p.kernels[0].launch.as_mut().expect("a launch");
         own.entry = Some("mine".into());
         let refused = many(&p).err().expect("refused").to_string();

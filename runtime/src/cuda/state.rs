@@ -9,7 +9,7 @@ use super::{
     launch::Addresses,
     lru::LruCache,
     memory::DeviceBuffer,
-    plan::Plan,
+    plan::LaunchPlan,
     staging::Staging,
     stream::Stream,
 };
@@ -21,7 +21,7 @@ pub const MAX_STATES: usize = 8;
 pub const MAX_PLANS: usize = 16;
 
 /// See the module.
-pub struct State {
+pub struct CallState {
     device: Arc<Device>,
     /// The arena.
     pub arena: DeviceBuffer,
@@ -32,13 +32,13 @@ pub struct State {
     /// Pinned memory.
     pub staging: Staging,
     /// Plans and their graphs, an LRU cache.
-    pub plans: LruCache<Plan>,
+    pub plans: LruCache<LaunchPlan>,
     /// For control flow.
     pub control_state: ControlState,
     /// Timing events.
     pub events: Vec<Event>,
     /// Addresses known to be in this device's memory.
-    pub known: Vec<u64>,
+    pub known_addresses: Vec<u64>,
     /// How inputs and outputs reach the kernels.
     pub residency: (Vec<Residency>, Vec<Residency>),
     /// The addresses that kernels use.
@@ -48,13 +48,13 @@ pub struct State {
     /// The stream of the last call.
     last: Option<StreamKey>,
     /// The stream of calls without one of the caller's.
-    own: StreamKey,
+    own_stream: StreamKey,
 }
 
-impl State {
-    fn new(device: &Arc<Device>, inputs: usize, outputs: usize) -> Result<State, CudaError> {
+impl CallState {
+    fn new(device: &Arc<Device>, inputs: usize, outputs: usize) -> Result<CallState, CudaError> {
         let none = |n: usize| (0..n).map(|_| DeviceBuffer::none(device)).collect::<Vec<_>>();
-        Ok(State {
+        Ok(CallState {
             device: device.clone(),
             arena: DeviceBuffer::none(device),
             inputs: none(inputs),
@@ -63,18 +63,18 @@ impl State {
             plans: LruCache::new(MAX_PLANS),
             control_state: ControlState::default(),
             events: vec![],
-            known: vec![],
+            known_addresses: vec![],
             residency: Default::default(),
             at: Addresses::default(),
             done: Event::new(device)?,
             last: None,
-            own: StreamKey::of(device, device.new_stream()?)?,
+            own_stream: StreamKey::query(device, device.new_stream()?)?,
         })
     }
     /// The stream for a call: the caller's, else its own. It is ordered after the state's last
     /// call.
     pub fn begin(&mut self, key: Option<StreamKey>) -> Result<Stream, CudaError> {
-        let key = key.unwrap_or(self.own);
+        let key = key.unwrap_or(self.own_stream);
         if self.last != Some(key) {
             if !self.device.owns(key.stream)? {
                 return Err(CudaError::Stream {
@@ -82,7 +82,7 @@ impl State {
                 });
             }
             if self.last.is_some() {
-                self.done.hold(&self.device, key.stream)?;
+                self.done.stream_wait(&self.device, key.stream)?;
             }
             self.last = Some(key);
         }
@@ -95,12 +95,12 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for CallState {
     fn drop(&mut self) {
         // Nothing in use may be freed; after a fault nothing is in use.
         if let Ok(_current) = self.device.enter() {
             let _ = self.done.wait(&self.device);
-            self.own.stream.destroy();
+            self.own_stream.stream.destroy();
         }
     }
 }
@@ -116,7 +116,7 @@ pub struct States {
 
 #[derive(Default)]
 struct All {
-    free: Vec<State>,
+    free: Vec<CallState>,
     /// States in all, idle or in use.
     total: usize,
 }
@@ -163,11 +163,11 @@ impl States {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Takes a state for a call on this stream, or on the state's own.
-    pub fn acquire(&self, key: Option<StreamKey>) -> Result<State, CudaError> {
+    pub fn acquire(&self, key: Option<StreamKey>) -> Result<CallState, CudaError> {
         let mut all = self.lock();
         loop {
             let last: Vec<Option<StreamKey>> = all.free.iter().map(|s| s.last).collect();
-            match choose(&last, key, |i| all.free[i].done.over(), all.total) {
+            match choose(&last, key, |i| all.free[i].done.is_complete(), all.total) {
                 Choice::Free(i) => return Ok(all.free.remove(i)),
                 Choice::Wait => {
                     all = self.returned.wait(all).unwrap_or_else(PoisonError::into_inner)
@@ -175,14 +175,14 @@ impl States {
                 Choice::New => {
                     all.total += 1;
                     drop(all);
-                    return State::new(&self.device, self.inputs, self.outputs)
+                    return CallState::new(&self.device, self.inputs, self.outputs)
                         .inspect_err(|_| self.lock().total -= 1);
                 }
             }
         }
     }
     /// Returns a state; its work may still be in flight.
-    pub fn release(&self, state: State) {
+    pub fn release(&self, state: CallState) {
         self.lock().free.push(state);
         self.returned.notify_one();
     }

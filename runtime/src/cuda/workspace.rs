@@ -1,13 +1,13 @@
 //! Calls in memory that is all the caller's, such as that of a framework's caching allocator.
 use super::{
     Loaded, Stream, arguments::ALIGNMENT, call::Timing, launch::Addresses, lru::LruCache,
-    plan::Plan, state::MAX_PLANS,
+    plan::LaunchPlan, state::MAX_PLANS,
 };
 use crate::{CallError, call_error::tensor_error};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Plans of calls in the caller's memory, by the inputs' shapes.
-pub(super) struct WorkspacePlans(Mutex<LruCache<Plan>>);
+pub(super) struct WorkspacePlans(Mutex<LruCache<LaunchPlan>>);
 
 impl Default for WorkspacePlans {
     fn default() -> WorkspacePlans {
@@ -16,7 +16,7 @@ impl Default for WorkspacePlans {
 }
 
 impl WorkspacePlans {
-    fn lock(&self) -> MutexGuard<'_, LruCache<Plan>> {
+    fn lock(&self) -> MutexGuard<'_, LruCache<LaunchPlan>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -90,20 +90,20 @@ impl Loaded {
             inputs: inputs.to_vec(),
             outputs: outputs.to_vec(),
         })?;
-        self.device.faults.launched(stream, &plan.about);
+        self.device.faults.launched(stream, &plan.fault_info);
         Ok(self.kernels(plan, stream, Timing::Nothing, &[])?)
     }
 
     fn planned_for<'p>(
         &self,
-        plans: &'p mut LruCache<Plan>,
+        plans: &'p mut LruCache<LaunchPlan>,
         shapes: &[&[usize]],
-    ) -> Result<&'p mut Plan, CallError> {
+    ) -> Result<&'p mut LaunchPlan, CallError> {
         if self.control.is_some() {
             let reason = "has control flow, whose memory follows from values";
             return Err(tensor_error("program", &self.program.name, reason.into()));
         }
-        let same = |plan: &Plan| {
+        let same = |plan: &LaunchPlan| {
             let mut rest = &plan.shapes[..];
             shapes.iter().all(|s| match rest.split_at_checked(s.len()) {
                 Some((shape, after)) if shape == *s => {

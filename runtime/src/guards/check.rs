@@ -1,21 +1,22 @@
 //! Whether a call satisfies the guards of a program, and which it violates.
 use super::{
-    Given, Guards, InputGuard, Layout, Mismatch, OPEN, Scalar, TensorGuard, dtype_name, dtype_word,
+    DYNAMIC, Guards, InputGuard, Layout, LeafView, Mismatch, Scalar, TensorGuard, dtype_name,
+    dtype_word,
 };
 use crate::{
-    Place, View,
+    DeviceId, View,
     program::{Condition, values},
 };
 
 fn same_sizes(want: &[i64], shape: &[usize]) -> bool {
-    want.iter().zip(shape).all(|(want, have)| *want == OPEN || *want == *have as i64)
+    want.iter().zip(shape).all(|(want, have)| *want == DYNAMIC || *want == *have as i64)
 }
 
 /// Whether static sizes match and strides are row-major, in one pass.
 fn row_major_sizes(want: &[i64], shape: &[usize], strides: &[isize]) -> bool {
     let (mut next, mut dense, mut empty) = (1isize, true, false);
     for ((want, n), stride) in want.iter().zip(shape).zip(strides).rev() {
-        if *want != OPEN && *want != *n as i64 {
+        if *want != DYNAMIC && *want != *n as i64 {
             return false;
         }
         dense &= *n == 1 || *stride == next;
@@ -28,9 +29,9 @@ fn row_major_sizes(want: &[i64], shape: &[usize], strides: &[isize]) -> bool {
 impl TensorGuard {
     fn satisfied_by(&self, view: &View, sizes: &[i64]) -> bool {
         let shape = view.shape();
-        let here = match (view.place(), self.gpu) {
-            (Place::Host, None) => true,
-            (Place::Cuda(have), Some(want)) => have == want,
+        let here = match (view.device(), self.gpu) {
+            (DeviceId::Host, None) => true,
+            (DeviceId::Cuda(have), Some(want)) => have == want,
             _ => false,
         };
         shape.len() == self.rank
@@ -66,33 +67,35 @@ impl TensorGuard {
 
 impl Guards {
     /// Whether a call satisfies all guards.
-    pub fn check(&self, given: &[Given]) -> bool {
-        self.inputs.len() == given.len()
-            && self.inputs.iter().zip(given).all(|(guard, given)| match (guard, given) {
-                (InputGuard::Tensor(t), Given::Tensor(view)) => t.satisfied_by(view, &self.sizes),
-                (InputGuard::Scalar(want), Given::Scalar(have)) => want == have,
-                (InputGuard::Any(want), Given::Scalar(have)) => want.same_kind(have),
+    pub fn check(&self, leaves: &[LeafView]) -> bool {
+        self.inputs.len() == leaves.len()
+            && self.inputs.iter().zip(leaves).all(|(guard, leaves)| match (guard, leaves) {
+                (InputGuard::Tensor(t), LeafView::Tensor(view)) => {
+                    t.satisfied_by(view, &self.sizes)
+                }
+                (InputGuard::Scalar(want), LeafView::Scalar(have)) => want == have,
+                (InputGuard::Any(want), LeafView::Scalar(have)) => want.same_kind(have),
                 _ => false,
             })
-            && (self.symbols.is_empty() || self.dynamic_sizes(given).is_none())
+            && (self.symbols.is_empty() || self.dynamic_sizes(leaves).is_none())
     }
 
     /// The first violated guard of dynamic sizes; assumes that the leaves' kinds match.
-    fn dynamic_sizes(&self, given: &[Given]) -> Option<Mismatch> {
-        let size = |input: usize, dim: usize| match given.get(input) {
-            Some(Given::Tensor(view)) => view.shape().get(dim).map(|n| *n as i64),
-            Some(Given::Scalar(Scalar::Int(n))) => Some(*n),
+    fn dynamic_sizes(&self, leaves: &[LeafView]) -> Option<Mismatch> {
+        let size = |input: usize, dim: usize| match leaves.get(input) {
+            Some(LeafView::Tensor(view)) => view.shape().get(dim).map(|n| *n as i64),
+            Some(LeafView::Scalar(Scalar::Int(n))) => Some(*n),
             _ => None,
         };
-        let place = |input: usize, dim: usize| self.size_name(input, dim);
+        let size_name = |input: usize, dim: usize| self.size_name(input, dim);
         let mut known = Vec::with_capacity(self.symbols.len());
         for s in &self.symbols {
-            let n = size(s.input, s.dim).unwrap_or(OPEN);
+            let n = size(s.input, s.dim).unwrap_or(DYNAMIC);
             if n < s.min
                 || s.max.is_some_and(|max| n > max)
                 || (s.divisor > 1 && n % s.divisor != 0)
             {
-                let guard = format!("{} is {}", place(s.input, s.dim), s.range());
+                let guard = format!("{} is {}", size_name(s.input, s.dim), s.range());
                 return Some(Mismatch {
                     guard,
                     want: s.range(),
@@ -105,13 +108,13 @@ impl Guards {
         }
         for s in &self.same {
             let (n, want) = (
-                size(s.input, s.dim).unwrap_or(OPEN),
-                known.get(s.symbol).copied().unwrap_or(OPEN),
+                size(s.input, s.dim).unwrap_or(DYNAMIC),
+                known.get(s.symbol).copied().unwrap_or(DYNAMIC),
             );
             if n != want {
                 let first =
-                    self.symbols.get(s.symbol).map_or(String::new(), |s| place(s.input, s.dim));
-                let guard = format!("{} == {first}", place(s.input, s.dim));
+                    self.symbols.get(s.symbol).map_or(String::new(), |s| size_name(s.input, s.dim));
+                let guard = format!("{} == {first}", size_name(s.input, s.dim));
                 return Some(Mismatch {
                     guard,
                     want: want.to_string(),
@@ -157,15 +160,15 @@ impl Guards {
     }
 
     /// The first guard that a call violates.
-    pub fn mismatch(&self, given: &[Given]) -> Option<Mismatch> {
+    pub fn mismatch(&self, leaves: &[LeafView]) -> Option<Mismatch> {
         // A list of another length is reported first: the number of leaves follows from it.
-        for (i, (guard, given)) in self.inputs.iter().zip(given).enumerate() {
-            if let Some(found) = self.leaf(i, guard, given) {
+        for (i, (guard, leaves)) in self.inputs.iter().zip(leaves).enumerate() {
+            if let Some(found) = self.leaf(i, guard, leaves) {
                 return Some(found);
             }
         }
-        if self.inputs.len() != given.len() {
-            let (want, have) = (self.inputs.len().to_string(), given.len().to_string());
+        if self.inputs.len() != leaves.len() {
+            let (want, have) = (self.inputs.len().to_string(), leaves.len().to_string());
             return Some(Mismatch {
                 guard: "the number of arguments".into(),
                 want,
@@ -174,10 +177,10 @@ impl Guards {
                 dim: None,
             });
         }
-        self.dynamic_sizes(given)
+        self.dynamic_sizes(leaves)
     }
 
-    fn leaf(&self, i: usize, guard: &InputGuard, given: &Given) -> Option<Mismatch> {
+    fn leaf(&self, i: usize, guard: &InputGuard, leaves: &LeafView) -> Option<Mismatch> {
         let name = self.name(i);
         let found = |what: &str, want: String, have: String, dim| {
             Some(Mismatch {
@@ -188,20 +191,20 @@ impl Guards {
                 dim,
             })
         };
-        match (guard, given) {
-            (InputGuard::Scalar(want), Given::Scalar(have)) if want == have => None,
-            (InputGuard::Any(want), Given::Scalar(have)) if want.same_kind(have) => None,
-            (InputGuard::Any(want), Given::Scalar(have)) => Some(Mismatch {
+        match (guard, leaves) {
+            (InputGuard::Scalar(want), LeafView::Scalar(have)) if want == have => None,
+            (InputGuard::Any(want), LeafView::Scalar(have)) if want.same_kind(have) => None,
+            (InputGuard::Any(want), LeafView::Scalar(have)) => Some(Mismatch {
                 guard: format!("{name}: any {}", want.kind()),
                 want: want.kind().into(),
                 have: have.kind().into(),
                 input: Some(i),
                 dim: None,
             }),
-            (InputGuard::Scalar(want), Given::Scalar(have)) => {
+            (InputGuard::Scalar(want), LeafView::Scalar(have)) => {
                 found("", want.to_string(), have.to_string(), None)
             }
-            (InputGuard::Tensor(t), Given::Tensor(v)) => {
+            (InputGuard::Tensor(t), LeafView::Tensor(v)) => {
                 if dtype_word(v.dtype()) != t.dtype {
                     return found(".dtype", dtype_name(t.dtype), v.dtype().to_string(), None);
                 }
@@ -210,7 +213,7 @@ impl Guards {
                 }
                 let want = self.sizes.get(t.first..t.first + t.rank).unwrap_or_default();
                 for (d, (want, have)) in want.iter().zip(v.shape()).enumerate() {
-                    if *want != OPEN && *want != *have as i64 {
+                    if *want != DYNAMIC && *want != *have as i64 {
                         return found(
                             &format!(".size({d})"),
                             want.to_string(),
@@ -219,9 +222,9 @@ impl Guards {
                         );
                     }
                 }
-                let gpu = t.gpu.map_or(Place::Host, Place::Cuda);
-                if gpu != v.place() {
-                    return found(".device", gpu.to_string(), v.place().to_string(), None);
+                let gpu = t.gpu.map_or(DeviceId::Host, DeviceId::Cuda);
+                if gpu != v.device() {
+                    return found(".device", gpu.to_string(), v.device().to_string(), None);
                 }
                 if !t.has_layout(v) {
                     return found(".layout", t.layout.to_string(), "another".into(), None);
@@ -236,10 +239,10 @@ impl Guards {
                 }
                 None
             }
-            (InputGuard::Tensor(_), Given::Scalar(s)) => {
+            (InputGuard::Tensor(_), LeafView::Scalar(s)) => {
                 found("", "a tensor".into(), s.to_string(), None)
             }
-            (InputGuard::Scalar(s) | InputGuard::Any(s), Given::Tensor(_)) => {
+            (InputGuard::Scalar(s) | InputGuard::Any(s), LeafView::Tensor(_)) => {
                 found("", s.to_string(), "a tensor".into(), None)
             }
         }

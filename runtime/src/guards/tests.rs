@@ -19,7 +19,7 @@ fn guards() -> Guards {
     let mut g = Guards {
         inputs: vec![tensor(0, 2), tensor(2, 2), InputGuard::Scalar(Scalar::Int(3))],
         names: ["x", "y", "n"].map(String::from).to_vec(),
-        sizes: vec![OPEN, 4, OPEN, 5],
+        sizes: vec![DYNAMIC, 4, DYNAMIC, 5],
         symbols: vec![symbol],
         same: vec![Same { input: 1, dim: 0, symbol: 0 }],
         exprs: vec![Expr { kind: ExprKind::Mul, lhs: Dim::Symbol(0), rhs: Dim::Known(2) }],
@@ -37,9 +37,9 @@ fn of(x: [usize; 2], y: [usize; 2], n: Scalar) -> Option<Mismatch> {
     };
     let (x, y): (&'static [usize; 2], &'static [usize; 2]) =
         (Box::leak(Box::new(x)), Box::leak(Box::new(y)));
-    let given = [Given::Tensor(view(x)), Given::Tensor(view(y)), Given::Scalar(n)];
-    let found = guards().mismatch(&given);
-    assert_eq!(guards().check(&given), found.is_none(), "{found:?}");
+    let leaves = [LeafView::Tensor(view(x)), LeafView::Tensor(view(y)), LeafView::Scalar(n)];
+    let found = guards().mismatch(&leaves);
+    assert_eq!(guards().check(&leaves), found.is_none(), "{found:?}");
     found
 }
 
@@ -97,9 +97,9 @@ fn dtype_rank_strides_and_address_are_guarded() {
         (guard(Layout::Rows, 1), ints, false),
         (guard(Layout::Rows, 1), vector, false),
     ] {
-        let given = [Given::Tensor(view)];
-        assert_eq!(g.check(&given), fits, "{g}");
-        assert_eq!(g.mismatch(&given).is_none(), fits, "{g}");
+        let leaves = [LeafView::Tensor(view)];
+        assert_eq!(g.check(&leaves), fits, "{g}");
+        assert_eq!(g.mismatch(&leaves).is_none(), fits, "{g}");
     }
     // Device memory is not host memory.
     let mut elsewhere = guard(Layout::Rows, 1);
@@ -107,13 +107,13 @@ fn dtype_rank_strides_and_address_are_guarded() {
         t.gpu = Some(0);
     }
     assert!(
-        !elsewhere.check(&[Given::Tensor(rows)])
-            && elsewhere.mismatch(&[Given::Tensor(rows)]).is_some()
+        !elsewhere.check(&[LeafView::Tensor(rows)])
+            && elsewhere.mismatch(&[LeafView::Tensor(rows)]).is_some()
     );
     let odd = View::new("f32", &shape, &bytes[1..25]).expect("a view");
     assert!(
-        !guard(Layout::Rows, 16).check(&[Given::Tensor(odd)])
-            || !guard(Layout::Rows, 16).check(&[Given::Tensor(rows)])
+        !guard(Layout::Rows, 16).check(&[LeafView::Tensor(odd)])
+            || !guard(Layout::Rows, 16).check(&[LeafView::Tensor(rows)])
     );
 }
 

@@ -1,12 +1,12 @@
 //! Decodes the words of a call into tensor views and attributes.
-use super::{code::Code, element::Element};
+use super::{dtype_code::DtypeCode, element::Element};
 use std::{marker::PhantomData, ops::Range};
 
 /// A tensor argument of a call.
 pub struct Operand {
     data: *mut u8,
     /// The dtype.
-    pub code: Code,
+    pub code: DtypeCode,
     /// The shape.
     pub shape: Vec<usize>,
 }
@@ -43,11 +43,11 @@ impl Operand {
     /// An element of an integer tensor.
     pub fn int(&self, i: usize) -> Option<i64> {
         Some(match self.code {
-            Code::I64 => *self.read::<i64>()?.get(i)?,
-            Code::I32 => i64::from(*self.read::<i32>()?.get(i)?),
-            Code::I16 => i64::from(*self.read::<i16>()?.get(i)?),
-            Code::I8 => i64::from(*self.read::<i8>()?.get(i)?),
-            Code::Ui8 => i64::from(*self.read::<u8>()?.get(i)?),
+            DtypeCode::I64 => *self.read::<i64>()?.get(i)?,
+            DtypeCode::I32 => i64::from(*self.read::<i32>()?.get(i)?),
+            DtypeCode::I16 => i64::from(*self.read::<i16>()?.get(i)?),
+            DtypeCode::I8 => i64::from(*self.read::<i8>()?.get(i)?),
+            DtypeCode::Ui8 => i64::from(*self.read::<u8>()?.get(i)?),
             _ => return None,
         })
     }
@@ -113,7 +113,7 @@ impl Call {
         let mut tensors = vec![];
         for _ in 0..next() {
             let data = std::ptr::with_exposed_provenance_mut(next() as usize);
-            let code = Code::from_word(next())?;
+            let code = DtypeCode::from_word(next())?;
             let shape = (0..next()).map(|_| usize::try_from(next()).ok()).collect::<Option<_>>()?;
             tensors.push(Operand { data, code, shape });
         }

@@ -1,5 +1,5 @@
 //! Element types in memory, and the types that they are computed in.
-use super::{code::Code, float8::Float8};
+use super::{dtype_code::DtypeCode, float8::Float8};
 use half::{bf16, f16};
 use std::cmp::Ordering;
 
@@ -72,7 +72,7 @@ pub trait Element: Copy + 'static {
     /// Its compute type.
     type Wide: Number;
     /// The dtypes that it stores.
-    const CODES: &'static [Code];
+    const CODES: &'static [DtypeCode];
     /// Whether long sums need a wider accumulator than the element type.
     const NARROW: bool = false;
     /// Identities of maximum and minimum.
@@ -103,7 +103,7 @@ macro_rules! element {
     ($($t:ty, $wide:ty, $codes:expr, $narrow:expr, $range:expr, |$x:ident| $widen:expr, |$w:ident| $shrink:expr;)*) => {
         $(impl Element for $t {
             type Wide = $wide;
-            const CODES: &'static [Code] = $codes;
+            const CODES: &'static [DtypeCode] = $codes;
             const NARROW: bool = $narrow;
             const RANGE: ($wide, $wide) = $range;
             fn widen(self) -> $wide {
@@ -120,18 +120,18 @@ macro_rules! element {
 const INFINITE: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
 
 element! {
-    f64, f64, &[Code::F64], false, INFINITE, |x| x, |w| w;
-    f32, f64, &[Code::F32], false, INFINITE, |x| f64::from(x), |w| w as f32;
-    f16, f64, &[Code::F16], true, INFINITE, |x| x.to_f64(), |w| f16::from_f32(round_to_odd(w));
-    bf16, f64, &[Code::Bf16], true, INFINITE, |x| x.to_f64(), |w| bf16::from_f32(round_to_odd(w));
-    Float8<3>, f64, &[Code::F8E4M3Fn], true, (-448.0, 448.0), |x| x.to_f64(), |w| Float8::from_f32(round_to_odd(w));
-    Float8<2>, f64, &[Code::F8E5M2], true, INFINITE, |x| x.to_f64(), |w| Float8::from_f32(round_to_odd(w));
-    i64, i64, &[Code::I64], false, (i64::MIN, i64::MAX), |x| x, |w| w;
-    i32, i64, &[Code::I32], false, (i32::MIN as i64, i32::MAX as i64), |x| i64::from(x), |w| w as i32;
-    i16, i64, &[Code::I16], false, (i16::MIN as i64, i16::MAX as i64), |x| i64::from(x), |w| w as i16;
-    i8, i64, &[Code::I8], false, (i8::MIN as i64, i8::MAX as i64), |x| i64::from(x), |w| w as i8;
-    u8, i64, &[Code::Ui8], false, (0, u8::MAX as i64), |x| i64::from(x), |w| w as u8;
-    Bit, i64, &[Code::I1], false, (0, 1), |x| i64::from(x.0 != 0), |w| Bit(u8::from(w != 0));
+    f64, f64, &[DtypeCode::F64], false, INFINITE, |x| x, |w| w;
+    f32, f64, &[DtypeCode::F32], false, INFINITE, |x| f64::from(x), |w| w as f32;
+    f16, f64, &[DtypeCode::F16], true, INFINITE, |x| x.to_f64(), |w| f16::from_f32(round_to_odd(w));
+    bf16, f64, &[DtypeCode::Bf16], true, INFINITE, |x| x.to_f64(), |w| bf16::from_f32(round_to_odd(w));
+    Float8<3>, f64, &[DtypeCode::F8E4M3Fn], true, (-448.0, 448.0), |x| x.to_f64(), |w| Float8::from_f32(round_to_odd(w));
+    Float8<2>, f64, &[DtypeCode::F8E5M2], true, INFINITE, |x| x.to_f64(), |w| Float8::from_f32(round_to_odd(w));
+    i64, i64, &[DtypeCode::I64], false, (i64::MIN, i64::MAX), |x| x, |w| w;
+    i32, i64, &[DtypeCode::I32], false, (i32::MIN as i64, i32::MAX as i64), |x| i64::from(x), |w| w as i32;
+    i16, i64, &[DtypeCode::I16], false, (i16::MIN as i64, i16::MAX as i64), |x| i64::from(x), |w| w as i16;
+    i8, i64, &[DtypeCode::I8], false, (i8::MIN as i64, i8::MAX as i64), |x| i64::from(x), |w| w as i8;
+    u8, i64, &[DtypeCode::Ui8], false, (0, u8::MAX as i64), |x| i64::from(x), |w| w as u8;
+    Bit, i64, &[DtypeCode::I1], false, (0, 1), |x| i64::from(x.0 != 0), |w| Bit(u8::from(w != 0));
 }
 
 /// A combining operation; discriminants are those of the op's `kind` attribute.
@@ -182,51 +182,51 @@ impl Combine {
 macro_rules! each_dtype {
     ($code:expr, $e:ident => $body:expr) => {
         match $code {
-            $crate::library::Code::F64 => {
+            $crate::library::DtypeCode::F64 => {
                 type $e = f64;
                 $body
             }
-            $crate::library::Code::F32 => {
+            $crate::library::DtypeCode::F32 => {
                 type $e = f32;
                 $body
             }
-            $crate::library::Code::F16 => {
+            $crate::library::DtypeCode::F16 => {
                 type $e = half::f16;
                 $body
             }
-            $crate::library::Code::Bf16 => {
+            $crate::library::DtypeCode::Bf16 => {
                 type $e = half::bf16;
                 $body
             }
-            $crate::library::Code::F8E4M3Fn => {
+            $crate::library::DtypeCode::F8E4M3Fn => {
                 type $e = $crate::library::float8::Float8<3>;
                 $body
             }
-            $crate::library::Code::F8E5M2 => {
+            $crate::library::DtypeCode::F8E5M2 => {
                 type $e = $crate::library::float8::Float8<2>;
                 $body
             }
-            $crate::library::Code::I64 => {
+            $crate::library::DtypeCode::I64 => {
                 type $e = i64;
                 $body
             }
-            $crate::library::Code::I32 => {
+            $crate::library::DtypeCode::I32 => {
                 type $e = i32;
                 $body
             }
-            $crate::library::Code::I16 => {
+            $crate::library::DtypeCode::I16 => {
                 type $e = i16;
                 $body
             }
-            $crate::library::Code::I8 => {
+            $crate::library::DtypeCode::I8 => {
                 type $e = i8;
                 $body
             }
-            $crate::library::Code::Ui8 => {
+            $crate::library::DtypeCode::Ui8 => {
                 type $e = u8;
                 $body
             }
-            $crate::library::Code::I1 => {
+            $crate::library::DtypeCode::I1 => {
                 type $e = $crate::library::element::Bit;
                 $body
             }

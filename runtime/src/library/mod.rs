@@ -2,15 +2,15 @@
 //! numbers.
 //!
 //! Every thread of a team calls one as `void f(const i64* words, i64 tid, i64 nth)`. The words are
-//! the number of tensors; for each tensor (inputs, then outputs) its address, [`Code`], rank and
-//! sizes; then the number of attributes and the attributes. An unused output has address 0. Tensors
-//! are contiguous, an `i1` takes a byte.
+//! the number of tensors; for each tensor (inputs, then outputs) its address, [`DtypeCode`], rank
+//! and sizes; then the number of attributes and the attributes. An unused output has address 0.
+//! Tensors are contiguous, an `i1` takes a byte.
 //!
 //! Each thread writes its own share of the outputs; results do not depend on the number of threads.
 //! Semantics, NaN order and bits are those of the reference interpreter. Out-of-range indices,
 //! which eager PyTorch rejects, are skipped by writes.
 mod abi;
-mod code;
+mod dtype_code;
 mod element;
 mod float8;
 mod random;
@@ -20,7 +20,7 @@ mod sort;
 #[cfg(test)]
 mod tests;
 
-pub use code::Code;
+pub use dtype_code::DtypeCode;
 
 use abi::Call;
 use std::ffi::c_void;

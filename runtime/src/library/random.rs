@@ -2,7 +2,7 @@
 //! 1, 2, 3, SC 2011).
 use super::{
     abi::{Call, Operand},
-    code::Code,
+    dtype_code::DtypeCode,
     element::Element,
 };
 
@@ -62,18 +62,18 @@ pub fn bits(call: &Call) -> Option<()> {
     let [key, result] = &call.tensors[..] else { return None };
     let draws = RandomStream::of(key)?;
     match result.code {
-        Code::I32 => fill::<i32>(call, result, |i| i64::from(draws.word(i))),
-        Code::I64 => fill::<i64>(call, result, |i| draws.long(i) as i64),
+        DtypeCode::I32 => fill::<i32>(call, result, |i| i64::from(draws.word(i))),
+        DtypeCode::I64 => fill::<i64>(call, result, |i| draws.long(i) as i64),
         _ => None,
     }
 }
 
 fn floats(call: &Call, result: &Operand, value: impl Fn(usize) -> f64) -> Option<()> {
     match result.code {
-        Code::F64 => fill::<f64>(call, result, value),
-        Code::F32 => fill::<f32>(call, result, value),
-        Code::F16 => fill::<half::f16>(call, result, value),
-        Code::Bf16 => fill::<half::bf16>(call, result, value),
+        DtypeCode::F64 => fill::<f64>(call, result, value),
+        DtypeCode::F32 => fill::<f32>(call, result, value),
+        DtypeCode::F16 => fill::<half::f16>(call, result, value),
+        DtypeCode::Bf16 => fill::<half::bf16>(call, result, value),
         _ => None,
     }
 }
@@ -89,9 +89,9 @@ pub fn uniform(call: &Call) -> Option<()> {
     let [key, result] = &call.tensors[..] else { return None };
     let (draws, (low, high)) = (RandomStream::of(key)?, numbers(call)?);
     let precision = match result.code {
-        Code::F64 => 53,
-        Code::F32 => 24,
-        Code::F16 => 11,
+        DtypeCode::F64 => 53,
+        DtypeCode::F32 => 24,
+        DtypeCode::F16 => 11,
         _ => 8,
     };
     let scale = 1.0 / (1u64 << precision) as f64;

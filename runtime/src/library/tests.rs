@@ -1,9 +1,9 @@
-use super::{code::Code, element::Element, *};
+use super::{dtype_code::DtypeCode, element::Element, *};
 use half::{bf16, f16};
 
 /// A tensor's dtype code, shape and bytes.
 struct Memory {
-    code: Code,
+    code: DtypeCode,
     shape: Vec<usize>,
     bytes: Vec<u64>,
 }

@@ -9,7 +9,7 @@ pub const PAGE: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segment {
     /// Read and execute.
-    Code,
+    LinkedCode,
     /// Read-only.
     Constants,
     /// Read and write.
@@ -79,7 +79,7 @@ impl Memory {
     /// Makes code executable and read-only, and constants read-only.
     pub fn seal(&mut self) -> Result<(), LinkError> {
         for (segment, protection) in [
-            (Segment::Code, libc::PROT_READ | libc::PROT_EXEC),
+            (Segment::LinkedCode, libc::PROT_READ | libc::PROT_EXEC),
             (Segment::Constants, libc::PROT_READ),
         ] {
             let (start, end) = (self.starts[segment as usize], self.starts[segment as usize + 1]);

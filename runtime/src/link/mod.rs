@@ -25,7 +25,7 @@ use std::{
 /// Linked code. It can refer only to the symbols it was given and to its own objects. Addresses are
 /// valid until it is dropped.
 #[derive(Debug)]
-pub struct Code {
+pub struct LinkedCode {
     _memory: Memory,
     symbols: HashMap<String, u64>,
 }
@@ -37,9 +37,9 @@ struct Input<'a> {
     name: &'a str,
     file: File<'a>,
     /// By section: the segment and the offset in it.
-    places: BTreeMap<usize, (Segment, usize)>,
+    placements: BTreeMap<usize, (Segment, usize)>,
     /// By symbol that is accessed through the GOT: its slot.
-    slots: BTreeMap<usize, usize>,
+    got_slots: BTreeMap<usize, usize>,
 }
 
 /// Bytes of a GOT entry, and of a PLT stub after the code, for calls out of the 32-bit range.
@@ -69,19 +69,19 @@ fn segment(section: &ElfSection64<object::LittleEndian>) -> Option<Segment> {
     match section.name() {
         _ if !has(SHF_ALLOC) => None,
         Ok(".eh_frame") => None,
-        _ if has(SHF_EXECINSTR) => Some(Segment::Code),
+        _ if has(SHF_EXECINSTR) => Some(Segment::LinkedCode),
         _ if has(SHF_WRITE) => Some(Segment::Data),
         _ => Some(Segment::Constants),
     }
 }
 
-impl Code {
+impl LinkedCode {
     /// Links objects by name against each other and these symbols. The first of several definitions
     /// of a symbol wins.
     pub fn link<'a>(
         objects: impl IntoIterator<Item = (&'a str, &'a [u8])>,
         symbols: &[(&str, *const c_void)],
-    ) -> Result<Code, LinkError> {
+    ) -> Result<LinkedCode, LinkError> {
         let mut inputs = objects
             .into_iter()
             .map(|(name, bytes)| Input::read(name, bytes))
@@ -92,10 +92,10 @@ impl Code {
         }
         // PLT stubs follow the code, the GOT follows the constants.
         let (stubs, got) = (
-            sizes[Segment::Code as usize].next_multiple_of(PLT_STUB),
+            sizes[Segment::LinkedCode as usize].next_multiple_of(PLT_STUB),
             sizes[Segment::Constants as usize].next_multiple_of(GOT_ENTRY),
         );
-        sizes[Segment::Code as usize] = stubs + count * PLT_STUB;
+        sizes[Segment::LinkedCode as usize] = stubs + count * PLT_STUB;
         sizes[Segment::Constants as usize] = got + count * GOT_ENTRY;
         let mut memory = Memory::new(sizes)?;
         let mut defined = HashMap::new();
@@ -107,10 +107,13 @@ impl Code {
             given.entry(name).or_insert(address.expose_provenance() as u64);
         }
         for input in &inputs {
-            input.write(&mut memory, &SymbolTables { own: &defined, given: &given, stubs, got })?;
+            input.write(
+                &mut memory,
+                &SymbolTables { internal: &defined, external: &given, stubs, got },
+            )?;
         }
         memory.seal()?;
-        Ok(Code { _memory: memory, symbols: defined })
+        Ok(LinkedCode { _memory: memory, symbols: defined })
     }
     /// The address of an exported function or datum.
     pub fn address(&self, symbol: &str) -> Result<*const c_void, LinkError> {
@@ -122,8 +125,8 @@ impl Code {
 
 /// Symbol tables for resolution.
 struct SymbolTables<'a> {
-    own: &'a HashMap<String, u64>,
-    given: &'a HashMap<&'a str, u64>,
+    internal: &'a HashMap<String, u64>,
+    external: &'a HashMap<&'a str, u64>,
     stubs: usize,
     got: usize,
 }
@@ -140,7 +143,7 @@ impl<'a> Input<'a> {
                 "has type {kind} and machine {machine}, and is no relocatable one for x86-64"
             )));
         }
-        Ok(Input { name, file, places: BTreeMap::new(), slots: BTreeMap::new() })
+        Ok(Input { name, file, placements: BTreeMap::new(), got_slots: BTreeMap::new() })
     }
     fn fail(&self, reason: impl ToString) -> LinkError {
         LinkError::Object { object: self.name.into(), reason: reason.to_string() }
@@ -170,7 +173,7 @@ impl<'a> Input<'a> {
             if *size >= 1 << 30 {
                 return Err(self.fail("is too large"));
             }
-            self.places.insert(section.index().0, (segment, at));
+            self.placements.insert(section.index().0, (segment, at));
             for (_, reference) in section.relocations() {
                 let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) =
                     (reference.flags(), reference.target())
@@ -178,9 +181,10 @@ impl<'a> Input<'a> {
                     return Err(self.fail("has a reference to no symbol"));
                 };
                 let symbol = self.file.symbol_by_index(index).map_err(|e| self.fail(e))?;
-                if (symbol.is_undefined() || uses_got(r_type)) && !self.slots.contains_key(&index.0)
+                if (symbol.is_undefined() || uses_got(r_type))
+                    && !self.got_slots.contains_key(&index.0)
                 {
-                    self.slots.insert(index.0, *slots);
+                    self.got_slots.insert(index.0, *slots);
                     *slots += 1;
                 }
             }
@@ -193,7 +197,7 @@ impl<'a> Input<'a> {
         let symbol = self.file.symbol_by_index(index).map_err(|e| self.fail(e))?;
         let Some(section) = symbol.section_index() else { return Ok(None) };
         let place = self
-            .places
+            .placements
             .get(&section.0)
             .ok_or_else(|| self.fail("refers to a section that is not in memory"))?;
         let size = self.file.section_by_index(section).map_err(|e| self.fail(e))?.size();
@@ -206,7 +210,7 @@ impl<'a> Input<'a> {
     fn define(&self, memory: &Memory, defined: &mut HashMap<String, u64>) -> Result<(), LinkError> {
         for symbol in self.file.symbols().filter(|s| s.is_global()) {
             // A section that is not loaded defines nothing that code refers to.
-            if symbol.section_index().is_none_or(|s| !self.places.contains_key(&s.0)) {
+            if symbol.section_index().is_none_or(|s| !self.placements.contains_key(&s.0)) {
                 continue;
             }
             let Some(address) = self.local(symbol.index(), memory)? else { continue };
@@ -221,19 +225,23 @@ impl<'a> Input<'a> {
     }
 
     fn write(&self, memory: &mut Memory, tables: &SymbolTables) -> Result<(), LinkError> {
-        for (index, slot) in &self.slots {
+        for (index, slot) in &self.got_slots {
             let address = self.address(SymbolIndex(*index), memory, tables)?;
             let (entry, stub) = (tables.got + slot * GOT_ENTRY, tables.stubs + slot * PLT_STUB);
             memory.put(Segment::Constants, entry, &address.to_le_bytes());
             // jmp *[rip + distance], relative to the end of these six bytes.
             let distance = memory
                 .address(Segment::Constants, entry)
-                .wrapping_sub(memory.address(Segment::Code, stub) + 6)
+                .wrapping_sub(memory.address(Segment::LinkedCode, stub) + 6)
                 as i32;
-            memory.put(Segment::Code, stub, &[&[0xff, 0x25], &distance.to_le_bytes()[..]].concat());
+            memory.put(
+                Segment::LinkedCode,
+                stub,
+                &[&[0xff, 0x25], &distance.to_le_bytes()[..]].concat(),
+            );
         }
         for section in self.file.sections() {
-            let Some((segment, at)) = self.places.get(&section.index().0).copied() else {
+            let Some((segment, at)) = self.placements.get(&section.index().0).copied() else {
                 continue;
             };
             let data = section.data().map_err(|e| self.fail(e))?;
@@ -257,12 +265,12 @@ impl<'a> Input<'a> {
                 let offset =
                     offset.ok_or_else(|| self.fail("has a reference outside of its section"))?;
                 let here = memory.address(segment, at + offset);
-                let target = match (self.slots.get(&index.0), uses_got(r_type)) {
+                let target = match (self.got_slots.get(&index.0), uses_got(r_type)) {
                     (Some(slot), true) => {
                         memory.address(Segment::Constants, tables.got + slot * GOT_ENTRY)
                     }
                     (Some(slot), false) if matches!(r_type, R_X86_64_PLT32 | R_X86_64_PC32) => {
-                        memory.address(Segment::Code, tables.stubs + slot * PLT_STUB)
+                        memory.address(Segment::LinkedCode, tables.stubs + slot * PLT_STUB)
                     }
                     _ => self.address(index, memory, tables)?,
                 };
@@ -306,7 +314,7 @@ impl<'a> Input<'a> {
         }
         let symbol = self.file.symbol_by_index(index).map_err(|e| self.fail(e))?;
         let name = symbol.name().map_err(|e| self.fail(e))?;
-        let found = tables.own.get(name).or_else(|| tables.given.get(name)).copied();
+        let found = tables.internal.get(name).or_else(|| tables.external.get(name)).copied();
         found.ok_or_else(|| LinkError::Missing { symbol: name.into(), object: self.name.into() })
     }
 }
@@ -341,7 +349,8 @@ mod tests {
     #[test]
     fn objects_call_each_other_and_the_process() {
         let (a, b) = (compiled(SOURCE), compiled(OTHER));
-        let code = Code::link([("a", &a[..]), ("b", &b[..])], &library_symbols()).expect("linked");
+        let code =
+            LinkedCode::link([("a", &a[..]), ("b", &b[..])], &library_symbols()).expect("linked");
         let of = |name: &str| code.address(name).expect("defined");
         // SAFETY: the signatures in the source.
         unsafe {
@@ -358,23 +367,24 @@ mod tests {
     #[test]
     fn what_is_missing_or_damaged_is_an_error() {
         let (a, b) = (compiled(SOURCE), compiled(OTHER));
-        let missing =
-            Code::link([("a", &a[..])], &library_symbols()).expect_err("nobody defines other");
+        let missing = LinkedCode::link([("a", &a[..])], &library_symbols())
+            .expect_err("nobody defines other");
         assert_eq!(missing, LinkError::Missing { symbol: "other".into(), object: "a".into() });
-        let twice =
-            Code::link([("b", &b[..]), ("c", &b[..])], &[]).expect_err("defined twice").to_string();
+        let twice = LinkedCode::link([("b", &b[..]), ("c", &b[..])], &[])
+            .expect_err("defined twice")
+            .to_string();
         assert!(twice.contains("defines 'other'"), "{twice}");
-        assert!(Code::link([("x", &b"\x7fELF"[..])], &[]).is_err());
+        assert!(LinkedCode::link([("x", &b"\x7fELF"[..])], &[]).is_err());
         // Truncated anywhere, or with any byte of its tables changed, it links or is rejected,
         // without a crash.
         for n in 0..a.len() {
-            let _ = Code::link([("a", &a[..n]), ("b", &b[..])], &library_symbols());
+            let _ = LinkedCode::link([("a", &a[..n]), ("b", &b[..])], &library_symbols());
         }
         for at in (0..a.len()).step_by(3) {
             for bit in [1, 0x80] {
                 let mut bad = a.clone();
                 bad[at] ^= bit;
-                let _ = Code::link([("a", &bad[..]), ("b", &b[..])], &library_symbols());
+                let _ = LinkedCode::link([("a", &bad[..]), ("b", &b[..])], &library_symbols());
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Attention, bilinear maps and bags of embeddings.
-use super::{Args, Cx, Outcome, Row, Val, formula::value, tools::*, window::least};
+use super::{Args, Cx, Outcome, Row, Val, formula::value, tools::*, window::min_value};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
@@ -251,7 +251,7 @@ fn embedding_bag(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     };
     let lengths = scatter(cx, ScatterKind::Add, zeros, ones)?;
     let v = if mode == 2 {
-        let rows = cx.select(used, rows, least(cx, wide)?)?;
+        let rows = cx.select(used, rows, min_value(cx, wide)?)?;
         let start = cx.b.splat(wide, &result, f64::NEG_INFINITY)?;
         let most = scatter(cx, ScatterKind::Max, start, rows)?;
         let lengths = along(cx, lengths, vec![0], &result)?;

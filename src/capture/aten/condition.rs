@@ -72,7 +72,7 @@ impl Cx {
             Size::Static(n) => self.b.index(n),
             Size::Dynamic(v) => Ok(v),
         };
-        let message = format!("{words} ({})", self.place);
+        let message = format!("{words} ({})", self.location);
         self.b
             .create_with(&Require { kind, lhs: value(x)?, rhs: value(y)?, message }, &[], &mut [])
             .map(|_| ())

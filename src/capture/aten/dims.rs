@@ -1,6 +1,6 @@
 //! Views that name, permute, add, expand or cut dimensions in PyTorch's and NumPy's other words.
 use super::{Args, Cx, Outcome, Row, Val, tools::*, view::*};
-use crate::capture::storage::{Alias, Movement};
+use crate::capture::storage::{Alias, ViewOp};
 use kiln_dialects::{ir::*, value::DType};
 
 /// Rows of this family.
@@ -10,7 +10,7 @@ pub(super) const ROWS: &[Row] = &[
         arguments: "self",
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
-            moved(cx, a, Movement::Transpose((0..rank_of(x) as i64).rev().collect()))
+            moved(cx, a, ViewOp::Transpose((0..rank_of(x) as i64).rev().collect()))
         },
     },
     Row { name: "aten.mH.default", arguments: "self", build: |cx, a| swap(cx, a, -2, -1) },
@@ -34,7 +34,7 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let o = cx.tensor(a, "other")?;
             let s = cx.b.sizes_of(o)?;
-            moved(cx, a, Movement::Reshape(s))
+            moved(cx, a, ViewOp::Reshape(s))
         },
     },
     Row {
@@ -43,7 +43,7 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
             let n = cx.numel(x)?;
-            moved(cx, a, Movement::Reshape(vec![n]))
+            moved(cx, a, ViewOp::Reshape(vec![n]))
         },
     },
     Row { name: "aten.resize_.default", arguments: "self, size", build: resize },
@@ -141,7 +141,7 @@ fn movedim(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         return Err("movedim: Invalid source or destination dims: source and destination dims must have the same number of elements".into());
     }
     if rank == 0 {
-        return moved(cx, a, Movement::Transpose(vec![]));
+        return moved(cx, a, ViewOp::Transpose(vec![]));
     }
     let mut order = vec![None; rank];
     for (f, t) in from.iter().zip(&to) {
@@ -150,7 +150,7 @@ fn movedim(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let mut rest = (0..rank).filter(|d| !from.contains(d));
     let order: Option<Vec<i64>> =
         order.into_iter().map(|d| d.or_else(|| rest.next()).map(|d| d as i64)).collect();
-    moved(cx, a, Movement::Transpose(order.ok_or("has too few dimensions")?))
+    moved(cx, a, ViewOp::Transpose(order.ok_or("has too few dimensions")?))
 }
 
 /// To fewer or as many elements; what more would hold is undefined.
@@ -164,17 +164,17 @@ fn resize(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     };
     let (have, want) = (cx.numel(x)?, cx.size_product(&sizes)?);
     let alias = a.alias("self")?;
-    let movements = match (have.known(), want.known()) {
-        (Some(n), Some(m)) if n == m => vec![Movement::Reshape(sizes)],
-        _ if have == want => vec![Movement::Reshape(sizes)],
+    let view_ops = match (have.known(), want.known()) {
+        (Some(n), Some(m)) if n == m => vec![ViewOp::Reshape(sizes)],
+        _ if have == want => vec![ViewOp::Reshape(sizes)],
         (Some(n), Some(m)) if m < n => vec![
-            Movement::Reshape(vec![have]),
-            Movement::Slice(vec![Size::Static(0)], vec![want], vec![1]),
-            Movement::Reshape(sizes),
+            ViewOp::Reshape(vec![have]),
+            ViewOp::Slice(vec![Size::Static(0)], vec![want], vec![1]),
+            ViewOp::Reshape(sizes),
         ],
         _ => return Err("resizes to more elements, whose contents are undefined".into()),
     };
-    Ok(Outcome::One(Val::Tensor(cx.view(alias, &movements)?)))
+    Ok(Outcome::One(Val::Tensor(cx.view(alias, &view_ops)?)))
 }
 
 fn at_least(cx: &mut Cx, a: &Args<'_>, rank: usize) -> Result<Outcome> {
@@ -189,7 +189,7 @@ fn at_least(cx: &mut Cx, a: &Args<'_>, rank: usize) -> Result<Outcome> {
             (3, [m, n]) => vec![*m, *n, unit],
             _ => return Ok(Val::Tensor(alias)),
         };
-        Ok(Val::Tensor(cx.view(alias, &[Movement::Reshape(sizes)])?))
+        Ok(Val::Tensor(cx.view(alias, &[ViewOp::Reshape(sizes)])?))
     };
     if a.has("tensors") {
         let all = a.aliases("tensors")?.into_iter().map(one).collect::<Result<_, _>>()?;
@@ -208,7 +208,7 @@ pub(super) fn expanded(cx: &mut Cx, alias: Alias, sizes: &[Size]) -> Result<Alia
         return Ok(alias);
     }
     let dims = (lead as i64..sizes.len() as i64).collect();
-    cx.view(alias, &[Movement::Broadcast(dims, sizes.to_vec())])
+    cx.view(alias, &[ViewOp::Broadcast(dims, sizes.to_vec())])
 }
 
 /// Each tensor along a dimension of its own; `xy` swaps the first two.
@@ -236,11 +236,11 @@ fn meshgrid(cx: &mut Cx, a: &Args<'_>, xy: bool) -> Result<Outcome> {
     }
     let mut all = vec![];
     for (i, alias) in aliases.iter().enumerate() {
-        let movements = [
-            Movement::Reshape(vec![sizes[place(i)]]),
-            Movement::Broadcast(vec![place(i) as i64], sizes.clone()),
+        let view_ops = [
+            ViewOp::Reshape(vec![sizes[place(i)]]),
+            ViewOp::Broadcast(vec![place(i) as i64], sizes.clone()),
         ];
-        all.push(Val::Tensor(cx.view(*alias, &movements)?));
+        all.push(Val::Tensor(cx.view(*alias, &view_ops)?));
     }
     Ok(Outcome::Many(all))
 }

@@ -150,37 +150,37 @@ impl<'f> Term<'f> {
         self.unary(UnaryKind::IsFinite)
     }
     pub fn pow(self, y: impl Operand<'f>) -> Term<'f> {
-        self.binary(BinaryKind::Pow, y.beside(self))
+        self.binary(BinaryKind::Pow, y.like_term(self))
     }
     pub fn rem(self, y: impl Operand<'f>) -> Term<'f> {
-        self.binary(BinaryKind::Rem, y.beside(self))
+        self.binary(BinaryKind::Rem, y.like_term(self))
     }
     pub fn floor_div(self, y: impl Operand<'f>) -> Term<'f> {
-        self.binary(BinaryKind::FloorDiv, y.beside(self))
+        self.binary(BinaryKind::FloorDiv, y.like_term(self))
     }
     pub fn max(self, y: impl Operand<'f>) -> Term<'f> {
-        self.binary(BinaryKind::Max, y.beside(self))
+        self.binary(BinaryKind::Max, y.like_term(self))
     }
     pub fn min(self, y: impl Operand<'f>) -> Term<'f> {
-        self.binary(BinaryKind::Min, y.beside(self))
+        self.binary(BinaryKind::Min, y.like_term(self))
     }
     pub fn eq(self, y: impl Operand<'f>) -> Term<'f> {
-        self.compare(CompareKind::Eq, y.beside(self))
+        self.compare(CompareKind::Eq, y.like_term(self))
     }
     pub fn ne(self, y: impl Operand<'f>) -> Term<'f> {
-        self.compare(CompareKind::Ne, y.beside(self))
+        self.compare(CompareKind::Ne, y.like_term(self))
     }
     pub fn lt(self, y: impl Operand<'f>) -> Term<'f> {
-        self.compare(CompareKind::Lt, y.beside(self))
+        self.compare(CompareKind::Lt, y.like_term(self))
     }
     pub fn le(self, y: impl Operand<'f>) -> Term<'f> {
-        self.compare(CompareKind::Le, y.beside(self))
+        self.compare(CompareKind::Le, y.like_term(self))
     }
     pub fn gt(self, y: impl Operand<'f>) -> Term<'f> {
-        self.compare(CompareKind::Gt, y.beside(self))
+        self.compare(CompareKind::Gt, y.like_term(self))
     }
     pub fn ge(self, y: impl Operand<'f>) -> Term<'f> {
-        self.compare(CompareKind::Ge, y.beside(self))
+        self.compare(CompareKind::Ge, y.like_term(self))
     }
     /// `x` where this condition holds, else `y`. Two numbers are not possible: one side is a term.
     pub fn select(self, x: impl Operand<'f>, y: impl Operand<'f>) -> Term<'f> {
@@ -188,7 +188,7 @@ impl<'f> Term<'f> {
         let Some(like) = like else {
             return self.then(|_, _| Err("selects between two numbers without a dtype".into()));
         };
-        let (x, y) = (x.beside(like), y.beside(like));
+        let (x, y) = (x.like_term(like), y.like_term(like));
         self.then(|cx, c| {
             cx.select(c, x.value.ok_or("has no value")?, y.value.ok_or("has no value")?)
         })
@@ -203,7 +203,7 @@ impl<'f> Term<'f> {
     pub fn reduce(self, kind: ReduceKind, dims: &[i64], keep: bool) -> Term<'f> {
         self.then(|cx, input| {
             let r = cx.b.add(&Reduce { kind, input, dims: dims.to_vec(), maybe_empty: true })?;
-            if keep { super::reduce::keep(cx, input, r, dims) } else { Ok(r) }
+            if keep { super::reduce::keep_dims(cx, input, r, dims) } else { Ok(r) }
         })
     }
 }
@@ -211,13 +211,13 @@ impl<'f> Term<'f> {
 /// A term or a number.
 pub(super) trait Operand<'f>: Copy {
     /// As a term of the dtype of another.
-    fn beside(self, other: Term<'f>) -> Term<'f>;
+    fn like_term(self, other: Term<'f>) -> Term<'f>;
     /// The term, unless it is a number.
     fn term(self) -> Option<Term<'f>>;
 }
 
 impl<'f> Operand<'f> for Term<'f> {
-    fn beside(self, _: Term<'f>) -> Term<'f> {
+    fn like_term(self, _: Term<'f>) -> Term<'f> {
         self
     }
     fn term(self) -> Option<Term<'f>> {
@@ -226,7 +226,7 @@ impl<'f> Operand<'f> for Term<'f> {
 }
 
 impl<'f> Operand<'f> for f64 {
-    fn beside(self, other: Term<'f>) -> Term<'f> {
+    fn like_term(self, other: Term<'f>) -> Term<'f> {
         other.number(self)
     }
     fn term(self) -> Option<Term<'f>> {
@@ -239,7 +239,7 @@ macro_rules! operator {
         impl<'f, O: Operand<'f>> $trait<O> for Term<'f> {
             type Output = Term<'f>;
             fn $name(self, other: O) -> Term<'f> {
-                self.binary(BinaryKind::$kind, other.beside(self))
+                self.binary(BinaryKind::$kind, other.like_term(self))
             }
         }
         impl<'f> $trait<Term<'f>> for f64 {

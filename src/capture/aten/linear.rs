@@ -3,7 +3,7 @@ use super::{
     Args, Cx, Outcome, Row,
     contract::plus,
     formula::value,
-    reduce::{keep, p_norm},
+    reduce::{keep_dims, p_norm},
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
@@ -52,7 +52,7 @@ pub(super) const ROWS: &[Row] = &[
                 if dims.is_empty() {
                     return Ok(y);
                 }
-                super::reduce::keep(cx, y, cx.reduced(ReduceKind::Sum, y, &dims)?, &dims)
+                super::reduce::keep_dims(cx, y, cx.reduced(ReduceKind::Sum, y, &dims)?, &dims)
             };
             let (x, y) = (alone(y, &q, x, &p)?, alone(x, &p, y, &q)?);
             let v = contracted(cx, x, y, p, q)?;
@@ -247,7 +247,7 @@ fn of_matrix(
         let sizes = cx.b.sizes_of(x)?;
         (0..sizes.len()).filter(|d| !both.contains(&(*d as i64))).map(|d| sizes[d]).collect()
     })?;
-    if keepdim { keep(cx, x, v, &both) } else { Ok(v) }
+    if keepdim { keep_dims(cx, x, v, &both) } else { Ok(v) }
 }
 
 /// The order by PyTorch's names; a number as text.

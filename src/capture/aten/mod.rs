@@ -316,7 +316,7 @@ impl Cx {
             store: Store::default(),
             inputs: HashMap::new(),
             names: HashMap::new(),
-            place: String::new(),
+            location: String::new(),
         }
     }
     /// Binds a name to a tensor with a storage of its own.

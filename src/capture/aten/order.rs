@@ -1,5 +1,5 @@
 //! Order statistics and scans with positions: medians, quantiles, modes, running extremes.
-use super::{Args, Cx, Outcome, Row, formula::value, reduce::keep, tools::*};
+use super::{Args, Cx, Outcome, Row, formula::value, reduce::keep_dims, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
@@ -113,7 +113,7 @@ impl Line {
         }
         let is = value(cx, |f| (!f.of(x).is_nan()).to(DType::I64))?;
         let n = cx.reduced(ReduceKind::Sum, is, &[self.axis as i64])?;
-        keep(cx, x, n, &[self.axis as i64])
+        keep_dims(cx, x, n, &[self.axis as i64])
     }
 }
 
@@ -173,7 +173,7 @@ fn mode(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let start = cx.scanned(CumulativeKind::Max, start, line.axis)?;
     let length = cx.binary(BinaryKind::Sub, i, start)?;
     let at = cx.b.add(&ArgMax { input: length, axis: line.axis as i64 })?;
-    let at = keep(cx, line.x, at, &[line.axis as i64])?;
+    let at = keep_dims(cx, line.x, at, &[line.axis as i64])?;
     let v = cx.convert(cx.pick(sorted, at, line.axis)?, d)?;
     let i = cx.pick(places, at, line.axis)?;
     let keepdim = a.flag("keepdim", false)?;

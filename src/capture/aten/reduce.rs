@@ -218,11 +218,11 @@ fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Valu
         kind => kind,
     };
     let r = cx.b.add(&Reduce { kind, input: x, dims: dims.clone(), maybe_empty: false })?;
-    if a.flag("keepdim", false)? { keep(cx, x, r, &dims) } else { Ok(r) }
+    if a.flag("keepdim", false)? { keep_dims(cx, x, r, &dims) } else { Ok(r) }
 }
 
 /// Reinserts reduced dimensions `dims` of `x` as size 1.
-pub(super) fn keep(cx: &Cx, x: Value, r: Value, dims: &[i64]) -> Result<Value> {
+pub(super) fn keep_dims(cx: &Cx, x: Value, r: Value, dims: &[i64]) -> Result<Value> {
     let sizes = (0..rank_of(x))
         .map(|i| if dims.contains(&(i as i64)) { Ok(Size::Static(1)) } else { cx.b.size_of(x, i) });
     cx.reshape(r, sizes.collect::<Result<_, crate::dialects::Error>>()?)
@@ -282,7 +282,7 @@ fn vector_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 pub(super) fn p_norm(cx: &Cx, x: Value, p: f64, dims: &[i64], keepdim: bool) -> Result<Value> {
     let reduced = |kind: ReduceKind, input: Value| -> Result<Value> {
         let r = cx.b.add(&Reduce { kind, input, dims: dims.to_vec(), maybe_empty: false })?;
-        if keepdim { keep(cx, x, r, dims) } else { Ok(r) }
+        if keepdim { keep_dims(cx, x, r, dims) } else { Ok(r) }
     };
     let m = cx.unary(UnaryKind::Abs, x)?;
     let d = dtype_of(x)?;
@@ -324,7 +324,7 @@ fn arg(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome> {
     };
     let v = if a.flag("keepdim", false)? {
         let dims = if whole { (0..rank_of(before) as i64).collect() } else { vec![axis] };
-        keep(cx, before, v, &dims)?
+        keep_dims(cx, before, v, &dims)?
     } else {
         v
     };
@@ -346,7 +346,7 @@ fn extreme(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome> {
         cx.b.add(&ArgMin { input: x, axis })?
     };
     if a.flag("keepdim", false)? {
-        i = keep(cx, x, i, &[axis])?;
+        i = keep_dims(cx, x, i, &[axis])?;
     }
     cx.many(&[v, i])
 }
@@ -376,7 +376,7 @@ fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let finite = cx.unary(UnaryKind::IsFinite, top)?;
     let zero = cx.full_like(top, 0.0)?;
     let shift = cx.select(finite, top, zero)?;
-    let spread = keep(cx, x, shift, &dims)?;
+    let spread = keep_dims(cx, x, shift, &dims)?;
     let e = cx.unary(UnaryKind::Exp, cx.binary(BinaryKind::Sub, x, spread)?)?;
     let sum = cx.b.add(&Reduce {
         kind: ReduceKind::Sum,
@@ -385,7 +385,7 @@ fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         maybe_empty: false,
     })?;
     let v = cx.binary(BinaryKind::Add, cx.unary(UnaryKind::Log, sum)?, shift)?;
-    let v = if a.flag("keepdim", false)? { keep(cx, x, v, &dims)? } else { v };
+    let v = if a.flag("keepdim", false)? { keep_dims(cx, x, v, &dims)? } else { v };
     cx.one(v)
 }
 

@@ -20,7 +20,7 @@ pub(super) const ROWS: &[Row] = &[
                 let kind = if bools { BinaryKind::And } else { BinaryKind::Mul };
                 source = cx.binary(kind, source, alpha)?;
             }
-            along(cx, a, source, Some(Way { reduce: Reduction::Sum, include_self: true }))
+            along(cx, a, source, Some(ScatterMode { reduce: Reduction::Sum, include_self: true }))
         },
     },
     Row {
@@ -35,8 +35,8 @@ pub(super) const ROWS: &[Row] = &[
         name: "aten.index_reduce.default",
         arguments: "self, dim, index, source, reduce, include_self=True",
         build: |cx, a| {
-            let (source, way) = (cx.tensor(a, "source")?, Way::of(a)?);
-            along(cx, a, source, Some(way))
+            let (source, mode) = (cx.tensor(a, "source")?, ScatterMode::of(a)?);
+            along(cx, a, source, Some(mode))
         },
     },
     Row { name: "aten.index_fill.int_Scalar", arguments: "self, dim, index, value", build: fill },
@@ -45,8 +45,8 @@ pub(super) const ROWS: &[Row] = &[
         name: "aten.scatter.reduce",
         arguments: "self, dim, index, src, reduce",
         build: |cx, a| {
-            let (src, way) = (cx.tensor(a, "src")?, Way::of(a)?);
-            scattered(cx, a, src, way)
+            let (src, mode) = (cx.tensor(a, "src")?, ScatterMode::of(a)?);
+            scattered(cx, a, src, mode)
         },
     },
     Row {
@@ -56,16 +56,16 @@ pub(super) const ROWS: &[Row] = &[
             let (x, i) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
             let v = cx.operand(a, "value", dtype_of(x)?)?;
             let v = cx.broadcast_to(v, &cx.b.sizes_of(i)?)?;
-            let way = Way::of(a)?;
-            scattered(cx, a, v, way)
+            let mode = ScatterMode::of(a)?;
+            scattered(cx, a, v, mode)
         },
     },
     Row {
         name: "aten.scatter_reduce.two",
         arguments: "self, dim, index, src, reduce, include_self=True",
         build: |cx, a| {
-            let (src, way) = (cx.tensor(a, "src")?, Way::of(a)?);
-            scattered(cx, a, src, way)
+            let (src, mode) = (cx.tensor(a, "src")?, ScatterMode::of(a)?);
+            scattered(cx, a, src, mode)
         },
     },
     Row {
@@ -123,13 +123,13 @@ enum Reduction {
 
 /// How updates join what is there, which counts itself only if `include_self`.
 #[derive(Clone, Copy)]
-struct Way {
+struct ScatterMode {
     reduce: Reduction,
     include_self: bool,
 }
 
-impl Way {
-    fn of(a: &Args<'_>) -> Result<Way> {
+impl ScatterMode {
+    fn of(a: &Args<'_>) -> Result<ScatterMode> {
         let reduce = match a.text("reduce", "")?.as_str() {
             "sum" | "add" => Reduction::Sum,
             "prod" | "multiply" => Reduction::Prod,
@@ -143,7 +143,7 @@ impl Way {
                 .into());
             }
         };
-        Ok(Way { reduce, include_self: a.flag("include_self", true)? })
+        Ok(ScatterMode { reduce, include_self: a.flag("include_self", true)? })
     }
 }
 
@@ -170,20 +170,20 @@ fn combined(
     x: Value,
     updates: Value,
     (indices, dims): (Vec<Value>, Vec<i64>),
-    way: Way,
+    mode: ScatterMode,
 ) -> Result<Value> {
     let d = dtype_of(x)?;
     if dtype_of(updates)? != d {
         return Err("Expected self.dtype to be equal to src.dtype".into());
     }
     if d == DType::I1 {
-        let reduce = match way.reduce {
+        let reduce = match mode.reduce {
             Reduction::Sum => Reduction::Max,
             Reduction::Prod => Reduction::Min,
             other => other,
         };
         let (x, updates) = (cx.unboxed(x)?, cx.unboxed(updates)?);
-        let v = combined(cx, x, updates, (indices, dims), Way { reduce, ..way })?;
+        let v = combined(cx, x, updates, (indices, dims), ScatterMode { reduce, ..mode })?;
         return cx.convert(v, d);
     }
     let add = |kind: ScatterKind, input: Value, updates: Value| -> Result<Value> {
@@ -192,21 +192,21 @@ fn combined(
     };
     let sizes = cx.b.sizes_of(updates)?;
     let mut base = x;
-    if !way.include_self {
-        let none = cx.broadcast_to(identity(cx, d, way.reduce)?, &sizes)?;
+    if !mode.include_self {
+        let none = cx.broadcast_to(identity(cx, d, mode.reduce)?, &sizes)?;
         base = add(ScatterKind::Assign, base, none)?;
     }
-    let kind = match way.reduce {
+    let kind = match mode.reduce {
         Reduction::Sum | Reduction::Mean => ScatterKind::Add,
         Reduction::Prod => ScatterKind::Mul,
         Reduction::Max => ScatterKind::Max,
         Reduction::Min => ScatterKind::Min,
     };
     let v = add(kind, base, updates)?;
-    if way.reduce != Reduction::Mean {
+    if mode.reduce != Reduction::Mean {
         return Ok(v);
     }
-    let own = cx.full_like(x, f64::from(way.include_self))?;
+    let own = cx.full_like(x, f64::from(mode.include_self))?;
     let count = add(ScatterKind::Add, own, cx.b.splat(d, &sizes, 1.0)?)?;
     value(cx, |f| {
         let (v, count) = (f.of(v), f.of(count).max(1.0));
@@ -215,7 +215,7 @@ fn combined(
 }
 
 /// Slices of `source` to positions of one dimension: assigned, or reduced.
-fn along(cx: &mut Cx, a: &Args<'_>, source: Value, way: Option<Way>) -> Result<Outcome> {
+fn along(cx: &mut Cx, a: &Args<'_>, source: Value, mode: Option<ScatterMode>) -> Result<Outcome> {
     let (whole, index) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
     if rank_of(index) > 1 {
         return Err("Index should have dimension 1 or 0".into());
@@ -227,9 +227,9 @@ fn along(cx: &mut Cx, a: &Args<'_>, source: Value, way: Option<Way>) -> Result<O
     let axis = wrap(a.int("dim", None)?, rank_of(x))?;
     let index = cx.convert(index, DType::I64)?;
     let updates = cx.moved_axis(source, axis, 0)?;
-    let v = match way {
+    let v = match mode {
         None => cx.scattered(ScatterKind::Assign, x, source, index, axis)?,
-        Some(way) => combined(cx, x, updates, (vec![index], vec![axis as i64]), way)?,
+        Some(mode) => combined(cx, x, updates, (vec![index], vec![axis as i64]), mode)?,
     };
     let v = cx.shaped_as(v, whole)?;
     cx.one(v)
@@ -257,7 +257,7 @@ fn fill(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 }
 
 /// Elements of `src` to positions along a dimension, as in torch.scatter_reduce.
-fn scattered(cx: &mut Cx, a: &Args<'_>, src: Value, way: Way) -> Result<Outcome> {
+fn scattered(cx: &mut Cx, a: &Args<'_>, src: Value, mode: ScatterMode) -> Result<Outcome> {
     let (whole, index) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
     let (x, index, src) = (cx.vector(whole)?, cx.vector(index)?, cx.vector(src)?);
     let axis = wrap(a.int("dim", None)?, rank_of(x))?;
@@ -278,7 +278,7 @@ fn scattered(cx: &mut Cx, a: &Args<'_>, src: Value, way: Way) -> Result<Outcome>
         })?
     };
     let places = (coordinates(cx, x, index, axis)?, (0..n as i64).collect());
-    let v = combined(cx, x, updates, places, way)?;
+    let v = combined(cx, x, updates, places, mode)?;
     let v = cx.shaped_as(v, whole)?;
     cx.one(v)
 }
@@ -294,8 +294,8 @@ fn put(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let index = positive(cx, cx.flat(index)?, line, 0)?;
     let source = cx.flat(source)?;
     let v = if a.flag("accumulate", false)? {
-        let way = Way { reduce: Reduction::Sum, include_self: true };
-        combined(cx, line, source, (vec![index], vec![0]), way)?
+        let mode = ScatterMode { reduce: Reduction::Sum, include_self: true };
+        combined(cx, line, source, (vec![index], vec![0]), mode)?
     } else {
         cx.scattered(ScatterKind::Assign, line, source, index, 0)?
     };

@@ -2,7 +2,7 @@
 use super::{
     Args, Cx, Outcome, Row, Val,
     formula::{Term, value},
-    reduce::{keep, p_norm},
+    reduce::{keep_dims, p_norm},
     spaces::steps,
     stacks::chosen,
     tools::*,
@@ -23,7 +23,7 @@ pub(super) const ROWS: &[Row] = &[
             let mut all = vec![];
             for kind in extremes(dtype_of(x)?) {
                 let v = cx.reduced(kind, x, &dims)?;
-                all.push(if a.flag("keepdim", false)? { keep(cx, x, v, &dims)? } else { v });
+                all.push(if a.flag("keepdim", false)? { keep_dims(cx, x, v, &dims)? } else { v });
             }
             cx.many(&all)
         },
@@ -469,7 +469,7 @@ pub(super) fn distance(
         let d = (f.of(x) - f.of(y) + epsilon).abs();
         norm(d, p, &dims)
     })?;
-    let v = if keepdim { keep(cx, x, v, &dims)? } else { v };
+    let v = if keepdim { keep_dims(cx, x, v, &dims)? } else { v };
     cx.convert(v, narrow)
 }
 

@@ -1,6 +1,6 @@
 //! Views of elements in another order of addresses: diagonals, windows, strides.
 use super::{Args, Cx, Outcome, Row, Val, tools::*};
-use crate::capture::storage::Movement;
+use crate::capture::storage::ViewOp;
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
@@ -105,11 +105,9 @@ fn diagonal(cx: &mut Cx, a: &Args<'_>, name: &str, default: (i64, i64)) -> Resul
     };
     let indices = vec![from(d.first.0)?, from(d.first.1)?];
     let order = (1..rank_of(x) as i64 - 1).chain([0]).collect();
-    let movements = [
-        Movement::Gather(indices, vec![d.row as i64, d.column as i64]),
-        Movement::Transpose(order),
-    ];
-    let alias = cx.view(a.alias(name)?, &movements)?;
+    let view_ops =
+        [ViewOp::Gather(indices, vec![d.row as i64, d.column as i64]), ViewOp::Transpose(order)];
+    let alias = cx.view(a.alias(name)?, &view_ops)?;
     Ok(Outcome::One(Val::Tensor(alias)))
 }
 
@@ -231,12 +229,12 @@ fn trace(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 fn unfold(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let (size, step) = (a.int("size", None)?, a.int("step", None)?);
-    let mut movements = vec![];
+    let mut view_ops = vec![];
     let mut rank = rank_of(x);
     let axis = wrap(a.int("dimension", None)?, rank)?;
     let n = if rank == 0 { Size::Static(1) } else { cx.b.size_of(x, axis)? };
     if rank == 0 {
-        movements.push(Movement::Reshape(vec![n]));
+        view_ops.push(ViewOp::Reshape(vec![n]));
         rank = 1;
     }
     if size < 0 || n.known().is_some_and(|n| size > n) {
@@ -260,22 +258,22 @@ fn unfold(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         cx.integer(DType::I64, step)?,
     )?;
     let index = cx.binary(BinaryKind::Add, start, cx.iota(DType::I64, shape, 1)?)?;
-    movements.push(Movement::Gather(vec![index], vec![axis as i64]));
+    view_ops.push(ViewOp::Gather(vec![index], vec![axis as i64]));
     // (windows, elements, others) to (others before, windows, others after, elements).
     let (axis, rank) = (axis as i64, rank as i64);
     let order = (2..2 + axis).chain([0]).chain(2 + axis..1 + rank).chain([1]);
-    movements.push(Movement::Transpose(order.collect()));
+    view_ops.push(ViewOp::Transpose(order.collect()));
     let whole = rank_of(x) == 0;
     if whole {
         // A 0-d tensor has one window, whose dimension PyTorch leaves out.
-        movements.push(Movement::Reshape(vec![Size::Static(size)]));
+        view_ops.push(ViewOp::Reshape(vec![Size::Static(size)]));
     }
-    let alias = cx.view(a.alias("self")?, &movements)?;
+    let alias = cx.view(a.alias("self")?, &view_ops)?;
     Ok(Outcome::One(Val::Tensor(alias)))
 }
 
 /// Elements by their place in a row-major tensor.
-fn strided(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<Vec<Movement>> {
+fn strided(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<Vec<ViewOp>> {
     let (sizes, strides) = (a.sizes("size")?, a.sizes("stride")?);
     if sizes.len() != strides.len() {
         return Err("mismatch in length of strides and shape".into());
@@ -300,5 +298,5 @@ fn strided(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<Vec<Movement>> {
         let step = cx.binary(BinaryKind::Mul, i, cx.size_value(*stride)?)?;
         place = cx.binary(BinaryKind::Add, place, step)?;
     }
-    Ok(vec![Movement::Reshape(vec![n]), Movement::Gather(vec![place], vec![0])])
+    Ok(vec![ViewOp::Reshape(vec![n]), ViewOp::Gather(vec![place], vec![0])])
 }

@@ -2,7 +2,7 @@
 use super::{Args, Outcome, Val};
 use crate::capture::{
     srepr::size_op,
-    storage::{Alias, Movement, Store},
+    storage::{Alias, Store, ViewOp},
 };
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim, value::DType};
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ pub struct Cx {
     /// Values by graph name.
     pub names: HashMap<String, Val>,
     /// The user's source location of the current node.
-    pub place: String,
+    pub location: String,
 }
 
 pub(super) fn dtype_of(v: Value) -> Result<DType> {
@@ -98,8 +98,8 @@ impl Cx {
         Ok(Outcome::Many(values.iter().map(|v| Val::Tensor(self.store.fresh(*v))).collect()))
     }
     /// A result that aliases an argument.
-    pub fn view(&mut self, of: Alias, movements: &[Movement]) -> Result<Alias> {
-        movements.iter().try_fold(of, |at, m| self.store.view(&self.b, at, m.clone()))
+    pub fn view(&mut self, of: Alias, view_ops: &[ViewOp]) -> Result<Alias> {
+        view_ops.iter().try_fold(of, |at, m| self.store.view(&self.b, at, m.clone()))
     }
 
     /// An elementwise op of one operand.

@@ -1,6 +1,6 @@
 //! View overloads, which alias an argument, and Python operators on sizes.
 use super::{Args, Cx, Outcome, Row, Val, create::size_operator, tools::*};
-use crate::capture::storage::Movement;
+use crate::capture::storage::ViewOp;
 use crate::capture::unsupported;
 use kiln_dialects::{ir::*, ops::*, sym::Dim};
 
@@ -46,7 +46,7 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let o = cx.tensor(a, "other")?;
             let s = cx.b.sizes_of(o)?;
-            moved(cx, a, Movement::Reshape(s))
+            moved(cx, a, ViewOp::Reshape(s))
         },
     },
     Row {
@@ -67,7 +67,7 @@ pub(super) const ROWS: &[Row] = &[
             let n = rank_of(x);
             let dims = a.ints("dims")?.unwrap_or_default();
             let p = dims.iter().map(|d| wrap(*d, n).map(|d| d as i64)).collect::<Result<_, _>>()?;
-            moved(cx, a, Movement::Transpose(p))
+            moved(cx, a, ViewOp::Transpose(p))
         },
     },
     Row {
@@ -81,7 +81,7 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
             if rank_of(x) < 2 {
-                moved(cx, a, Movement::Transpose((0..rank_of(x) as i64).collect()))
+                moved(cx, a, ViewOp::Transpose((0..rank_of(x) as i64).collect()))
             } else {
                 swap(cx, a, 0, 1)
             }
@@ -174,7 +174,7 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-pub(super) fn moved(cx: &mut Cx, a: &Args<'_>, m: Movement) -> Result<Outcome> {
+pub(super) fn moved(cx: &mut Cx, a: &Args<'_>, m: ViewOp) -> Result<Outcome> {
     let alias = cx.view(a.alias("self")?, &[m])?;
     Ok(Outcome::One(Val::Tensor(alias)))
 }
@@ -184,7 +184,7 @@ fn view(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let sizes = a.sizes(if a.has("size") { "size" } else { "shape" })?;
     let sizes = fill_in(cx, cx.b.sizes_of(x)?, sizes)?;
-    moved(cx, a, Movement::Reshape(sizes))
+    moved(cx, a, ViewOp::Reshape(sizes))
 }
 
 fn fill_in(cx: &mut Cx, from: Vec<Size>, mut sizes: Vec<Size>) -> Result<Vec<Size>> {
@@ -214,7 +214,7 @@ fn flatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     );
     let sizes = cx.b.sizes_of(x)?;
     if sizes.is_empty() {
-        return moved(cx, a, Movement::Reshape(vec![Size::Static(1)]));
+        return moved(cx, a, ViewOp::Reshape(vec![Size::Static(1)]));
     }
     let (Some(before), Some(inner), Some(after)) =
         (sizes.get(..from), sizes.get(from..=to), sizes.get(to + 1..))
@@ -222,7 +222,7 @@ fn flatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         return Err(format!("flattens from dimension {from} to {to}, which is before it").into());
     };
     let middle = inner.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
-    moved(cx, a, Movement::Reshape([before, &[middle], after].concat()))
+    moved(cx, a, ViewOp::Reshape([before, &[middle], after].concat()))
 }
 
 fn unflatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
@@ -235,7 +235,7 @@ fn unflatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         return Err("of a 0-d tensor".into());
     };
     let inner = fill_in(cx, vec![*size], a.sizes("sizes")?)?;
-    moved(cx, a, Movement::Reshape([before, &inner, after].concat()))
+    moved(cx, a, ViewOp::Reshape([before, &inner, after].concat()))
 }
 
 fn unsqueeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
@@ -243,7 +243,7 @@ fn unsqueeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let d = wrap(a.int("dim", None)?, rank_of(x) + 1)?;
     let mut sizes = cx.b.sizes_of(x)?;
     sizes.insert(d, Size::Static(1));
-    moved(cx, a, Movement::Reshape(sizes))
+    moved(cx, a, ViewOp::Reshape(sizes))
 }
 
 fn squeeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
@@ -254,11 +254,7 @@ fn squeeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         if dims.as_ref().is_some_and(Vec::is_empty) { vec![] } else { wrap_all(dims, rank_of(x))? };
     let sizes = cx.b.sizes_of(x)?;
     let keep = |i: usize| !(dims.contains(&(i as i64)) && sizes[i].known() == Some(1));
-    moved(
-        cx,
-        a,
-        Movement::Reshape((0..sizes.len()).filter(|i| keep(*i)).map(|i| sizes[i]).collect()),
-    )
+    moved(cx, a, ViewOp::Reshape((0..sizes.len()).filter(|i| keep(*i)).map(|i| sizes[i]).collect()))
 }
 
 pub(super) fn swap(cx: &mut Cx, a: &Args<'_>, x: i64, y: i64) -> Result<Outcome> {
@@ -268,7 +264,7 @@ pub(super) fn swap(cx: &mut Cx, a: &Args<'_>, x: i64, y: i64) -> Result<Outcome>
     if n > 0 {
         p.swap(wrap(x, n)?, wrap(y, n)?);
     }
-    moved(cx, a, Movement::Transpose(p))
+    moved(cx, a, ViewOp::Transpose(p))
 }
 
 fn expand(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
@@ -288,9 +284,9 @@ fn expand_to(cx: &mut Cx, a: &Args<'_>, sizes: Vec<Size>) -> Result<Outcome> {
     let stays = lead == 0
         && dims.iter().zip(&sizes).all(|(d, s)| *d != Dim::Known(1) || s.known() == Some(1));
     let m = if stays {
-        Movement::Reshape(cx.b.sizes_of(x)?)
+        ViewOp::Reshape(cx.b.sizes_of(x)?)
     } else {
-        Movement::Broadcast((lead as i64..sizes.len() as i64).collect(), sizes)
+        ViewOp::Broadcast((lead as i64..sizes.len() as i64).collect(), sizes)
     };
     moved(cx, a, m)
 }
@@ -303,7 +299,7 @@ pub(super) fn cut(
     start: Size,
     length: Size,
     step: i64,
-) -> Result<Movement> {
+) -> Result<ViewOp> {
     let mut sizes = cx.b.sizes_of(x)?;
     let mut offsets = vec![Size::Static(0); sizes.len()];
     let mut strides = vec![1; sizes.len()];
@@ -313,16 +309,16 @@ pub(super) fn cut(
         return Err(format!("cuts dimension {dim} of a tensor of rank {}", rank_of(x)).into());
     };
     (*offset, *stride, *size) = (start, step, length);
-    Ok(Movement::Slice(offsets, sizes, strides))
+    Ok(ViewOp::Slice(offsets, sizes, strides))
 }
 
-pub(super) fn drop_dim(cx: &mut Cx, x: Value, dim: usize) -> Result<Movement> {
+pub(super) fn drop_dim(cx: &mut Cx, x: Value, dim: usize) -> Result<ViewOp> {
     let mut sizes = cx.b.sizes_of(x)?;
     if dim >= sizes.len() {
         return Err(format!("drops dimension {dim} of a tensor of rank {}", sizes.len()).into());
     }
     sizes.remove(dim);
-    Ok(Movement::Reshape(sizes))
+    Ok(ViewOp::Reshape(sizes))
 }
 
 fn select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
@@ -332,8 +328,8 @@ fn select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     if at.known().is_some_and(|i| i < 0) {
         at = cx.size_add(at, cx.b.size_of(x, d)?)?;
     }
-    let movements = [cut(cx, x, d, at, Size::Static(1), 1)?, drop_dim(cx, x, d)?];
-    let alias = cx.view(a.alias("self")?, &movements)?;
+    let view_ops = [cut(cx, x, d, at, Size::Static(1), 1)?, drop_dim(cx, x, d)?];
+    let alias = cx.view(a.alias("self")?, &view_ops)?;
     Ok(Outcome::One(Val::Tensor(alias)))
 }
 
@@ -367,7 +363,7 @@ fn slice(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let whole = start.known() == Some(0) && end == size && step == 1;
     if whole {
         let sizes = cx.b.sizes_of(x)?;
-        return moved(cx, a, Movement::Reshape(sizes));
+        return moved(cx, a, ViewOp::Reshape(sizes));
     }
     let span = if start.known() == Some(0) {
         end
@@ -402,7 +398,7 @@ pub(super) fn known_size(cx: &Cx, x: Value, dim: usize) -> Result<i64> {
 }
 
 /// Ceiling division: the number of parts of size `each` that cover `n`.
-fn parts(n: i64, each: i64) -> i64 {
+fn ceil_div(n: i64, each: i64) -> i64 {
     n / each + i64::from(n % each != 0)
 }
 
@@ -413,7 +409,7 @@ fn split(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         a.sizes("split_sizes")?
     } else {
         let (n, each) = (known_size(cx, x, d)?, a.int("split_size", None)?.max(1));
-        (0..parts(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect()
+        (0..ceil_div(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect()
     };
     pieces(cx, a, d, &sizes)
 }
@@ -422,9 +418,9 @@ fn chunk(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
     let (n, chunks) = (known_size(cx, x, d)?, a.int("chunks", None)?.max(1));
-    let each = parts(n, chunks).max(1);
+    let each = ceil_div(n, chunks).max(1);
     let sizes: Vec<Size> =
-        (0..parts(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect();
+        (0..ceil_div(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect();
     pieces(cx, a, d, &sizes)
 }
 
@@ -433,8 +429,8 @@ fn unbind(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
     let mut all = vec![];
     for i in 0..known_size(cx, x, d)? {
-        let movements = [cut(cx, x, d, Size::Static(i), Size::Static(1), 1)?, drop_dim(cx, x, d)?];
-        all.push(Val::Tensor(cx.view(a.alias("self")?, &movements)?));
+        let view_ops = [cut(cx, x, d, Size::Static(i), Size::Static(1), 1)?, drop_dim(cx, x, d)?];
+        all.push(Val::Tensor(cx.view(a.alias("self")?, &view_ops)?));
     }
     Ok(Outcome::Many(all))
 }

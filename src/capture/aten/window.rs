@@ -87,7 +87,7 @@ struct Window {
 }
 
 /// The least value of a dtype.
-pub(super) fn least(cx: &Cx, d: DType) -> Result<Value> {
+pub(super) fn min_value(cx: &Cx, d: DType) -> Result<Value> {
     match d {
         _ if d.is_float() => cx.number(d, f64::NEG_INFINITY),
         DType::UI8 | DType::I1 => cx.integer(d, 0),
@@ -135,7 +135,7 @@ fn gathered(cx: &mut Cx, x: Value, windows: &[Window]) -> Result<(Value, Value)>
         });
     }
     let taken = gather_at(cx, x, at, 2)?;
-    let taken = cx.select(inside.ok_or("has no windows")?, taken, least(cx, dtype_of(x)?)?)?;
+    let taken = cx.select(inside.ok_or("has no windows")?, taken, min_value(cx, dtype_of(x)?)?)?;
     let count = windows.iter().try_fold(Size::Static(1), |n, w| cx.size_mul(n, w.count))?;
     let lead = [cx.b.size_of(x, 0)?, cx.b.size_of(x, 1)?];
     let taken = cx.reshape(taken, [&lead[..], &outs, &[count]].concat())?;

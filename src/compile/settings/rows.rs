@@ -3,24 +3,24 @@ use super::Settings;
 use crate::{
     backend,
     lowering::{
-        Own, Target,
+        Target, UserPasses,
         kernels::{pad_products::PadProducts, prologues::Prologues},
     },
     model::CachePolicy,
     passes::Pass,
-    runtime::{Place, cache, cuda, pool::MAX_THREADS},
+    runtime::{DeviceId, cache, cuda, pool::MAX_THREADS},
 };
 use std::{path::Path, time::Duration};
 
 /// What a value is not: the end of a message that starts with the option and the value.
-pub(super) struct Wanted(pub String);
+pub(super) struct Invalid(pub String);
 
 /// Remarks. Err: the value is invalid.
-pub(super) type Set = Result<Vec<String>, Wanted>;
+pub(super) type SetResult = Result<Vec<String>, Invalid>;
 
 /// Scope of an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum AppliesTo {
     /// Files and compiled functions.
     Both,
     /// Compiled functions alone.
@@ -35,9 +35,9 @@ pub(super) struct Row {
     pub kind: &'static str,
     pub default: &'static str,
     pub variable: &'static str,
-    pub of: Of,
+    pub applies_to: AppliesTo,
     pub summary: &'static str,
-    pub set: fn(&mut Settings, &str) -> Set,
+    pub set: fn(&mut Settings, &str) -> SetResult,
 }
 
 const BOOL: &str = "true or false";
@@ -51,46 +51,46 @@ const DEVICE: &str = "cpu, cuda (the first NVIDIA GPU) or cuda:<number>";
 const DYNAMIC: &str = "true, false or auto";
 const PASSES: &str = "a level (graph to linalg) or a pass's flag, a colon and passes, such as `prims: kiln-simplify,cse`; several with `;` between";
 
-fn not(what: &str) -> Wanted {
-    Wanted(format!(", not {what}"))
+fn expected(what: &str) -> Invalid {
+    Invalid(format!(", not {what}"))
 }
-fn because(e: impl std::fmt::Display) -> Wanted {
-    Wanted(format!(": {e}"))
+fn invalid(e: impl std::fmt::Display) -> Invalid {
+    Invalid(format!(": {e}"))
 }
 
-fn flag(text: &str) -> Result<bool, Wanted> {
+fn flag(text: &str) -> Result<bool, Invalid> {
     match text {
         "true" | "1" | "on" => Ok(true),
         "false" | "0" | "off" => Ok(false),
-        _ => Err(not(BOOL)),
+        _ => Err(expected(BOOL)),
     }
 }
 
-fn number(text: &str, most: usize, what: &str) -> Result<usize, Wanted> {
-    text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| not(what))
+fn number(text: &str, most: usize, what: &str) -> Result<usize, Invalid> {
+    text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| expected(what))
 }
 
-fn seconds(text: &str) -> Result<Duration, Wanted> {
+fn seconds(text: &str) -> Result<Duration, Invalid> {
     let seconds = text
         .parse()
         .ok()
         .filter(|n: &f64| *n > 0.0)
         .and_then(|n| Duration::try_from_secs_f64(n).ok());
-    seconds.ok_or_else(|| not(SECONDS))
+    seconds.ok_or_else(|| expected(SECONDS))
 }
 
 /// Sets a field.
-fn put<T>(field: &mut T, value: Result<T, Wanted>) -> Set {
+fn assign<T>(field: &mut T, value: Result<T, Invalid>) -> SetResult {
     *field = value?;
     Ok(vec![])
 }
 
 /// Parses a bool that enables a pass; false disables it.
-fn without(s: &mut Settings, pass: &str, text: &str) -> Set {
+fn without(s: &mut Settings, pass: &str, text: &str) -> SetResult {
     let runs = flag(text)?;
-    s.machine.disable.retain(|p| p != pass);
+    s.options.disable.retain(|p| p != pass);
     if !runs {
-        s.machine.disable.push(pass.into());
+        s.options.disable.push(pass.into());
     }
     Ok(vec![])
 }
@@ -107,9 +107,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: "default, reduce-overhead, max-autotune or max-autotune-no-cudagraphs",
         default: "default",
         variable: "KILN_MODE",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "optimisation mode: a named set of options",
-        set: |s, t| s.set_mode(t).map_err(because),
+        set: |s, t| s.set_mode(t).map_err(invalid),
     },
     Row {
         name: "device",
@@ -117,9 +117,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: DEVICE,
         default: "cpu",
         variable: "KILN_DEVICE",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "device that programs run on; eager ops run on the host",
-        set: |s, t| put(&mut s.machine.device, Place::parse(t).map_err(|_| not(DEVICE))),
+        set: |s, t| assign(&mut s.options.device, DeviceId::parse(t).map_err(|_| expected(DEVICE))),
     },
     Row {
         name: "target",
@@ -127,10 +127,10 @@ pub(super) const ROWS: &[Row] = &[
         kind: "a processor, such as x86_64:haswell or cuda:sm_90a",
         default: "what the device is",
         variable: "KILN_TARGET",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "target that code is compiled for",
         set: |s, t| {
-            put(&mut s.machine.target, Target::parse(t).map(|_| Some(t.into())).map_err(because))
+            assign(&mut s.options.target, Target::parse(t).map(|_| Some(t.into())).map_err(invalid))
         },
     },
     Row {
@@ -139,9 +139,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: THREADS,
         default: "all processors",
         variable: "KILN_NUM_THREADS",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "threads that run a call",
-        set: |s, t| put(&mut s.machine.threads, number(t, MAX_THREADS, THREADS)),
+        set: |s, t| assign(&mut s.options.threads, number(t, MAX_THREADS, THREADS)),
     },
     Row {
         name: "compile_threads",
@@ -149,9 +149,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: THREADS,
         default: "all processors",
         variable: "KILN_COMPILE_THREADS",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "threads that compile kernels",
-        set: |s, t| put(&mut s.machine.workers, number(t, MAX_THREADS, THREADS)),
+        set: |s, t| assign(&mut s.options.workers, number(t, MAX_THREADS, THREADS)),
     },
     Row {
         name: "time_budget",
@@ -159,9 +159,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: SECONDS,
         default: "none",
         variable: "KILN_TIME_BUDGET",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "time limit of one compilation; a function that exceeds it runs op by op from then on, with one warning; for a file it is an error",
-        set: |s, t| put(&mut s.machine.time_budget, seconds(t).map(Some)),
+        set: |s, t| assign(&mut s.options.time_budget, seconds(t).map(Some)),
     },
     Row {
         name: "cache_dir",
@@ -169,13 +169,13 @@ pub(super) const ROWS: &[Row] = &[
         kind: "a folder, or off",
         default: "kiln in the XDG cache folder",
         variable: "KILN_CACHE_DIR",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "directory of the compile cache, shared by processes",
         set: |s, t| {
             let dir = |t| {
                 cache::default_dir(Some(Path::new(t))).map_or(CachePolicy::Off, CachePolicy::Dir)
             };
-            put(&mut s.machine.cache, Ok(if t == "off" { CachePolicy::Off } else { dir(t) }))
+            assign(&mut s.options.cache, Ok(if t == "off" { CachePolicy::Off } else { dir(t) }))
         },
     },
     Row {
@@ -184,10 +184,10 @@ pub(super) const ROWS: &[Row] = &[
         kind: BYTES,
         default: "4G",
         variable: "KILN_CACHE_SIZE",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "size limit of the compile cache; the least recently used entries are evicted",
         set: |s, t| {
-            put(&mut s.machine.cache_bytes, cache::parse_bytes(t).ok_or_else(|| not(BYTES)))
+            assign(&mut s.options.cache_bytes, cache::parse_bytes(t).ok_or_else(|| expected(BYTES)))
         },
     },
     Row {
@@ -196,9 +196,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: "a folder",
         default: "none",
         variable: "KILN_DUMP",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "each compilation writes its IR, kernels, timings and an HTML viewer to a folder in it",
-        set: |s, t| put(&mut s.machine.dump, Ok((!t.is_empty()).then(|| t.into()))),
+        set: |s, t| assign(&mut s.options.dump, Ok((!t.is_empty()).then(|| t.into()))),
     },
     Row {
         name: "trace.enabled",
@@ -206,15 +206,15 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "false",
         variable: "KILN_TRACE_ENABLED",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "enables dump, by default to kiln_dump; false disables it",
         set: |s, t| {
             let dump = if flag(t)? {
-                s.machine.dump.take().or_else(|| Some("kiln_dump".into()))
+                s.options.dump.take().or_else(|| Some("kiln_dump".into()))
             } else {
                 None
             };
-            put(&mut s.machine.dump, Ok(dump))
+            assign(&mut s.options.dump, Ok(dump))
         },
     },
     Row {
@@ -223,12 +223,12 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "false",
         variable: "KILN_GRAPH_DIAGRAM",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "adds the launch graph as graph.svg to the dump, which defaults to kiln_dump",
         set: |s, t| {
-            s.machine.diagram = flag(t)?;
-            if s.machine.diagram {
-                s.machine.dump.get_or_insert_with(|| "kiln_dump".into());
+            s.options.diagram = flag(t)?;
+            if s.options.diagram {
+                s.options.dump.get_or_insert_with(|| "kiln_dump".into());
             }
             Ok(vec![])
         },
@@ -239,9 +239,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: "a folder",
         default: "that of the model",
         variable: "KILN_WEIGHTS",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "directory of the weight files that a model refers to, such as the .pt2 archive of IR that was moved",
-        set: |s, t| put(&mut s.machine.weights, Ok(Some(t.into()))),
+        set: |s, t| assign(&mut s.options.weights, Ok(Some(t.into()))),
     },
     Row {
         name: "reproducer",
@@ -249,9 +249,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: "a folder, or off",
         default: "the temporary folder for the commands of kiln, off else",
         variable: "KILN_REPRODUCER",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "directory for the reproducer (IR and pipeline) of a failing pass, for kiln-opt --run-reproducer; with dump it goes into the dump",
-        set: |s, t| put(&mut s.machine.reproducer, Ok((t != "off").then(|| t.into()))),
+        set: |s, t| assign(&mut s.options.reproducer, Ok((t != "off").then(|| t.into()))),
     },
     Row {
         name: "verify",
@@ -259,9 +259,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "in debug builds",
         variable: "KILN_VERIFY",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "runs MLIR's verifier after every pass",
-        set: |s, t| put(&mut s.machine.verify, flag(t)),
+        set: |s, t| assign(&mut s.options.verify, flag(t)),
     },
     Row {
         name: "passes",
@@ -269,12 +269,12 @@ pub(super) const ROWS: &[Row] = &[
         kind: PASSES,
         default: "none",
         variable: "KILN_PASSES",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "extra passes, such as user passes, run as soon as a graph is at a level, or after each run of a pass",
         set: |s, t| {
-            put(
-                &mut s.machine.passes,
-                Own::parse(t).map_err(|e| Wanted(format!("{}: {e}", not(PASSES).0))),
+            assign(
+                &mut s.options.passes,
+                UserPasses::parse(t).map_err(|e| Invalid(format!("{}: {e}", expected(PASSES).0))),
             )
         },
     },
@@ -284,9 +284,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "false",
         variable: "KILN_TF32",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "rounds operands of f32 products to tf32 on a GPU, to use its tensor cores",
-        set: |s, t| put(&mut s.machine.tf32, flag(t)),
+        set: |s, t| assign(&mut s.options.tf32, flag(t)),
     },
     Row {
         name: "fast_math",
@@ -294,9 +294,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "false",
         variable: "KILN_FAST_MATH",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "uses a GPU's approximate instructions for f32 math functions (`kiln-gpu-math` states their errors)",
-        set: |s, t| put(&mut s.machine.fast_math, flag(t)),
+        set: |s, t| assign(&mut s.options.fast_math, flag(t)),
     },
     Row {
         name: "cudagraphs",
@@ -304,11 +304,11 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "as the mode says",
         variable: "KILN_CUDAGRAPHS",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "launches a program on a GPU as a CUDA graph; on the host a function's result buffers are reused, and a file is rejected",
         set: |s, t| {
-            put(
-                &mut s.machine.mode,
+            assign(
+                &mut s.options.mode,
                 flag(t).map(|on| if on { cuda::Mode::ReduceOverhead } else { cuda::Mode::Default }),
             )
         },
@@ -319,9 +319,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "false",
         variable: "KILN_CUDA_BLOCKING",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "synchronises after each launch on a GPU, so that a fault names its kernel",
-        set: |s, t| put(&mut s.machine.blocking, flag(t)),
+        set: |s, t| assign(&mut s.options.blocking, flag(t)),
     },
     Row {
         name: "nvtx",
@@ -329,9 +329,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "false",
         variable: "KILN_NVTX",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "annotates calls and launches on a GPU with NVTX ranges for profilers",
-        set: |s, t| put(&mut s.machine.nvtx, flag(t)),
+        set: |s, t| assign(&mut s.options.nvtx, flag(t)),
     },
     Row {
         name: "max_autotune",
@@ -339,9 +339,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "as the mode says",
         variable: "KILN_MAX_AUTOTUNE",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "autotunes each kernel that no table has while compiling: takes the fastest schedule whose results match the default's",
-        set: |s, t| put(&mut s.machine.max_autotune, flag(t)),
+        set: |s, t| assign(&mut s.options.max_autotune, flag(t)),
     },
     Row {
         name: "autotune_budget",
@@ -349,9 +349,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: SECONDS,
         default: "60",
         variable: "KILN_AUTOTUNE_BUDGET",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "time budget of max_autotune per program; remaining kernels keep their default schedule, and are measured the next time",
-        set: |s, t| put(&mut s.machine.autotune_budget, seconds(t)),
+        set: |s, t| assign(&mut s.options.autotune_budget, seconds(t)),
     },
     Row {
         name: "autotune_candidates",
@@ -359,9 +359,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: COUNT,
         default: "48",
         variable: "KILN_AUTOTUNE_CANDIDATES",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "most schedules that max_autotune tries per kernel",
-        set: |s, t| put(&mut s.machine.autotune_candidates, number(t, usize::MAX, COUNT)),
+        set: |s, t| assign(&mut s.options.autotune_candidates, number(t, usize::MAX, COUNT)),
     },
     Row {
         name: "schedules",
@@ -369,9 +369,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: "a file that kiln tune has made",
         default: "none, with max_autotune autotune.txt in the cache folder",
         variable: "KILN_AUTOTUNE_CACHE",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "table of measured schedules; with max_autotune new ones are added to it",
-        set: |s, t| put(&mut s.machine.schedules, Ok(Some(t.into()))),
+        set: |s, t| assign(&mut s.options.schedules, Ok(Some(t.into()))),
     },
     Row {
         name: "shape_padding",
@@ -379,7 +379,7 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "true",
         variable: "KILN_SHAPE_PADDING",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "pads the K dimension of products on GPUs to what tensor cores can load (`kiln-pad-products`)",
         set: |s, t| without(s, PAD_PRODUCTS, t),
     },
@@ -389,7 +389,7 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "true",
         variable: "KILN_PROLOGUE_FUSION",
-        of: Of::Both,
+        applies_to: AppliesTo::Both,
         summary: "fuses the producers of a product's left operand as a prologue of its kernel, on GPUs and where profitable (`kiln-prologues`)",
         set: |s, t| without(s, PROLOGUES, t),
     },
@@ -399,12 +399,16 @@ pub(super) const ROWS: &[Row] = &[
         kind: DYNAMIC,
         default: "auto",
         variable: "KILN_DYNAMIC",
-        of: Of::Functions,
+        applies_to: AppliesTo::Functions,
         summary: "dynamic shapes: all sizes symbolic, none, or those that have changed between calls",
         set: |s, t| {
-            put(
+            assign(
                 &mut s.dynamic,
-                if t == "auto" { Ok(None) } else { flag(t).map(Some).map_err(|_| not(DYNAMIC)) },
+                if t == "auto" {
+                    Ok(None)
+                } else {
+                    flag(t).map(Some).map_err(|_| expected(DYNAMIC))
+                },
             )
         },
     },
@@ -414,9 +418,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "false",
         variable: "KILN_FULLGRAPH",
-        of: Of::Functions,
+        applies_to: AppliesTo::Functions,
         summary: "makes a graph break an error",
-        set: |s, t| put(&mut s.fullgraph, flag(t)),
+        set: |s, t| assign(&mut s.fullgraph, flag(t)),
     },
     Row {
         name: "backend",
@@ -424,9 +428,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: "a name of list_backends()",
         default: "kiln",
         variable: "KILN_BACKEND",
-        of: Of::Functions,
+        applies_to: AppliesTo::Functions,
         summary: "backend that compiles captured graphs; register a custom one before naming it",
-        set: |s, t| put(&mut s.backend, backend::find(t).map(|_| t.into()).map_err(because)),
+        set: |s, t| assign(&mut s.backend, backend::find(t).map(|_| t.into()).map_err(invalid)),
     },
     Row {
         name: "freeze",
@@ -434,9 +438,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "false",
         variable: "KILN_FREEZE",
-        of: Of::Functions,
+        applies_to: AppliesTo::Functions,
         summary: "freezes weights of nn modules into the program, for packing and constant folding, as those of files are",
-        set: |s, t| put(&mut s.freeze, flag(t)),
+        set: |s, t| assign(&mut s.freeze, flag(t)),
     },
     Row {
         name: "disable",
@@ -444,9 +448,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "false",
         variable: "KILN_DISABLE",
-        of: Of::Functions,
+        applies_to: AppliesTo::Functions,
         summary: "compiles nothing: functions run eagerly",
-        set: |s, t| put(&mut s.disable, flag(t)),
+        set: |s, t| assign(&mut s.disable, flag(t)),
     },
     Row {
         name: "cache_size_limit",
@@ -454,9 +458,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: COUNT,
         default: "8",
         variable: "KILN_CACHE_SIZE_LIMIT",
-        of: Of::Functions,
+        applies_to: AppliesTo::Functions,
         summary: "maximum number of programs per function; a call that would need another recompilation runs op by op, with one warning",
-        set: |s, t| put(&mut s.cache_size_limit, number(t, usize::MAX, COUNT)),
+        set: |s, t| assign(&mut s.cache_size_limit, number(t, usize::MAX, COUNT)),
     },
     Row {
         name: "asynchronous",
@@ -464,9 +468,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "false",
         variable: "KILN_ASYNCHRONOUS",
-        of: Of::Functions,
+        applies_to: AppliesTo::Functions,
         summary: "compiles in a background thread; calls run op by op until their program is ready",
-        set: |s, t| put(&mut s.asynchronous, flag(t)),
+        set: |s, t| assign(&mut s.asynchronous, flag(t)),
     },
     Row {
         name: "keep_graphs",
@@ -474,9 +478,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "false",
         variable: "KILN_KEEP_GRAPHS",
-        of: Of::Functions,
+        applies_to: AppliesTo::Functions,
         summary: "keeps the captured graphs as text, for explain()",
-        set: |s, t| put(&mut s.keep_graphs, flag(t)),
+        set: |s, t| assign(&mut s.keep_graphs, flag(t)),
     },
     Row {
         name: "break_each_op",
@@ -484,9 +488,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: BOOL,
         default: "false",
         variable: "KILN_BREAK_EACH_OP",
-        of: Of::Functions,
+        applies_to: AppliesTo::Functions,
         summary: "breaks the graph after every op, so that each op is a program of its own; if results change with it, fusion has changed them",
-        set: |s, t| put(&mut s.each_op, flag(t)),
+        set: |s, t| assign(&mut s.each_op, flag(t)),
     },
 ];
 

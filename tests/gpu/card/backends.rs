@@ -19,7 +19,9 @@ fn check(item: u64) -> Outcome {
     let wrong = match BACKENDS.get(item as usize) {
         Some(backend) => conformance_on(backend, &device())
             .map(|all| {
-                all.into_iter().filter_map(|o| Some(format!("{}: {}", o.name, o.wrong?))).collect()
+                all.into_iter()
+                    .filter_map(|o| Some(format!("{}: {}", o.name, o.mismatch?)))
+                    .collect()
             })
             .unwrap_or_else(|e| vec![e.to_string()]),
         None => one_graph().unwrap_or_else(|e| vec![e.to_string()]),
@@ -38,7 +40,7 @@ fn one_graph() -> Result<Vec<String>, Error> {
         let x: Vec<f32> = (0..rows * columns).map(|i| (i % 13) as f32 / 8.0).collect();
         let want: Vec<f32> =
             x.chunks(columns).map(|row| row.iter().map(|x| (2.0 * x).exp() + 1.0).sum()).collect();
-        let x = Tensor::of(&[rows, columns], &x)?;
+        let x = Tensor::from_slice(&[rows, columns], &x)?;
         for call in 0..4 {
             let have = f.call(&x)?.to_vec::<f32>()?;
             if have.len() != want.len()

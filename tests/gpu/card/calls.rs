@@ -8,7 +8,7 @@ use kiln::{
         value::DType,
     },
     load,
-    model::{Data, Model},
+    model::{Model, OwnedTensor},
     opt::tensors,
     runtime::cuda::{Device, Mode},
 };
@@ -64,16 +64,17 @@ fn graphs() -> Outcome {
     let c = Context::new();
     let (module, _) =
         Module::parse(c.ctx(), text.as_bytes(), "layers").unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let Place::Cuda(index) = options().device else {
+    let DeviceId::Cuda(index) = options().device else {
         return Outcome::Wrong("is for a card".into());
     };
     let card = Device::cuda(index).expect("a card");
-    let inputs = vec![Data { shape: vec![n, n], bytes: vec![0; 4 * n * n], dtype: DType::F32 }; 2];
+    let inputs =
+        vec![OwnedTensor { shape: vec![n, n], bytes: vec![0; 4 * n * n], dtype: DType::F32 }; 2];
     let (mut used, mut kept) = (vec![], vec![]);
     // The first one also pays for the driver's one-time allocations.
     for mode in [Mode::Default, Mode::Default, Mode::ReduceOverhead] {
         let before = card.memory().expect("a card").0;
-        let exe = match Model::of_module(&module, Path::new(""))
+        let exe = match Model::from_module(&module, Path::new(""))
             .compile(&Options { mode, ..options() })
         {
             Ok(exe) => exe,
@@ -115,14 +116,17 @@ fn check(item: u64) -> Outcome {
         Ok(exe) => exe,
         Err(e) => return failed(&e),
     };
-    let whole = Data::of(&file("mlp")["input_0"]);
+    let whole = OwnedTensor::from_tensor(&file("mlp")["input_0"]);
     let row = whole.bytes.len() / whole.shape[0];
     // More sizes than the caches hold, so that plans and graphs are evicted.
-    let mut all: Vec<(Vec<Data>, Vec<Data>)> = vec![];
+    let mut all: Vec<(Vec<OwnedTensor>, Vec<OwnedTensor>)> = vec![];
     for rows in 2..=21 {
         let bytes = whole.bytes.iter().cycle().take(rows * row).copied().collect();
-        let inputs =
-            vec![Data { shape: [&[rows], &whole.shape[1..]].concat(), bytes, dtype: whole.dtype }];
+        let inputs = vec![OwnedTensor {
+            shape: [&[rows], &whole.shape[1..]].concat(),
+            bytes,
+            dtype: whole.dtype,
+        }];
         let outputs = exe.memory(&inputs).expect("memory");
         all.push((inputs, outputs));
     }

@@ -94,7 +94,7 @@ fn check(item: u64) -> Outcome {
             }
             Outcome::of(wrong)
         }
-        Item::Calls => match Model::of_module(looping().module(), Path::new(""))
+        Item::Calls => match Model::from_module(looping().module(), Path::new(""))
             .compile(&Options { mode, ..options() })
         {
             Ok(exe) => Outcome::of(calls(&exe, mode)),
@@ -116,8 +116,8 @@ fn calls(exe: &kiln::Executable, mode: Mode) -> Vec<String> {
         }
         let shape = [rows, 3];
         let (from, to) = (
-            [View::of(&shape, &x).expect("a view")],
-            &mut [ViewMut::of(&shape, &mut have).expect("a view")],
+            [View::from_slice(&shape, &x).expect("a view")],
+            &mut [ViewMut::from_slice(&shape, &mut have).expect("a view")],
         );
         match exe.cuda() {
             // SAFETY: the default stream, and memory of the host, for which the call waits.

@@ -37,7 +37,7 @@ fn check(item: u64) -> Outcome {
         }
         let func = functions(module)[0];
         let options = Options { function: func.symbol().expect("a name"), ..options() };
-        let exe = match Model::of_module(module, Path::new("")).compile(&options) {
+        let exe = match Model::from_module(module, Path::new("")).compile(&options) {
             Ok(exe) => exe,
             Err(e) => {
                 return match failed(&e) {

@@ -168,8 +168,8 @@ fn check(item: u64) -> Outcome {
     let fast_math = kernel.label.starts_with("fast_math");
     let options =
         Options { function: func.symbol().expect("a name"), tf32, fast_math, ..options() };
-    let tolerance = if tf32 { tolerance::of_tf32 } else { tolerance::of };
-    let exe = match Model::of_module(&module, Path::new("")).compile(&options) {
+    let tolerance = if tf32 { tolerance::for_dtype_tf32 } else { tolerance::for_dtype };
+    let exe = match Model::from_module(&module, Path::new("")).compile(&options) {
         Ok(exe) => exe,
         Err(e) => return failed(&e),
     };

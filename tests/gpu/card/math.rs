@@ -8,7 +8,7 @@ use kiln::{
         value::DType,
     },
     lowering::{gpu::gpu_math, math::expand_math},
-    model::{Data, Model},
+    model::{Model, OwnedTensor},
 };
 use std::path::Path;
 
@@ -82,16 +82,17 @@ fn check(item: u64) -> Outcome {
     let text = text.replace("T", &format!("tensor<{n}xf32>"));
     let (module, _) =
         Module::parse(c.ctx(), text.as_bytes(), &name).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let exe = match Model::of_module(&module, Path::new("")).compile(&options()) {
+    let exe = match Model::from_module(&module, Path::new("")).compile(&options()) {
         Ok(exe) => exe,
         Err(e) => return failed(&e),
     };
-    let data = |v: &[f32]| Data {
+    let data = |v: &[f32]| OwnedTensor {
         shape: vec![n],
         bytes: v.iter().flat_map(|x| x.to_le_bytes()).collect(),
         dtype: DType::F32,
     };
-    let all: Vec<Data> = [&x, &y][..if two { 2 } else { 1 }].iter().map(|v| data(v)).collect();
+    let all: Vec<OwnedTensor> =
+        [&x, &y][..if two { 2 } else { 1 }].iter().map(|v| data(v)).collect();
     let mut outputs = exe.memory(&all).expect("memory");
     if let Err(e) = exe.call_data(&all, &mut outputs) {
         return Outcome::Wrong(e.to_string());

@@ -30,7 +30,7 @@ mod workspace;
 use kiln::{
     Error, Exit, Options,
     model::CachePolicy,
-    runtime::{Place, cuda::CudaError},
+    runtime::{DeviceId, cuda::CudaError},
 };
 use workers::{run, run_emulated};
 
@@ -87,7 +87,7 @@ fn options() -> Options {
             ..Options::default()
         };
     }
-    let device = Place::parse(&device()).unwrap_or_else(|e| panic!("KILN_CARD_DEVICE: {e}"));
+    let device = DeviceId::parse(&device()).unwrap_or_else(|e| panic!("KILN_CARD_DEVICE: {e}"));
     let folder = std::env::var_os("KILN_CACHE_DIR").filter(|d| d != "off");
     let cache = folder.map_or(CachePolicy::Off, |d| CachePolicy::Dir(d.into()));
     Options { device, cache, threads: 1, workers: 1, ..Options::default() }

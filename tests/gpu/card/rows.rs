@@ -27,7 +27,7 @@ fn check(item: u64) -> Outcome {
     let file = root().join(format!("capture/{archive}.safetensors"));
     let (inputs, want) = (tensors(&file, "input"), tensors(&file, "output"));
     let inputs: Vec<&Tensor> = inputs.iter().collect();
-    let made = Model::of_graph(&captured.module, captured.weights.clone()).compile(&options());
+    let made = Model::from_graph(&captured.module, captured.weights.clone()).compile(&options());
     match made.and_then(|exe| exe.call_values(&inputs)) {
         Ok(have) => Outcome::of(match tolerance::compare(&have[0], &want[i]) {
             Ok(c) if c.ok => vec![],

@@ -115,7 +115,8 @@ fn check(item: u64) -> Outcome {
         let count = Arc::new(AtomicUsize::new(0));
         let told = count.clone();
         let made = load(&path).and_then(|m| {
-            m.measuring(move |_, total, _| told.store(total, Ordering::Relaxed)).compile(&options)
+            m.autotune_progress(move |_, total, _| told.store(total, Ordering::Relaxed))
+                .compile(&options)
         });
         let exe = match made {
             Ok(exe) => exe,

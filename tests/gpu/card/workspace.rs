@@ -4,7 +4,7 @@ use crate::run::models;
 use cudarc::driver::{result, sys};
 use kiln::{
     Executable, load,
-    model::Data,
+    model::OwnedTensor,
     opt::tensors,
     runtime::cuda::{Loaded, Stream},
 };
@@ -65,13 +65,15 @@ fn check(item: u64) -> Outcome {
         Err(e) => return failed(&e),
     };
     let file = crate::run::file(name);
-    let inputs: Vec<Data> =
-        tensors::numbered(&file, "input_").into_iter().map(|(_, t)| Data::of(t)).collect();
+    let inputs: Vec<OwnedTensor> = tensors::numbered(&file, "input_")
+        .into_iter()
+        .map(|(_, t)| OwnedTensor::from_tensor(t))
+        .collect();
     Outcome::of(differences(&exe, &inputs).err().into_iter().collect())
 }
 
 /// Runs a program on a stream, then captured, and compares with its ordinary call.
-fn differences(exe: &Executable, inputs: &[Data]) -> Result<(), String> {
+fn differences(exe: &Executable, inputs: &[OwnedTensor]) -> Result<(), String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let loaded: &Loaded = exe.cuda().ok_or("it is on no GPU")?;
     let context = result::device::get(0)
@@ -85,7 +87,7 @@ fn differences(exe: &Executable, inputs: &[Data]) -> Result<(), String> {
     // SAFETY: it lives until the end.
     let stream = unsafe { Stream::from_raw(raw.cast::<c_void>()) };
     let shapes: Vec<&[usize]> = inputs.iter().map(|d| d.shape.as_slice()).collect();
-    let wanted = |inputs: &[Data]| -> Result<Vec<Vec<u8>>, String> {
+    let wanted = |inputs: &[OwnedTensor]| -> Result<Vec<Vec<u8>>, String> {
         let mut outputs = exe.memory(inputs).map_err(|e| text(&e))?;
         exe.call_data(inputs, &mut outputs).map_err(|e| text(&e))?;
         Ok(outputs.into_iter().map(|d| d.bytes).collect())

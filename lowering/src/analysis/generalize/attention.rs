@@ -25,14 +25,14 @@ pub struct AttentionNests {
 }
 
 /// The sizes of an attention's loops.
-struct Loops {
+struct AttentionLoops {
     b: Builder,
     outer: usize,
     sizes: Vec<Size>,
     score: Type,
 }
 
-impl Loops {
+impl AttentionLoops {
     /// The loop over queries; the one over keys or columns follows it.
     fn query(&self) -> usize {
         self.outer
@@ -109,7 +109,7 @@ impl Loops {
         let reduction: Vec<bool> = all.iter().map(|d| reduces && d + 1 == n).collect();
         let ins: Vec<Value> = ins.iter().map(|(v, _)| *v).collect();
         let generic = Generic { b: self.b, ins: &ins, outs: &[out.0], maps, reduction: &reduction };
-        generic.make(&mut |body| Ok(vec![fill(body)?]))
+        generic.build(&mut |body| Ok(vec![fill(body)?]))
     }
 }
 
@@ -141,7 +141,7 @@ pub fn attention(op: Op) -> Result<(AttentionNests, HashMap<Op, Structure>)> {
     let outer = o.sizes.len().checked_sub(4).ok_or("has fewer than four loops")?;
     let [factors, score, weighted] = [region_of(op, 0)?, region_of(op, 1)?, region_of(op, 2)?];
     let ty = score.args().first().ok_or("has a score without arguments")?.ty();
-    let l = Loops { b, outer, sizes: o.sizes.clone(), score: ty };
+    let l = AttentionLoops { b, outer, sizes: o.sizes.clone(), score: ty };
     let mut maps = o.indexing_maps.as_array().ok_or("has no indexing maps")?.into_iter();
     let mut take = |n: usize| maps.by_ref().take(n).collect::<Vec<Attr>>();
     let (of_inputs, of_modifiers, of_values) =
@@ -160,7 +160,7 @@ pub fn attention(op: Op) -> Result<(AttentionNests, HashMap<Op, Structure>)> {
     let maps = [of_inputs, vec![l.map(n, &id)?]].concat();
     let generic = Generic { b, ins: &o.inputs, outs: &[out], maps, reduction: &last };
     let mut found = None;
-    let scores = generic.make(&mut |body| {
+    let scores = generic.build(&mut |body| {
         let given = body.ins().to_vec();
         let own = body.inline(factors, &given, &|d| d)?;
         let [x, y] = own[..] else { return Err("yields no two factors".into()) };
@@ -175,7 +175,7 @@ pub fn attention(op: Op) -> Result<(AttentionNests, HashMap<Op, Structure>)> {
     let maps = [vec![whole()?], of_modifiers, vec![whole()?]].concat();
     let generic = Generic { b, ins: &ins, outs: &[out], maps, reduction: &vec![false; loops] };
     let mut stated = vec![];
-    let seen = generic.make(&mut |body| {
+    let seen = generic.build(&mut |body| {
         let given = body.ins().to_vec();
         stated = body.inline(score, &given, &|d| d)?;
         Ok(vec![*stated.first().ok_or("yields no score")?])
@@ -214,7 +214,7 @@ pub fn attention(op: Op) -> Result<(AttentionNests, HashMap<Op, Structure>)> {
     let maps = [vec![l.map(n, &weight)?], of_values, vec![l.map(n, &id)?]].concat();
     let generic = Generic { b, ins: &ins, outs: &[out], maps, reduction: &last };
     let mut found = None;
-    let product = generic.make(&mut |body| {
+    let product = generic.build(&mut |body| {
         let (weight, given) = (body.ins()[0], body.ins()[1..].to_vec());
         let own = body.inline(weighted, &given, &|d| d)?;
         let value = *own.first().ok_or("yields no factor")?;
@@ -245,7 +245,7 @@ pub fn attention(op: Op) -> Result<(AttentionNests, HashMap<Op, Structure>)> {
         let ins = [sum.result(0), max.result(0)];
         let reduction = vec![false; loops - 1];
         let generic = Generic { b, ins: &ins, outs: &[init], maps, reduction: &reduction };
-        ops.push(generic.make(&mut |body| {
+        ops.push(generic.build(&mut |body| {
             let [sum, m] = [body.ins()[0], body.ins()[1]];
             // For a fully masked row, both terms are -inf.
             let log = body.same(math::Log::NAME, &[sum])?;

@@ -15,7 +15,7 @@ pub fn contract(op: Op) -> Result<(Op, Structure)> {
     let region = region_of(op, 0)?;
     let mut factors = None;
     let generic = Generic { b, ins: &o.inputs, outs: &[o.init], maps, reduction: &reduction };
-    let made = generic.make(&mut |body| {
+    let made = generic.build(&mut |body| {
         let given = body.ins().to_vec();
         let own = body.inline(region, &given, &|d| d)?;
         let [x, y] = own[..] else { return Err("yields no two factors".into()) };

@@ -114,7 +114,7 @@ struct Body {
 
 impl Generic<'_> {
     /// Creates the op; `fill` computes what its body yields.
-    fn make(self, fill: &mut dyn FnMut(&mut Body) -> Result<Vec<Value>>) -> Result<Op> {
+    fn build(self, fill: &mut dyn FnMut(&mut Body) -> Result<Vec<Value>>) -> Result<Op> {
         let (b, c) = (self.b, self.b.ctx);
         let kinds = self.reduction.iter().map(|r| if *r { "reduction" } else { "parallel" });
         let kinds: Vec<Attr> = kinds

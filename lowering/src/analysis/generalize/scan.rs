@@ -38,7 +38,7 @@ pub fn scan(op: Op) -> Result<(Op, Structure)> {
     let region = region_of(op, 0)?;
     let mut value = None;
     let generic = Generic { b, ins: &o.inputs, outs: &[o.init], maps: all, reduction: &reduction };
-    let made = generic.make(&mut |body| {
+    let made = generic.build(&mut |body| {
         let given = body.ins().to_vec();
         let x = *body.inline(region, &given, &inner)?.first().ok_or("yields nothing")?;
         value = Some(x);

@@ -193,7 +193,7 @@ impl Unit {
         let context = unsafe {
             let context = LLVMContextCreate();
             // Without a handler LLVM prints errors and ends the process.
-            LLVMContextSetDiagnosticHandler(context, take, errors.cast());
+            LLVMContextSetDiagnosticHandler(context, on_diagnostic, errors.cast());
             LLVMContextSetDiscardValueNames(context, !names as i32);
             context
         };
@@ -206,7 +206,7 @@ impl Unit {
     }
 }
 
-extern "C" fn take(info: Ref, errors: *mut c_void) {
+extern "C" fn on_diagnostic(info: Ref, errors: *mut c_void) {
     // SAFETY: `errors` is the unit's list, and LLVM passes a live diagnostic.
     unsafe {
         if LLVMGetDiagInfoSeverity(info) == SEVERITY_ERROR {

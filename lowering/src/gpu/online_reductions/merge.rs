@@ -4,14 +4,12 @@ use crate::{gpu::online_reductions::matches::Kind, linalg::scalar::Scalars};
 use kiln_dialects::{ir::*, value::DType};
 use std::f64::consts::LOG2_E;
 
-type Made = Result<Value>;
-
 /// Values per partial result: maximum and sum; or sum, squared deviations and count.
 pub fn count(kind: Kind) -> usize {
     if kind == Kind::Exponential { 2 } else { 3 }
 }
 
-fn number(b: Builder, ty: Type, value: f64) -> Made {
+fn number(b: Builder, ty: Type, value: f64) -> Result<Value> {
     Scalars { b }.constant(Attr::scalar(b.ctx, ty.dtype()?, value))
 }
 
@@ -60,7 +58,7 @@ pub fn merge(kind: Kind, s: &Scalars, a: &[Value], b: &[Value]) -> Result<Vec<Va
 
 /// exp(-x), for f32 by 2^x with a rounded exponent. A term added to a sum has an error of x exp(-x)
 /// 2^-24, at most 0.37 2^-24 of the sum's greatest term.
-fn decay(s: &Scalars, x: Value) -> Made {
+fn decay(s: &Scalars, x: Value) -> Result<Value> {
     if x.ty().dtype()? == DType::F64 {
         return math::exp(s, arith::negf(s, x)?);
     }
@@ -69,7 +67,7 @@ fn decay(s: &Scalars, x: Value) -> Made {
 }
 
 /// 1 / n, or 1 for n = 0.
-fn one_over(s: &Scalars, n: Value) -> Made {
+fn one_over(s: &Scalars, n: Value) -> Result<Value> {
     let one = s.float(1.0, n)?;
     let some = arith::maximumf(s, n, one)?;
     if n.ty().dtype()? == DType::F64 {
@@ -80,12 +78,12 @@ fn one_over(s: &Scalars, n: Value) -> Made {
     }
 }
 
-fn mean(s: &Scalars, sum: Value, n: Value) -> Made {
+fn mean(s: &Scalars, sum: Value, n: Value) -> Result<Value> {
     arith::mulf(s, sum, one_over(s, n)?)
 }
 
 /// The final value of the first reduction.
-pub fn first(kind: Kind, s: &Scalars, parts: &[Value]) -> Made {
+pub fn first(kind: Kind, s: &Scalars, parts: &[Value]) -> Result<Value> {
     match (kind, parts) {
         (Kind::Exponential, [most, sum, ..]) => {
             // Nothing was added: no element is above -inf.
@@ -98,7 +96,7 @@ pub fn first(kind: Kind, s: &Scalars, parts: &[Value]) -> Made {
 }
 
 /// The final value of the second reduction, for the shift c.
-pub fn second(kind: Kind, s: &Scalars, parts: &[Value], c: Value) -> Made {
+pub fn second(kind: Kind, s: &Scalars, parts: &[Value], c: Value) -> Result<Value> {
     match (kind, parts) {
         (Kind::Exponential, [most, sum, ..]) => {
             let factor = math::exp(s, arith::subf(s, *most, c)?)?;

@@ -53,7 +53,7 @@ impl Pass for OnlineReductions {
             }
             let Some(mut pair) = matches::find(func) else { continue };
             let mut analysis = Analysis::of(func)?;
-            if held(&analysis) {
+            if fits_registers(&analysis) {
                 continue;
             }
             loop {
@@ -69,14 +69,14 @@ impl Pass for OnlineReductions {
 
 /// Whether registers hold the kernel's rows from the first stage to the last, so that each is read
 /// once anyway.
-fn held(analysis: &Analysis) -> bool {
-    let view = analysis.view(register_rows::VIEW);
-    view.is_some_and(|v| register_rows::params(&v.0, &v.1).is_some())
+fn fits_registers(analysis: &Analysis) -> bool {
+    let nested = analysis.nests(register_rows::NESTING);
+    nested.is_some_and(|v| register_rows::params(&v.0, &v.1).is_some())
 }
 
 /// The sizes of a tensor, as its type and the operands of a `tensor.empty`.
 struct Sizes<'k> {
-    of: &'k Kernel,
+    kernel: &'k Kernel,
     all: Vec<Poly>,
 }
 
@@ -87,7 +87,7 @@ impl Sizes<'_> {
             Some(n) => Ok(Dim::Known(n)),
             None => {
                 let size = p.as_symbol().ok_or("has a size that is no value")?;
-                dynamic.push(self.of.original_value(size));
+                dynamic.push(self.kernel.original_value(size));
                 Ok::<_, String>(Dim::Unknown)
             }
         };
@@ -106,8 +106,8 @@ fn apply(k: &Kernel, pair: &Pair) -> Result<()> {
     let (loops, reduction) = (stage.extents.len(), stage.reduction.clone());
     let all: Vec<usize> = (0..loops).collect();
     let row: Vec<usize> = pair.row.clone();
-    let whole = Sizes { of: k, all: stage.extents.clone() };
-    let rows = Sizes { of: k, all: row.iter().map(|d| stage.extents[*d].clone()).collect() };
+    let whole = Sizes { kernel: k, all: stage.extents.clone() };
+    let rows = Sizes { kernel: k, all: row.iter().map(|d| stage.extents[*d].clone()).collect() };
     let b = Builder::after(*first).ok_or("is in no block")?.at(second.loc());
 
     // Lifts each element to a partial result.
@@ -120,7 +120,7 @@ fn apply(k: &Kernel, pair: &Pair) -> Result<()> {
         .map(|v| Ok((fill(b, *v, rows.empty(b, ty)?)?, row.clone())))
         .collect::<Result<Vec<_>>>()?;
     let ins: Vec<(Value, Vec<usize>)> = lifted.into_iter().map(|v| (v, all.clone())).collect();
-    let merged = Generic { b, ins: &ins, outs: &outs, reduction: &reduction, merges: true }.make(
+    let merged = Generic { b, ins: &ins, outs: &outs, reduction: &reduction, merges: true }.build(
         &mut |s, args| {
             let (new, running) = args.split_at(parts);
             merge::merge(*kind, &s, running, new)
@@ -135,7 +135,7 @@ fn apply(k: &Kernel, pair: &Pair) -> Result<()> {
     };
     let outs = [(rows.empty(b, ty)?, own.clone())];
     let made = Generic { b, ins: &with_all(&[]), outs: &outs, reduction: &parallel, merges: false }
-        .make(&mut |s, args| Ok(vec![merge::first(*kind, &s, args)?]))?;
+        .build(&mut |s, args| Ok(vec![merge::first(*kind, &s, args)?]))?;
     sum.replace_uses(made[0]);
 
     // Extracts the second reduction's result, from the shift it subtracts.
@@ -146,7 +146,7 @@ fn apply(k: &Kernel, pair: &Pair) -> Result<()> {
     let outs = [(rows.empty(b, ty)?, own.clone())];
     let result =
         Generic { b, ins: &with_all(&more), outs: &outs, reduction: &parallel, merges: false }
-            .make(&mut |s, args| {
+            .build(&mut |s, args| {
                 let (parts, more) = args.split_at(parts);
                 let mut known: HashMap<Value, Value> =
                     leaves.iter().map(|l: &Leaf| l.value).zip(more.iter().copied()).collect();

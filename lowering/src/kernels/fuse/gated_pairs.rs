@@ -2,7 +2,7 @@
 //! left operand once for both, and neither result goes through memory.
 use crate::{
     kernels::{
-        fuse::group::{Decide, Kind},
+        fuse::group::{Grouping, Kind},
         graph::Class,
         op_facts::folding_op,
     },
@@ -17,16 +17,16 @@ use kiln_dialects::{
 
 /// Most nodes of the kernel that a second GEMM joins: the shared epilogue keeps its values in
 /// registers next to two accumulators.
-const MOST: usize = 12;
+const MAX_NODES: usize = 12;
 /// Least N of either GEMM: the width of one CTA tile.
 const COLUMNS: i64 = 64;
 
-impl Decide<'_> {
+impl Grouping<'_> {
     /// The kernel of another GEMM that node `n` is fused with.
-    pub(crate) fn partner(&self, n: usize) -> Option<usize> {
-        let mine = self
-            .product(n)
-            .filter(|_| self.how == crate::kernels::fuse::group::How::Fused { pairs: true })?;
+    pub(crate) fn gated_partner(&self, n: usize) -> Option<usize> {
+        let mine = self.product(n).filter(|_| {
+            self.mode == crate::kernels::fuse::group::FusionMode::Fused { pairs: true }
+        })?;
         let sources = self.sources(n);
         let fits = |g: &usize| {
             let group = &self.groups[*g];
@@ -36,12 +36,12 @@ impl Decide<'_> {
                 && dot.rhs.ty() == mine.rhs.ty()
                 && dot.rhs_contract == mine.rhs_contract;
             group.kind == Kind::Contract
-                && !group.gone
-                && group.nodes.len() <= MOST
+                && !group.merged
+                && group.nodes.len() <= MAX_NODES
                 && same
                 && self.graph.nodes[n].value.ty() == self.graph.nodes[other].value.ty()
-                && sources.iter().all(|s| s != g && !self.waits(*s, *g))
-                && self.meet(n, *g)
+                && sources.iter().all(|s| s != g && !self.depends_on(*s, *g))
+                && self.results_combine(n, *g)
         };
         (0..self.groups.len()).rev().find(fits)
     }
@@ -79,14 +79,14 @@ impl Decide<'_> {
             && dot.lhs_batch.is_empty()
             && last
             && units
-            && whole(dot.lhs)
-            && whole(dot.rhs))
+            && covers_tensor(dot.lhs)
+            && covers_tensor(dot.rhs))
         .then_some(dot)
     }
 
     /// Whether a pointwise op over the same loops uses both: values of the kernel so far and values
     /// of the node.
-    fn meet(&self, n: usize, g: usize) -> bool {
+    fn results_combine(&self, n: usize, g: usize) -> bool {
         let graph = self.graph;
         let dims = &graph.nodes[n].dims;
         // What each node depends on: [the kernel, the node].
@@ -117,7 +117,7 @@ impl Decide<'_> {
 }
 
 /// Whether a value covers a whole tensor in memory, transposed or not.
-fn whole(v: Value) -> bool {
+fn covers_tensor(v: Value) -> bool {
     let mut v = v;
     while let Some(op) =
         v.def().filter(|o: &Op| matches!(o.kind(), Some(OpKind::Transpose | OpKind::Reshape)))

@@ -6,7 +6,7 @@
 //! kernels joins the one it reads most from.
 
 use crate::{
-    analysis::index_expr::Ix,
+    analysis::index_expr::IndexExpr,
     kernels::{
         graph::{Class, Graph, Leaf},
         op_facts::{folding_op, title},
@@ -57,13 +57,13 @@ impl Kind {
 
 /// Whether a value of a kernel with reductions spans all loops, or only the parallel ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum LoopSpan {
     Full,
     Reduced,
 }
 
 /// A kernel under construction.
-pub struct Group {
+pub struct KernelGroup {
     /// Its kind.
     pub kind: Kind,
     /// Its loops, without those of trip count 1.
@@ -73,10 +73,10 @@ pub struct Group {
     /// Its nodes in program order.
     pub nodes: Vec<usize>,
     /// Kernels it depends on.
-    before: BTreeSet<usize>,
+    dependencies: BTreeSet<usize>,
     /// Why it was not fused further.
     pub reasons: Vec<String>,
-    pub(crate) gone: bool,
+    pub(crate) merged: bool,
 }
 
 /// Most nodes in a kernel: beyond that, registers spill and compile time grows.
@@ -85,44 +85,44 @@ const MOST_NODES: usize = 64;
 const MOST_MOVED: usize = 8;
 
 /// The fusion plan: kernels, and the kernel of each node.
-pub struct Plan {
+pub struct FusionPlan {
     /// Kernels in topological order.
-    pub groups: Vec<Group>,
+    pub groups: Vec<KernelGroup>,
     /// The kernel of each node.
     pub group_of: Vec<usize>,
 }
 
 /// The fusion mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum FusionMode {
     /// As few kernels as possible. `pairs`: whether two GEMMs may be one kernel.
     Fused { pairs: bool },
     /// One kernel per op.
     EachOp,
 }
 
-pub(crate) struct Decide<'a> {
+pub(crate) struct Grouping<'a> {
     pub(crate) graph: &'a Graph<'a>,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<KernelGroup>,
     group_of: Vec<usize>,
-    pub(crate) forms: Vec<Form>,
-    pub(crate) how: How,
+    pub(crate) forms: Vec<LoopSpan>,
+    pub(crate) mode: FusionMode,
 }
 
 /// Groups all nodes into kernels.
-pub fn plan(graph: &Graph, how: How) -> Plan {
-    let mut d = Decide { graph, groups: vec![], group_of: vec![], forms: vec![], how };
+pub fn plan(graph: &Graph, how: FusionMode) -> FusionPlan {
+    let mut d = Grouping { graph, groups: vec![], group_of: vec![], forms: vec![], mode: how };
     for n in 0..graph.nodes.len() {
-        d.place(n);
+        d.assign(n);
     }
     d.ordered()
 }
 
-pub(crate) fn wide(dims: &[SymDim]) -> Vec<SymDim> {
+pub(crate) fn without_unit_dims(dims: &[SymDim]) -> Vec<SymDim> {
     dims.iter().filter(|d| d.known() != Some(1)).cloned().collect()
 }
 
-impl Decide<'_> {
+impl Grouping<'_> {
     /// The kernels that a node reads from, sorted by bytes read, largest first.
     pub(crate) fn sources(&self, n: usize) -> Vec<usize> {
         let mut all: Vec<(i64, usize)> = vec![];
@@ -146,12 +146,12 @@ impl Decide<'_> {
         self.graph.node_of.get(&v).and_then(|m| self.group_of.get(*m)).copied()
     }
 
-    fn place(&mut self, n: usize) {
+    fn assign(&mut self, n: usize) {
         let sources = self.sources(n);
         let node = &self.graph.nodes[n];
         let (mut reasons, mut copies) = (vec![], false);
-        let alone = self.how == How::EachOp;
-        let mut chosen = self.partner(n).map(|g| (g, Kind::Contract, Form::Full));
+        let alone = self.mode == FusionMode::EachOp;
+        let mut chosen = self.gated_partner(n).map(|g| (g, Kind::Contract, LoopSpan::Full));
         for g in &sources {
             if alone || chosen.is_some() {
                 break;
@@ -168,7 +168,7 @@ impl Decide<'_> {
             Some((g, kind, form)) => {
                 // A node is computed by one kernel only; that it did not join another is no loss,
                 // unless it copies a slice.
-                copies = self.goes_on(n) == Some(g);
+                copies = self.previous_slice_kernel(n) == Some(g);
                 if !copies {
                     reasons.clear();
                 }
@@ -188,19 +188,19 @@ impl Decide<'_> {
                     Class::Reduce if self.trailing(n) => Kind::Rows,
                     Class::Reduce => Kind::Reduce,
                 };
-                let (dims, reduced) = (wide(&node.dims), self.reduced(n));
-                self.groups.push(Group {
+                let (dims, reduced) = (without_unit_dims(&node.dims), self.reduced(n));
+                self.groups.push(KernelGroup {
                     kind,
                     dims,
                     reduced,
                     nodes: vec![],
-                    before: BTreeSet::new(),
+                    dependencies: BTreeSet::new(),
                     reasons: vec![],
-                    gone: false,
+                    merged: false,
                 });
                 (
                     self.groups.len() - 1,
-                    if node.class == Class::Reduce { Form::Reduced } else { Form::Full },
+                    if node.class == Class::Reduce { LoopSpan::Reduced } else { LoopSpan::Full },
                 )
             }
         };
@@ -213,18 +213,18 @@ impl Decide<'_> {
         let (whole, prologue) = (said(NOT_FUSED), said(PROLOGUE));
         let group = &mut self.groups[g];
         group.nodes.push(n);
-        group.before.extend(sources.iter().copied().filter(|s| *s != g));
+        group.dependencies.extend(sources.iter().copied().filter(|s| *s != g));
         self.group_of.push(g);
         self.forms.push(form);
         for other in sources.iter().copied().filter(|s| *s != g && !alone) {
             self.merge(other, g);
         }
         // A slice that its own kernel computes after all is not copied.
-        if !copies || sources.first().is_some_and(|s| !self.groups[*s].gone) {
+        if !copies || sources.first().is_some_and(|s| !self.groups[*s].merged) {
             // Drop the reasons about kernels that have been merged into this one since.
             let open: Vec<String> = reasons
                 .into_iter()
-                .filter(|(s, _)| !self.groups[*s].gone)
+                .filter(|(s, _)| !self.groups[*s].merged)
                 .map(|(_, why)| why)
                 .collect();
             self.groups[g].reasons.extend(open);
@@ -245,28 +245,28 @@ impl Decide<'_> {
 
     /// Whether a reduction covers trailing dimensions.
     fn trailing(&self, n: usize) -> bool {
-        let rank = wide(&self.graph.nodes[n].dims).len();
+        let rank = without_unit_dims(&self.graph.nodes[n].dims).len();
         let reduced = self.reduced(n);
         reduced.iter().enumerate().all(|(i, d)| *d == rank - reduced.len() + i)
     }
 
     /// Whether a node can be fused into a kernel; returns the kernel's new kind and the form of the
     /// node's value.
-    fn fits(&self, n: usize, g: usize) -> Result<(Kind, Form)> {
+    fn fits(&self, n: usize, g: usize) -> Result<(Kind, LoopSpan)> {
         let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
-        let dims = wide(&node.dims);
+        let dims = without_unit_dims(&node.dims);
         if group.nodes.len() >= MOST_NODES {
             return Err(format!("it has {MOST_NODES} ops already").into());
         }
-        if self.goes_on(n) == Some(g) {
-            return self.copies(n, g);
+        if self.previous_slice_kernel(n) == Some(g) {
+            return self.copies_slice(n, g);
         }
-        if self.places(n) && group.kind != Kind::Pointwise {
-            return self.ends(n, g);
+        if self.only_inserts(n) && group.kind != Kind::Pointwise {
+            return self.writes_into_destination(n, g);
         }
         if group.kind == Kind::Contract
             && node.class != Class::Single
-            && group.nodes.iter().any(|m| self.places(*m))
+            && group.nodes.iter().any(|m| self.only_inserts(*m))
         {
             return Err("its result is written into a larger tensor already".into());
         }
@@ -299,15 +299,15 @@ impl Decide<'_> {
             (Class::Scan, Kind::Rows | Kind::Reduce) => {
                 return Err("a scan is a loop over its rows of its own".into());
             }
-            (Class::Scan, Kind::Pointwise) if dims == group.dims => (Kind::Scan, Form::Full),
+            (Class::Scan, Kind::Pointwise) if dims == group.dims => (Kind::Scan, LoopSpan::Full),
             (Class::Scan, _) => return Err("its iteration space differs".into()),
             (Class::Pointwise, Kind::Rows | Kind::Reduce) if dims == stay && stay != group.dims => {
-                (group.kind, Form::Reduced)
+                (group.kind, LoopSpan::Reduced)
             }
             (Class::Pointwise, Kind::Pointwise | Kind::Contract | Kind::Rows | Kind::Scan)
                 if dims == group.dims =>
             {
-                (group.kind, Form::Full)
+                (group.kind, LoopSpan::Full)
             }
             (Class::Pointwise, _) => return Err("its iteration space differs".into()),
             (Class::Reduce, Kind::Contract) => {
@@ -320,11 +320,13 @@ impl Decide<'_> {
                 return Err("its iteration space differs".into());
             }
             (Class::Reduce, Kind::Rows) if self.reduced(n) == group.reduced => {
-                (Kind::Rows, Form::Reduced)
+                (Kind::Rows, LoopSpan::Reduced)
             }
             (Class::Reduce, Kind::Rows) => return Err("it reduces other dimensions".into()),
-            (Class::Reduce, _) if self.trailing(n) => (Kind::Rows, Form::Reduced),
-            (Class::Reduce, Kind::Pointwise) if self.only(g, n) => (Kind::Reduce, Form::Reduced),
+            (Class::Reduce, _) if self.trailing(n) => (Kind::Rows, LoopSpan::Reduced),
+            (Class::Reduce, Kind::Pointwise) if self.only(g, n) => {
+                (Kind::Reduce, LoopSpan::Reduced)
+            }
             (Class::Reduce, _) => return Err(
                 "it reduces leading dimensions, so the operand would be computed more than once"
                     .into(),
@@ -343,10 +345,10 @@ impl Decide<'_> {
             };
             let loops = node.loops();
             let over = match (self.forms[*m], node.class, result.1) {
-                (Form::Full, _, Form::Full) | (Form::Full, Class::Reduce, _) => loops,
-                (Form::Full, ..) => return Err("it reads a whole row".into()),
-                (Form::Reduced, Class::Pointwise, Form::Reduced) => loops,
-                (Form::Reduced, ..) => {
+                (LoopSpan::Full, _, LoopSpan::Full) | (LoopSpan::Full, Class::Reduce, _) => loops,
+                (LoopSpan::Full, ..) => return Err("it reads a whole row".into()),
+                (LoopSpan::Reduced, Class::Pointwise, LoopSpan::Reduced) => loops,
+                (LoopSpan::Reduced, ..) => {
                     let reduced = if group.kind == result.0 {
                         group.reduced.clone()
                     } else {
@@ -434,13 +436,13 @@ impl Decide<'_> {
             .filter(|(_, d)| d.known() != Some(1))
             .map(|(ix, _)| ix)
             .collect();
-        at.len() == over.len() && at.iter().zip(over).all(|(ix, d)| **ix == Ix::dim(*d))
+        at.len() == over.len() && at.iter().zip(over).all(|(ix, d)| **ix == IndexExpr::dim(*d))
     }
 
     /// Whether a node that reads from `sources` can join kernel `g` without a cycle: no other
     /// source may depend on `g`.
     fn acyclic(&self, g: usize, sources: &[usize]) -> Result<()> {
-        match sources.iter().find(|s| **s != g && self.waits(**s, g)) {
+        match sources.iter().find(|s| **s != g && self.depends_on(**s, g)) {
             Some(s) => Err(format!(
                 "it also reads from {}, which waits for that kernel",
                 self.first_name(*s)
@@ -451,14 +453,14 @@ impl Decide<'_> {
     }
 
     /// Whether kernel `a` depends on kernel `b`, transitively.
-    pub(crate) fn waits(&self, a: usize, b: usize) -> bool {
+    pub(crate) fn depends_on(&self, a: usize, b: usize) -> bool {
         let (mut seen, mut stack) = (vec![false; self.groups.len()], vec![a]);
         while let Some(g) = stack.pop() {
             if g == b {
                 return true;
             }
             if !std::mem::replace(&mut seen[g], true) {
-                stack.extend(self.groups[g].before.iter().copied());
+                stack.extend(self.groups[g].dependencies.iter().copied());
             }
         }
         false
@@ -473,12 +475,12 @@ impl Decide<'_> {
         let most = if b.kind == Kind::Contract { MOST_MOVED } else { MOST_NODES };
         let small = a.nodes.len() <= most && a.nodes.len() + b.nodes.len() <= MOST_NODES;
         let placed =
-            a.kind == Kind::Pointwise && b.nodes.iter().any(|n| self.only_places(*n, from));
-        if !small || a.gone || !(placed || kinds && a.dims == b.dims) {
+            a.kind == Kind::Pointwise && b.nodes.iter().any(|n| self.inserts_result_of(*n, from));
+        if !small || a.merged || !(placed || kinds && a.dims == b.dims) {
             return;
         }
         // Any other path between the two would make the merged kernel depend on itself.
-        if b.before.iter().any(|g| *g != from && self.waits(*g, from)) {
+        if b.dependencies.iter().any(|g| *g != from && self.depends_on(*g, from)) {
             return;
         }
         let in_place = placed
@@ -492,7 +494,7 @@ impl Decide<'_> {
                         let full = match node.class {
                             Class::Contract | Class::Attention | Class::Single => false,
                             Class::Reduce | Class::Scan => true,
-                            Class::Pointwise => self.forms[*m] == Form::Full,
+                            Class::Pointwise => self.forms[*m] == LoopSpan::Full,
                         };
                         full && self.graph.node_of.contains_key(&l.value)
                             && self.reads_in_place(l, &node.loops())
@@ -502,21 +504,21 @@ impl Decide<'_> {
             return;
         }
         let moved = std::mem::take(&mut self.groups[from].nodes);
-        let before = std::mem::take(&mut self.groups[from].before);
-        self.groups[from].gone = true;
+        let before = std::mem::take(&mut self.groups[from].dependencies);
+        self.groups[from].merged = true;
         moved.iter().for_each(|m| self.group_of[*m] = into);
         let group = &mut self.groups[into];
         group.nodes.extend(moved);
         group.nodes.sort_unstable();
-        group.before.extend(before);
-        group.before.remove(&from);
-        group.before.remove(&into);
+        group.dependencies.extend(before);
+        group.dependencies.remove(&from);
+        group.dependencies.remove(&into);
         for g in &mut self.groups {
-            if g.before.remove(&from) {
-                g.before.insert(into);
+            if g.dependencies.remove(&from) {
+                g.dependencies.insert(into);
             }
         }
-        self.groups[into].before.remove(&into);
+        self.groups[into].dependencies.remove(&into);
     }
 
     pub(crate) fn name(&self, v: Value) -> String {
@@ -533,12 +535,12 @@ impl Decide<'_> {
     }
 
     /// Sorts the kernels topologically.
-    fn ordered(mut self) -> Plan {
+    fn ordered(mut self) -> FusionPlan {
         let (mut place, mut order) = (vec![None; self.groups.len()], vec![]);
         for start in 0..self.groups.len() {
             let mut stack = vec![(start, false)];
             while let Some((g, ready)) = stack.pop() {
-                if place[g].is_some() || self.groups[g].gone {
+                if place[g].is_some() || self.groups[g].merged {
                     continue;
                 }
                 if ready {
@@ -546,13 +548,13 @@ impl Decide<'_> {
                     order.push(g);
                 } else {
                     stack.push((g, true));
-                    stack.extend(self.groups[g].before.iter().rev().map(|b| (*b, false)));
+                    stack.extend(self.groups[g].dependencies.iter().rev().map(|b| (*b, false)));
                 }
             }
         }
         let group_of = self.group_of.iter().map(|g| place[*g].unwrap_or(0)).collect();
-        let mut taken: Vec<Option<Group>> = self.groups.drain(..).map(Some).collect();
+        let mut taken: Vec<Option<KernelGroup>> = self.groups.drain(..).map(Some).collect();
         let groups = order.into_iter().filter_map(|g| taken[g].take()).collect();
-        Plan { groups, group_of }
+        FusionPlan { groups, group_of }
     }
 }

@@ -1,7 +1,7 @@
 //! Pads and concatenations: ops that only insert their operands into a larger tensor are fused into
 //! the kernels that compute these operands (destination passing).
 use crate::kernels::{
-    fuse::group::{Decide, Form, Kind, wide},
+    fuse::group::{Grouping, Kind, LoopSpan, without_unit_dims},
     graph::{Class, Leaf},
     op_facts::{folding_op, reads},
 };
@@ -18,10 +18,10 @@ pub(crate) const OUTSIDE_ROWS: &str = "it has no loops for elements outside its 
 /// own work.
 pub const MOST_COPIED: i64 = 4;
 
-impl Decide<'_> {
+impl Grouping<'_> {
     /// Whether a kernel can copy another slice into the tensor it already inserts into; returns
     /// the kernel's kind then.
-    pub(crate) fn copies(&self, n: usize, g: usize) -> Result<(Kind, Form)> {
+    pub(crate) fn copies_slice(&self, n: usize, g: usize) -> Result<(Kind, LoopSpan)> {
         let group = &self.groups[g];
         if group.nodes.iter().any(|m| self.pads(*m)) {
             return Err("its result is padded, which must be the last op".into());
@@ -30,12 +30,12 @@ impl Decide<'_> {
             return Err(OUTSIDE_ROWS.into());
         }
         let whole = self.slice_source(n).unwrap_or(self.graph.nodes[n].value);
-        self.few(self.graph.count(self.graph.facts.dims(whole)), g)
-            .map(|()| (group.kind, Form::Full))
+        self.check_copied(self.graph.count(self.graph.facts.dims(whole)), g)
+            .map(|()| (group.kind, LoopSpan::Full))
     }
 
     /// Fails if the kernel's own work is too small to copy so many elements.
-    fn few(&self, copied: i64, g: usize) -> Result<()> {
+    fn check_copied(&self, copied: i64, g: usize) -> Result<()> {
         let own = self.graph.count(&self.groups[g].dims);
         if copied > own.saturating_mul(MOST_COPIED) {
             Err("it would copy much more than it computes".into())
@@ -51,7 +51,7 @@ impl Decide<'_> {
     }
 
     /// Whether a node only inserts its operands into a larger tensor.
-    pub(crate) fn places(&self, n: usize) -> bool {
+    pub(crate) fn only_inserts(&self, n: usize) -> bool {
         let node = &self.graph.nodes[n];
         node.class == Class::Single
             && node.value.def().is_some_and(|o| {
@@ -69,7 +69,7 @@ impl Decide<'_> {
     pub(crate) fn pads_and_inserts(&self, n: usize, g: usize) -> bool {
         let moved = |m: usize| self.graph.nodes[m].value.def().map(|o| o.operand(0));
         let placing: Vec<usize> =
-            self.groups[g].nodes.iter().copied().filter(|m| self.places(*m)).collect();
+            self.groups[g].nodes.iter().copied().filter(|m| self.only_inserts(*m)).collect();
         let [other] = placing[..] else { return false };
         let one_each = (self.pads(n) && self.slice_source(other).is_some())
             || (self.pads(other) && self.slice_source(n).is_some());
@@ -83,7 +83,7 @@ impl Decide<'_> {
 
     /// The kernel that inserts the previous slice into the same tensor, if another kernel computes
     /// this slice: it can copy the slice.
-    pub(crate) fn goes_on(&self, n: usize) -> Option<usize> {
+    pub(crate) fn previous_slice_kernel(&self, n: usize) -> Option<usize> {
         let place = self.graph.nodes[n].value.def().and_then(InsertSlice::of)?;
         let before = self.kernel_of(place.dest?)?;
         (self.kernel_of(self.graph.base(place.source)) != Some(before)).then_some(before)
@@ -91,7 +91,7 @@ impl Decide<'_> {
 
     /// Whether a kernel can write its result directly into the destination of a pad or a
     /// concatenation; returns the kernel's kind then.
-    pub(crate) fn ends(&self, n: usize, g: usize) -> Result<(Kind, Form)> {
+    pub(crate) fn writes_into_destination(&self, n: usize, g: usize) -> Result<(Kind, LoopSpan)> {
         let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
         let op = |m: usize| self.graph.nodes[m].value.def().map(|o| folding_op(o).unwrap_or(o));
         let made_by = |kind: OpKind| {
@@ -105,7 +105,7 @@ impl Decide<'_> {
             _ if self.by_rows(g) => return Err(OUTSIDE_ROWS.into()),
             _ => return Err("it is a whole-tensor op".into()),
         }
-        if group.nodes.iter().any(|m| self.places(*m)) && !self.pads_and_inserts(n, g) {
+        if group.nodes.iter().any(|m| self.only_inserts(*m)) && !self.pads_and_inserts(n, g) {
             return Err("its result is written into a larger tensor already".into());
         }
         let adds = |all: &[Size]| all.iter().all(|s| s.known().is_some_and(|n| n >= 0));
@@ -120,7 +120,7 @@ impl Decide<'_> {
             .iter()
             .filter(|l| !mine(l))
             .map(|l| self.graph.count(self.graph.facts.dims(l.value)));
-        self.few(others.fold(0, i64::saturating_add), g)?;
+        self.check_copied(others.fold(0, i64::saturating_add), g)?;
         let stay = || {
             (0..group.dims.len())
                 .filter(|d| !group.reduced.contains(d))
@@ -128,8 +128,8 @@ impl Decide<'_> {
                 .collect::<Vec<_>>()
         };
         let whole = |m: &usize| {
-            let dims = wide(self.graph.facts.dims(leaf.value));
-            dims == if self.forms[*m] == Form::Full { group.dims.clone() } else { stay() }
+            let dims = without_unit_dims(self.graph.facts.dims(leaf.value));
+            dims == if self.forms[*m] == LoopSpan::Full { group.dims.clone() } else { stay() }
         };
         match self.graph.node_of.get(&leaf.value).filter(|m| whole(m) && self.reads_whole(n, leaf))
         {
@@ -146,7 +146,8 @@ impl Decide<'_> {
         let whole = |v: &Value| {
             let loops: Vec<usize> =
                 (0..dims(*v).len()).filter(|d| dims(*v)[*d].known() != Some(1)).collect();
-            wide(dims(*v)) == wide(dims(leaf.value)) && self.reads_in_place(leaf, &loops)
+            without_unit_dims(dims(*v)) == without_unit_dims(dims(leaf.value))
+                && self.reads_in_place(leaf, &loops)
         };
         reads(op)
             .iter()
@@ -156,9 +157,9 @@ impl Decide<'_> {
 
     /// Whether a node inserts the result of a pointwise kernel into a larger tensor, once, as its
     /// only reader.
-    pub(crate) fn only_places(&self, n: usize, from: usize) -> bool {
+    pub(crate) fn inserts_result_of(&self, n: usize, from: usize) -> bool {
         // A cheap early exit: few nodes insert, and this runs for every pair of kernels.
-        if !self.places(n) {
+        if !self.only_inserts(n) {
             return false;
         }
         let of_it = |l: &&Leaf| self.kernel_of(self.graph.base(l.value)) == Some(from);

@@ -69,8 +69,11 @@ impl Pass for Fuse {
             }
             let alone = root.attr(EACH_OP).is_some();
             let graph = Graph::read(func, &facts, self.fold_transposes && !alone)?;
-            let how =
-                if alone { group::How::EachOp } else { group::How::Fused { pairs: self.pairs } };
+            let how = if alone {
+                group::FusionMode::EachOp
+            } else {
+                group::FusionMode::Fused { pairs: self.pairs }
+            };
             let plan = group::plan(&graph, how);
             outline::apply(func, &graph, &plan, &mut kernels)?;
         }

@@ -2,10 +2,10 @@
 use crate::{
     analysis::{
         DIVISOR, LEAST,
-        sizes::{MakeSize, SizeValues, index_operands, makes_sizes},
+        sizes::{SizeBuilder, SizeValues, index_operands, makes_sizes},
     },
     kernels::{
-        fuse::group::Plan,
+        fuse::group::FusionPlan,
         graph::Graph,
         op_facts::{reads, title},
         prologues::{PROLOGUE, in_prologue},
@@ -127,7 +127,7 @@ struct Signature {
 }
 
 /// Attributes of a launch.
-struct About<'a> {
+struct LaunchAttrs<'a> {
     /// `kiln.kernel` of its kernel.
     attrs: Attr,
     /// Source locations of its ops, the last op first.
@@ -137,7 +137,7 @@ struct About<'a> {
 }
 
 /// Rewrites a function's ops to launches, according to the plan.
-pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Result<()> {
+pub fn apply(func: Op, graph: &Graph, plan: &FusionPlan, kernels: &mut Kernels) -> Result<()> {
     let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
     let end = block.terminator().ok_or_at(func, "has no return")?;
     let old: Vec<Op> = block.ops().into_iter().filter(|o| *o != end).collect();
@@ -168,7 +168,7 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
         let flops: i64 =
             group.nodes.iter().map(|n| graph.flops(&graph.nodes[*n])).fold(0, i64::saturating_add);
         let elements = results.first().map_or(1, |v| graph.count(graph.facts.dims(*v))).max(1);
-        let about = About { attrs, sources: &sources, flops: flops / elements };
+        let about = LaunchAttrs { attrs, sources: &sources, flops: flops / elements };
         o.launch(kernels, &stem(&ops), about, results, &inside).map_err(fail)?;
     }
     let mut taken = HashSet::new();
@@ -198,7 +198,7 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
 
 /// The destination tensor, written by an earlier kernel, that a result's slices are inserted into;
 /// none if this kernel allocates it.
-fn handed_on(v: Value, inside: &dyn Fn(Value) -> bool) -> Option<Value> {
+fn forwarded_destination(v: Value, inside: &dyn Fn(Value) -> bool) -> Option<Value> {
     let mut at = Some(v).filter(|v| inside(*v))?;
     while inside(at) {
         at = InsertSlice::of(at.def()?)?.dest?;
@@ -207,7 +207,7 @@ fn handed_on(v: Value, inside: &dyn Fn(Value) -> bool) -> Option<Value> {
 }
 
 /// The values that are read outside the kernels that compute them.
-fn crossing(graph: &Graph, plan: &Plan) -> HashSet<Value> {
+fn crossing(graph: &Graph, plan: &FusionPlan) -> HashSet<Value> {
     let mut read: HashSet<Value> = graph.returns.iter().map(|v| graph.base(*v)).collect();
     for (n, node) in graph.nodes.iter().enumerate() {
         for leaf in &node.leaves {
@@ -261,7 +261,7 @@ impl Outline<'_> {
     }
 
     /// The results of a kernel: its values that are read outside of it.
-    fn results(&self, plan: &Plan, g: usize) -> Vec<Value> {
+    fn results(&self, plan: &FusionPlan, g: usize) -> Vec<Value> {
         let all = plan.groups[g]
             .nodes
             .iter()
@@ -298,7 +298,7 @@ impl Outline<'_> {
         &mut self,
         kernels: &mut Kernels,
         stem: &str,
-        about: About,
+        about: LaunchAttrs,
         results: Vec<Value>,
         inside: &dyn Fn(Value) -> bool,
     ) -> Result<()> {
@@ -323,7 +323,7 @@ impl Outline<'_> {
         let mut outs = vec![];
         for v in &s.results {
             // Destination-passing style: a tensor that is inserted into is passed as an output.
-            if let Some(whole) = handed_on(*v, inside) {
+            if let Some(whole) = forwarded_destination(*v, inside) {
                 outs.push(self.value(whole)?);
                 continue;
             }
@@ -393,7 +393,7 @@ impl Outline<'_> {
         self.launch(
             kernels,
             "copy",
-            About { attrs, sources: &[v.loc()], flops: 0 },
+            LaunchAttrs { attrs, sources: &[v.loc()], flops: 0 },
             vec![v],
             &|_| false,
         )?;
@@ -430,7 +430,7 @@ impl Outline<'_> {
     /// The representative of all values equal to this size: within a kernel, nothing else states
     /// that two arguments are equal.
     fn same_size(&self, v: Value) -> Value {
-        self.sizes.made(&self.graph.facts.size_value(v)).unwrap_or(v)
+        self.sizes.cached(&self.graph.facts.size_value(v)).unwrap_or(v)
     }
 
     /// Builds the module of a kernel: facts on its arguments, then clones of its ops.
@@ -525,7 +525,7 @@ impl Outline<'_> {
         }
         map.extend(op.results().into_iter().zip(new.results()));
         let made = map.get(&v).copied().ok_or("was not cloned")?;
-        if let Some(sizes) = self.stated(op, map) {
+        if let Some(sizes) = self.stated_sizes(op, map) {
             b.create_with(&BindShape { value: made, sizes }, &[], &mut [])?;
         }
         Ok(made)
@@ -534,7 +534,7 @@ impl Outline<'_> {
     /// The result sizes of an op that derives them from its operands (`n - 1` of a window), as the
     /// kernel's own arguments: two of these may be `n` and `n - 1`, a relation that nothing in the
     /// kernel states.
-    fn stated(&self, op: Op, map: &HashMap<Value, Value>) -> Option<Vec<Size>> {
+    fn stated_sizes(&self, op: Op, map: &HashMap<Value, Value>) -> Option<Vec<Size>> {
         use OpKind::{Concat, Convolution, Pad, ReduceWindow};
         let v = op.result(0);
         if !matches!(op.kind()?, Concat | Convolution | Pad | ReduceWindow)
@@ -544,7 +544,7 @@ impl Outline<'_> {
         }
         let size = |d: &SymDim| match d.known() {
             Some(n) => Some(Size::Static(n)),
-            None => map.get(&self.sizes.made(d)?).map(|s| Size::Dynamic(*s)),
+            None => map.get(&self.sizes.cached(d)?).map(|s| Size::Dynamic(*s)),
         };
         self.graph.facts.dims(v).iter().map(size).collect()
     }

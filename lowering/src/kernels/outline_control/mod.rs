@@ -19,7 +19,7 @@
 pub(crate) mod sizes;
 
 use crate::{
-    analysis::sizes::{MakeSize, makes_sizes},
+    analysis::sizes::{SizeBuilder, makes_sizes},
     kernels::outline_control::sizes::{Sizes, carry_symbols, clean, is_memory},
 };
 use kiln_dialects::{
@@ -208,7 +208,7 @@ impl Outline<'_> {
                 Some(OpKind::BindShape) => user.erase(),
                 Some(OpKind::Dim) if !user.result(0).uses().is_empty() => {
                     let dim = self.size_value(user.result(0));
-                    let made = self.sizes.make(&dim).at(user)?;
+                    let made = self.sizes.build(&dim).at(user)?;
                     self.named.insert(made, dim);
                     user.result(0).replace_uses(made);
                     user.erase();

@@ -1,6 +1,6 @@
 //! Values that outlined functions rematerialise instead of taking as arguments: sizes, from
 //! symbols, and weights. Also finds the arguments that define these symbols.
-use crate::analysis::sizes::{MakeSize, makes_sizes};
+use crate::analysis::sizes::{SizeBuilder, makes_sizes};
 use kiln_dialects::{
     ir::*,
     ops::{BindShape, OpKind, Sym, SymExpr, SymKind},
@@ -15,8 +15,8 @@ pub(crate) struct Sizes<'a> {
     b: Builder,
 }
 
-impl MakeSize for Sizes<'_> {
-    type Made = Value;
+impl SizeBuilder for Sizes<'_> {
+    type Output = Value;
     fn number(&mut self, n: i64) -> Result<Value> {
         self.b.index(n)
     }
@@ -35,10 +35,10 @@ impl MakeSize for Sizes<'_> {
             .create_with(&SymExpr { kind, lhs, rhs }, &[Type::index(self.b.ctx)], &mut [])?
             .result(0))
     }
-    fn made(&self, d: &Dim) -> Option<Value> {
+    fn cached(&self, d: &Dim) -> Option<Value> {
         self.known.get(d).copied()
     }
-    fn remember(&mut self, d: &Dim, made: Value) {
+    fn cache(&mut self, d: &Dim, made: Value) {
         self.known.insert(d.clone(), made);
     }
 }
@@ -48,7 +48,7 @@ impl<'a> Sizes<'a> {
         Sizes { symbols, known: HashMap::new(), b }
     }
     pub fn size(&mut self, d: &Dim) -> Result<Size> {
-        d.known().map_or_else(|| self.make(d).map(Size::Dynamic), |n| Ok(Size::Static(n)))
+        d.known().map_or_else(|| self.build(d).map(Size::Dynamic), |n| Ok(Size::Static(n)))
     }
     /// Binds the sizes of a value to its symbols.
     pub fn bind(&mut self, value: Value, dims: &[Dim], at: Builder) -> Result<()> {

@@ -24,7 +24,7 @@ use crate::{
         fuse::EACH_OP,
         graph::{Class, Graph},
         op_facts::heavy,
-        prologues::operands::{Loops, Place, UNIT, left, right},
+        prologues::operands::{OperandLoops, StridedOperand, UNIT, left, right},
     },
     target::{
         Chip,
@@ -50,7 +50,7 @@ pub fn in_prologue(op: Op) -> bool {
 }
 
 /// Most ops in a prologue.
-const MOST: usize = 24;
+const MAX_OPS: usize = 24;
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -163,7 +163,7 @@ impl Candidate {
                     }
                 }
             }
-            if ops.len() == before || ops.len() > MOST {
+            if ops.len() == before || ops.len() > MAX_OPS {
                 break;
             }
         }
@@ -185,22 +185,22 @@ impl Prologues {
     /// Fails with the reason why a product should not have this prologue.
     fn pays(&self, graph: &Graph, f: &Candidate) -> Result<()> {
         let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
-        if f.ops.len() > MOST {
-            return Err(format!("the group would have more than {MOST} ops").into());
+        if f.ops.len() > MAX_OPS {
+            return Err(format!("the group would have more than {MAX_OPS} ops").into());
         }
         let sums = "it sums over several dimensions";
-        let loops = Loops::of(dims, &dot.lhs_batch, &dot.lhs_contract).ok_or(sums)?;
+        let loops = OperandLoops::of(dims, &dot.lhs_batch, &dot.lhs_contract).ok_or(sums)?;
         let raw = left(graph, dot.lhs, &loops)?;
         if !self.hopper() && dtype(raw.value) == Some(DType::F32) {
             return Err("the prologue's kernel loads 16-bit elements only".into());
         }
         right(graph, dot)?;
         let known = |n: i64| n > 0 && n % UNIT == 0;
-        let depth = &dims[loops.depth];
+        let depth = &dims[loops.k];
         if !known(graph.facts.divisor(depth)) || graph.facts.bounds(depth).0.is_none_or(|n| n < 1) {
             return Err("its K dimension is no static multiple of 8".into());
         }
-        if loops.own.is_empty()
+        if loops.free.is_empty()
             || loops.batch.len() > 3
             || f.product.result(0).ty().element().is_none_or(|e| e.dtype() == Ok(DType::F64))
         {
@@ -210,12 +210,18 @@ impl Prologues {
     }
 
     /// Whether the prologue is profitable by the cost model.
-    fn faster(&self, graph: &Graph, f: &Candidate, loops: &Loops, raw: &Place) -> Result<()> {
+    fn faster(
+        &self,
+        graph: &Graph,
+        f: &Candidate,
+        loops: &OperandLoops,
+        raw: &StridedOperand,
+    ) -> Result<()> {
         let model = if self.hopper() { Chip::Sm90a } else { Chip::Sm80 };
         let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
         let size = |d: &usize| dims[*d].known().unwrap_or(PRODUCT_EXTENT);
         let product = |all: &[usize]| all.iter().map(size).fold(1, i64::saturating_mul);
-        let (batch, rows, depth) = (product(&loops.batch), product(&loops.own), size(&loops.depth));
+        let (batch, rows, depth) = (product(&loops.batch), product(&loops.free), size(&loops.k));
         let right = graph.facts.dims(dot.rhs);
         let free = (0..right.len() as i64)
             .filter(|d| !dot.rhs_batch.contains(d) && !dot.rhs_contract.contains(d));
@@ -226,7 +232,7 @@ impl Prologues {
         let gemm = Gemm { batch, rows, columns, k: depth };
         let heavy = f.ops.iter().filter(|op| heavy(**op) || is_expensive(**op)).count();
         let clocks = model.prologue(f.ops.len(), heavy);
-        let with = model.tiled_gemm(gemm, Left { clocks, slabs: (bytes / 2) as usize });
+        let with = model.tiled_gemm(gemm, Left { clocks, slices: (bytes / 2) as usize });
         let few = model.skinny_gemm(gemm);
         let whole = model.tiled_gemm(gemm, Left::default()).min(few.unwrap_or(f64::MAX));
         let clocks =
@@ -238,7 +244,7 @@ impl Prologues {
             clocks(elements.saturating_mul(2)),
             clocks(elements.saturating_mul(2 + bytes)) + self.launch as f64,
         );
-        let other = self.other(graph, f, raw)?;
+        let other = self.computed_elsewhere(graph, f, raw)?;
         // 10% margin: the cost model is no more accurate.
         if with > 0.9 * (whole + if other { written } else { all }) {
             return Err(
@@ -250,7 +256,12 @@ impl Prologues {
 
     /// Whether another kernel could compute the operand as an additional result: the producer of
     /// its tensor, or a kernel that reduces this tensor.
-    fn other(&self, graph: &Graph, f: &Candidate, raw: &Place) -> Result<bool> {
+    fn computed_elsewhere(
+        &self,
+        graph: &Graph,
+        f: &Candidate,
+        raw: &StridedOperand,
+    ) -> Result<bool> {
         let base = graph.base(raw.value);
         if graph.node_of.contains_key(&base) {
             let stored = graph.returns.contains(&base)

@@ -1,5 +1,5 @@
 //! exp in f64, and expm1, tanh, sinh and erf, which are computed from it.
-use crate::math::emit::{Emit, Res, Whole};
+use crate::math::emit::{Emit, IntegerParts, Res};
 use kiln_dialects::{Result, ir::Value};
 use std::f64::consts::{LN_2, LOG2_E};
 
@@ -23,7 +23,7 @@ const EXP: [f64; 11] = [
 ];
 
 /// Range reduction: x = n ln 2 + r.
-fn reduce(e: &Emit, x: Value) -> Result<(Whole, Value)> {
+fn reduce(e: &Emit, x: Value) -> Result<(IntegerParts, Value)> {
     let (n, bits) = e.round(e.mul(x, e.c(LOG2_E)?)?)?;
     Ok(((n, bits), e.fmac(n, -LN2_LO, e.fmac(n, -LN2_HI, x)?)?))
 }

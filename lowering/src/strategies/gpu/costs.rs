@@ -1,7 +1,7 @@
 //! The cost models of the GEMM strategies, for passes on graphs.
 use super::{
     mma_gemm,
-    prologue::{DEAR, RATE, READ},
+    prologue::{EXPANDED_COST, RATE, READ_COST},
     skinny_gemm,
     wgmma_gemm::{DEPTH, tiles},
 };
@@ -38,6 +38,6 @@ impl Costs for Chip {
         (few <= SKINNY_ROWS).then(|| skinny_gemm::fastest([g.batch, many, few, g.k], 1).1)
     }
     fn prologue(&self, ops: usize, heavy: usize) -> f64 {
-        (READ + (ops - heavy) as f64 + heavy as f64 * DEAR) / RATE
+        (READ_COST + (ops - heavy) as f64 + heavy as f64 * EXPANDED_COST) / RATE
     }
 }

@@ -79,7 +79,7 @@ impl Descriptor {
         Ok(self)
     }
     /// Sets an attribute that is a descriptor.
-    pub fn of(self, name: Name, inner: &Descriptor) -> Result<Descriptor, CudaError> {
+    pub fn with_descriptor(self, name: Name, inner: &Descriptor) -> Result<Descriptor, CudaError> {
         self.with(name, &[inner.inner()])
     }
     /// Finalises it. Err: the library does not support it.

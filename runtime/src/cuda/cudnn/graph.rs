@@ -119,10 +119,10 @@ pub fn operations(c: &Convolution) -> Result<Operations, CudaError> {
     let (image, weight, mut last) = (named(1)?, named(2)?, between(0)?);
     made.all.push(
         Descriptor::new(Kind::CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)?
-            .of(Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, &image)?
-            .of(Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, &weight)?
-            .of(Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, &last)?
-            .of(Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, &window)?
+            .with_descriptor(Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, &image)?
+            .with_descriptor(Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, &weight)?
+            .with_descriptor(Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, &last)?
+            .with_descriptor(Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, &window)?
             .with(Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, &[1f32])?
             .with(Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, &[0f32])?
             .finalize()?,
@@ -135,12 +135,12 @@ pub fn operations(c: &Convolution) -> Result<Operations, CudaError> {
             .finalize()?;
         let next = between(i + 1)?;
         let mut op = Descriptor::new(Kind::CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)?
-            .of(Name::CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, &how)?
-            .of(Name::CUDNN_ATTR_OPERATION_POINTWISE_XDESC, &last)?
-            .of(Name::CUDNN_ATTR_OPERATION_POINTWISE_YDESC, &next)?;
+            .with_descriptor(Name::CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, &how)?
+            .with_descriptor(Name::CUDNN_ATTR_OPERATION_POINTWISE_XDESC, &last)?
+            .with_descriptor(Name::CUDNN_ATTR_OPERATION_POINTWISE_YDESC, &next)?;
         if let Some(id) = with {
             let other = named(*id)?;
-            op = op.of(Name::CUDNN_ATTR_OPERATION_POINTWISE_BDESC, &other)?;
+            op = op.with_descriptor(Name::CUDNN_ATTR_OPERATION_POINTWISE_BDESC, &other)?;
             made._parts.push(other);
         }
         made.all.push(op.finalize()?);

@@ -76,7 +76,7 @@ unsafe impl Sync for Handle {}
 impl Handle {
     /// The handle of a device, created on first use in the current context and kept until the
     /// process ends. Err: the library is missing or does not initialise.
-    pub fn of(device: &Device) -> Result<Arc<Handle>, CudaError> {
+    pub fn for_device(device: &Device) -> Result<Arc<Handle>, CudaError> {
         static HANDLES: Mutex<Vec<(usize, Arc<Handle>)>> = Mutex::new(vec![]);
         if !present() {
             return Err(CudaError::Driver {
@@ -191,7 +191,7 @@ impl ConvolutionPlan {
 /// Engine configurations for a graph, in the heuristic's order.
 fn engine_configs(graph: &Descriptor, mode: Heuristic) -> Result<Vec<Descriptor>, CudaError> {
     Descriptor::new(Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?
-        .of(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)?
+        .with_descriptor(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)?
         .with(Name::CUDNN_ATTR_ENGINEHEUR_MODE, &[mode])?
         .finalize()?
         .descriptors(Name::CUDNN_ATTR_ENGINEHEUR_RESULTS, Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
@@ -225,7 +225,7 @@ fn allowed(config: &Descriptor, c: &Convolution) -> Result<bool, CudaError> {
 fn plan(handle: sys::cudnnHandle_t, config: &Descriptor) -> Result<(Descriptor, i64), CudaError> {
     let plan = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?
         .with(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[handle])?
-        .of(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)?
+        .with_descriptor(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)?
         .finalize()?;
     let bytes = plan.integer(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?;
     Ok((plan, bytes))

@@ -8,9 +8,9 @@
 use crate::{
     analysis::{Access, Attention},
     emit::{
-        body::{Passed, Scope},
-        code::{Code, known},
-        lanes::{Lanes, Val},
+        body::{ForwardedElements, Scope},
+        code::{Code, constant_value},
+        lanes::{LaneValue, Lanes},
         loops::decode,
     },
     strategies::cpu::{
@@ -42,7 +42,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, threads: Threads) -> Re
     let block = c.index(width as i64)?;
     sizes.push(c.ceil_div(queries, block)?);
     let tasks = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    let even = known(queries).is_some_and(|q| q % width as i64 == 0);
+    let even = constant_value(queries).is_some_and(|q| q % width as i64 == 0);
     blocks(c, tasks, 1, threads, &mut |c, i| {
         let mut outer = decode(c, i, &sizes)?;
         let first = c.mul(outer.pop().ok_or("has no block of queries")?, block)?;
@@ -59,17 +59,17 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, threads: Threads) -> Re
         let limits = scope.lengths(c, at, &outer, &|axis| Ok([queries, keys][axis]))?;
         let task = Task {
             scope,
-            at,
-            wide,
+            attention: at,
+            accumulator: wide,
             lanes,
             masks,
             outer,
             first,
             queries,
-            even,
+            is_full: even,
             query,
             scores,
-            total,
+            accumulators: total,
         };
         task.emit(c, (keys, limits), [params.keys_block, params.keys, params.columns])
     })
@@ -78,9 +78,9 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, threads: Threads) -> Re
 /// One task: a block of queries.
 struct Task<'a> {
     scope: &'a Scope<'a>,
-    at: &'a Attention,
+    attention: &'a Attention,
     /// Element type of the accumulators.
-    wide: Type,
+    accumulator: Type,
     lanes: usize,
     /// Mask of valid queries per vector.
     masks: Vec<Option<Value>>,
@@ -90,13 +90,13 @@ struct Task<'a> {
     first: Value,
     queries: Value,
     /// Whether all blocks of queries are full.
-    even: bool,
+    is_full: bool,
     /// `[depth][queries]`.
     query: Value,
     /// `[keys][queries]`.
     scores: Value,
     /// `[columns][queries]`.
-    total: Value,
+    accumulators: Value,
 }
 
 /// Body of a loop over groups: start, group size, loop-carried values.
@@ -110,16 +110,16 @@ impl Task<'_> {
         Lanes { count: self.lanes, mask: self.masks[v] }
     }
     fn splat(&self, c: Code, number: f64) -> Result<Value> {
-        c.number(number, Type::vector(self.wide, self.lanes))
+        c.number(number, Type::vector(self.accumulator, self.lanes))
     }
     /// The first query of a vector.
     fn start(&self, c: Code, v: usize) -> Result<Value> {
         c.add(self.first, c.index((v * self.lanes) as i64)?)
     }
     /// Loop indices of a stage over queries and one more dimension.
-    fn dims(&self, c: Code, v: usize, last: Value) -> Result<Vec<Val>> {
-        let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
-        dims.extend([Val::Steps(self.start(c, v)?, 1), Val::One(last)]);
+    fn dims(&self, c: Code, v: usize, last: Value) -> Result<Vec<LaneValue>> {
+        let mut dims: Vec<LaneValue> = self.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
+        dims.extend([LaneValue::Strided(self.start(c, v)?, 1), LaneValue::Uniform(last)]);
         Ok(dims)
     }
     /// Emits a stage with given inputs, each by the stage that would have written it.
@@ -130,11 +130,11 @@ impl Task<'_> {
         v: usize,
         last: Value,
         given: &[(usize, Value)],
-    ) -> Result<Val> {
+    ) -> Result<LaneValue> {
         let k = self.scope.kernel;
-        let mut passed: Passed = given
+        let mut passed: ForwardedElements = given
             .iter()
-            .map(|(s, x)| (k.stages[*s].outputs[0].access.clone(), Val::Many(*x)))
+            .map(|(s, x)| (k.stages[*s].outputs[0].access.clone(), LaneValue::Vector(*x)))
             .collect();
         self.scope.iteration(
             c,
@@ -157,22 +157,27 @@ impl Task<'_> {
         last: Value,
         given: &[(usize, Value)],
     ) -> Result<Value> {
-        self.lanes(v).many(c, self.stage(c, stage, v, last, given)?)
+        self.lanes(v).vector(c, self.stage(c, stage, v, last, given)?)
     }
     /// A position in scratch.
-    fn place(&self, c: Code, row: Value, v: usize) -> Result<Value> {
+    fn address(&self, c: Code, row: Value, v: usize) -> Result<Value> {
         let at = c.mul(row, c.index((self.n() * self.lanes) as i64)?)?;
         c.add(at, c.index((v * self.lanes) as i64)?)
     }
     fn load(&self, c: Code, memory: Value, row: Value, v: usize) -> Result<Value> {
-        vector::load(c, memory, &[self.place(c, row, v)?], Type::vector(self.wide, self.lanes))
+        vector::load(
+            c,
+            memory,
+            &[self.address(c, row, v)?],
+            Type::vector(self.accumulator, self.lanes),
+        )
     }
     fn save(&self, c: Code, x: Value, memory: Value, row: Value, v: usize) -> Result<()> {
-        vector::store(c, x, memory, &[self.place(c, row, v)?])
+        vector::store(c, x, memory, &[self.address(c, row, v)?])
     }
     /// Extends to the accumulator type.
     fn widened(&self, c: Code, x: Value, lanes: usize) -> Result<Value> {
-        let ty = if lanes == 1 { self.wide } else { Type::vector(self.wide, lanes) };
+        let ty = if lanes == 1 { self.accumulator } else { Type::vector(self.accumulator, lanes) };
         if x.ty() == ty { Ok(x) } else { arith::extf(c, x, ty) }
     }
 
@@ -186,14 +191,14 @@ impl Task<'_> {
         self.pack(c)?;
         let (zero, n) = (c.index(0)?, self.n());
         let nothing = self.splat(c, 0.0)?;
-        c.each(zero, c.index(self.at.columns)?, 1, &[], &mut |c, e, _| {
-            (0..n).try_for_each(|v| self.save(c, nothing, self.total, e, v)).map(|()| vec![])
+        c.for_loop(zero, c.index(self.attention.columns)?, 1, &[], &mut |c, e, _| {
+            (0..n).try_for_each(|v| self.save(c, nothing, self.accumulators, e, v)).map(|()| vec![])
         })?;
         let low = self.splat(c, f64::NEG_INFINITY)?;
         let mut carried = vec![low; n];
         carried.extend(vec![nothing; n]);
         // Causal: no key after the last query of the block is visible.
-        let mut end = if self.at.limits.causal {
+        let mut end = if self.attention.limits.causal {
             c.min(c.add(self.first, c.index((n * self.lanes) as i64)?)?, keys)?
         } else {
             keys
@@ -202,40 +207,40 @@ impl Task<'_> {
             end = c.min(end, keys)?;
         }
         if let Some(queries) = limits[0] {
-            end = c.select(c.below(self.first, queries)?, end, zero)?;
+            end = c.select(c.less_than(self.first, queries)?, end, zero)?;
         }
-        let known = c.each(zero, end, block as i64, &carried, &mut |c, lo, carried| {
-            let hi = c.end(lo, c.index(block as i64)?, end)?;
+        let known = c.for_loop(zero, end, block as i64, &carried, &mut |c, lo, carried| {
+            let hi = c.block_end(lo, c.index(block as i64)?, end)?;
             let (old, sums) = carried.split_at(n);
             let max = self.score(c, (lo, hi), at_once, old)?;
             let mut factors = vec![];
             for v in 0..n {
                 factors.push(self.vector(
                     c,
-                    self.at.weights,
+                    self.attention.weights,
                     v,
                     lo,
-                    &[(self.at.seen, old[v]), (self.at.max, max[v])],
+                    &[(self.attention.seen, old[v]), (self.attention.max, max[v])],
                 )?);
             }
-            let added = c.each(lo, hi, 1, &vec![nothing; n], &mut |c, key, sums| {
+            let added = c.for_loop(lo, hi, 1, &vec![nothing; n], &mut |c, key, sums| {
                 let row = c.sub(key, lo)?;
                 let mut sums = sums.to_vec();
                 for (v, sum) in sums.iter_mut().enumerate() {
                     let s = self.load(c, self.scores, row, v)?;
                     let w = self.vector(
                         c,
-                        self.at.weights,
+                        self.attention.weights,
                         v,
                         key,
-                        &[(self.at.seen, s), (self.at.max, max[v])],
+                        &[(self.attention.seen, s), (self.attention.max, max[v])],
                     )?;
                     self.save(c, w, self.scores, row, v)?;
                     *sum = arith::addf(c, *sum, w)?;
                 }
                 Ok(sums)
             })?;
-            self.weigh(c, (lo, hi), columns, &factors)?;
+            self.accumulate_values(c, (lo, hi), columns, &factors)?;
             let mut next = max;
             for v in 0..n {
                 next.push(math::fma(c, sums[v], factors[v], added[v])?);
@@ -247,18 +252,19 @@ impl Task<'_> {
 
     /// Packs queries transposed, with the block's queries as lanes.
     fn pack(&self, c: Code) -> Result<()> {
-        let (k, depth) = (self.scope.kernel, self.at.depth);
-        let a = &k.stages[self.at.scores].inputs[0];
+        let (k, depth) = (self.scope.kernel, self.attention.depth);
+        let a = &k.stages[self.attention.scores].inputs[0];
         let memory = self.scope.buffer(a.buffer)?;
-        let rows = a.at.coefficient(self.at.outer + 2).known() == Some(1)
+        let rows = a.at.coefficient(self.attention.outer + 2).known() == Some(1)
             && depth % self.lanes as i64 == 0;
         let step = if rows { self.lanes as i64 } else { 1 };
-        let dims = |c: Code, q: Val, d: Val| -> Result<Vec<Val>> {
-            let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
-            dims.extend([q, Val::One(c.index(0)?), d]);
+        let dims = |c: Code, q: LaneValue, d: LaneValue| -> Result<Vec<LaneValue>> {
+            let mut dims: Vec<LaneValue> =
+                self.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
+            dims.extend([q, LaneValue::Uniform(c.index(0)?), d]);
             Ok(dims)
         };
-        c.each(c.index(0)?, c.index(depth)?, step, &[], &mut |c, d, _| {
+        c.for_loop(c.index(0)?, c.index(depth)?, step, &[], &mut |c, d, _| {
             for v in 0..self.n() {
                 let start = self.start(c, v)?;
                 if !rows {
@@ -266,27 +272,27 @@ impl Task<'_> {
                     let at = self.scope.address(
                         c,
                         &a.at,
-                        &dims(c, Val::Steps(start, 1), Val::One(d))?,
+                        &dims(c, LaneValue::Strided(start, 1), LaneValue::Uniform(d))?,
                         lanes,
                     )?;
-                    let x = lanes.many(c, lanes.load(c, memory, at)?)?;
+                    let x = lanes.vector(c, lanes.load(c, memory, at)?)?;
                     self.save(c, self.widened(c, x, self.lanes)?, self.query, d, v)?;
                     continue;
                 }
                 let last = c.sub(self.queries, c.index(1)?)?;
                 let loaded = vectors_of_rows(c, self.lanes, &mut |c, i| {
                     let mut row = c.add(start, c.index(i as i64)?)?;
-                    if !self.even {
+                    if !self.is_full {
                         row = c.min(row, last)?;
                     }
                     let all = Lanes { count: self.lanes, mask: None };
                     let at = self.scope.address(
                         c,
                         &a.at,
-                        &dims(c, Val::One(row), Val::Steps(d, 1))?,
+                        &dims(c, LaneValue::Uniform(row), LaneValue::Strided(d, 1))?,
                         all,
                     )?;
-                    let x = all.many(c, all.load(c, memory, at)?)?;
+                    let x = all.vector(c, all.load(c, memory, at)?)?;
                     self.widened(c, x, self.lanes)
                 })?;
                 for (i, x) in shuffled(c, loaded)?.into_iter().enumerate() {
@@ -299,15 +305,20 @@ impl Task<'_> {
     }
 
     /// Broadcasts an element that is uniform over queries.
-    fn shared(&self, c: Code, a: &Access, one: Value, two: Value) -> Result<Value> {
-        let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
-        dims.extend([Val::One(c.index(0)?), Val::One(one), Val::One(two)]);
+    fn broadcast(&self, c: Code, a: &Access, one: Value, two: Value) -> Result<Value> {
+        let mut dims: Vec<LaneValue> = self.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
+        dims.extend([
+            LaneValue::Uniform(c.index(0)?),
+            LaneValue::Uniform(one),
+            LaneValue::Uniform(two),
+        ]);
         let one = Lanes { count: 1, mask: None };
-        let Val::One(at) = self.scope.address(c, &a.at, &dims, one)? else {
+        let LaneValue::Uniform(at) = self.scope.address(c, &a.at, &dims, one)? else {
             return Err("has keys or values that differ in lanes".into());
         };
         let x = memref::load(c, self.scope.buffer(a.buffer)?, &[at])?;
-        Lanes { count: self.lanes, mask: None }.many(c, Val::One(self.widened(c, x, 1)?))
+        Lanes { count: self.lanes, mask: None }
+            .vector(c, LaneValue::Uniform(self.widened(c, x, 1)?))
     }
 
     /// Register-tiled product of `rows` times all vectors: each step loads a row of scratch and one
@@ -321,7 +332,7 @@ impl Task<'_> {
         element: &mut dyn FnMut(Code, Value, usize) -> Result<Value>,
     ) -> Result<Vec<Value>> {
         let n = self.n();
-        c.each(range.0, range.1, 1, &start, &mut |c, i, sums| {
+        c.for_loop(range.0, range.1, 1, &start, &mut |c, i, sums| {
             let vectors: Vec<Value> = (0..n).map(|v| scratch(c, i, v)).collect::<Result<_>>()?;
             let mut next = vec![];
             for (r, sums) in sums.chunks(n).enumerate() {
@@ -349,7 +360,7 @@ impl Task<'_> {
         for count in counts {
             let step = c.index(count as i64)?;
             let end = c.add(at, c.mul(c.div(c.sub(hi, at)?, step)?, step)?)?;
-            carried = c.each(at, end, count as i64, &carried, &mut |c, i, carried| {
+            carried = c.for_loop(at, end, count as i64, &carried, &mut |c, i, carried| {
                 f(c, i, count, carried)
             })?;
             at = end;
@@ -365,9 +376,9 @@ impl Task<'_> {
         most: usize,
         max: &[Value],
     ) -> Result<Vec<Value>> {
-        let key = self.scope.kernel.stages[self.at.scores].inputs[1].clone();
+        let key = self.scope.kernel.stages[self.attention.scores].inputs[1].clone();
         let nothing = self.splat(c, 0.0)?;
-        let depth = (c.index(0)?, c.index(self.at.depth)?);
+        let depth = (c.index(0)?, c.index(self.attention.depth)?);
         self.groups(c, (lo, hi), most, max, &mut |c, first, count, max| {
             let rows: Vec<Value> =
                 (0..count).map(|r| c.add(first, c.index(r as i64)?)).collect::<Result<_>>()?;
@@ -376,12 +387,18 @@ impl Task<'_> {
                 depth,
                 vec![nothing; count * self.n()],
                 &mut |c, d, v| self.load(c, self.query, d, v),
-                &mut |c, d, r| self.shared(c, &key, rows[r], d),
+                &mut |c, d, r| self.broadcast(c, &key, rows[r], d),
             )?;
             let mut max = max.to_vec();
             for (i, sum) in sums.into_iter().enumerate() {
                 let (r, v) = (i / self.n(), i % self.n());
-                let seen = self.vector(c, self.at.seen, v, rows[r], &[(self.at.scores, sum)])?;
+                let seen = self.vector(
+                    c,
+                    self.attention.seen,
+                    v,
+                    rows[r],
+                    &[(self.attention.scores, sum)],
+                )?;
                 self.save(c, seen, self.scores, c.sub(rows[r], lo)?, v)?;
                 // A NaN is not greater than the maximum, but its weight is a NaN.
                 let greater = arith::cmpf(c, CmpFPredicate::Ogt, seen, max[v])?;
@@ -392,22 +409,22 @@ impl Task<'_> {
     }
 
     /// Rescales the accumulators and adds the values of a block of keys, weighted.
-    fn weigh(
+    fn accumulate_values(
         &self,
         c: Code,
         (lo, hi): (Value, Value),
         most: usize,
         factors: &[Value],
     ) -> Result<()> {
-        let value = self.scope.kernel.stages[self.at.product].inputs[1].clone();
-        let columns = (c.index(0)?, c.index(self.at.columns)?);
+        let value = self.scope.kernel.stages[self.attention.product].inputs[1].clone();
+        let columns = (c.index(0)?, c.index(self.attention.columns)?);
         self.groups(c, columns, most, &[], &mut |c, first, count, _| {
             let rows: Vec<Value> =
                 (0..count).map(|r| c.add(first, c.index(r as i64)?)).collect::<Result<_>>()?;
             let mut start = vec![];
             for row in &rows {
                 for (v, factor) in factors.iter().enumerate() {
-                    let old = self.load(c, self.total, *row, v)?;
+                    let old = self.load(c, self.accumulators, *row, v)?;
                     start.push(arith::mulf(c, old, *factor)?);
                 }
             }
@@ -416,10 +433,10 @@ impl Task<'_> {
                 (lo, hi),
                 start,
                 &mut |c, key, v| self.load(c, self.scores, c.sub(key, lo)?, v),
-                &mut |c, key, r| self.shared(c, &value, rows[r], key),
+                &mut |c, key, r| self.broadcast(c, &value, rows[r], key),
             )?;
             for (i, sum) in sums.into_iter().enumerate() {
-                self.save(c, sum, self.total, rows[i / self.n()], i % self.n())?;
+                self.save(c, sum, self.accumulators, rows[i / self.n()], i % self.n())?;
             }
             Ok(vec![])
         })?;
@@ -429,12 +446,16 @@ impl Task<'_> {
     /// Runs the last stage and stores the result.
     fn finish(&self, c: Code, max: &[Value], sums: &[Value]) -> Result<()> {
         let k = self.scope.kernel;
-        let out = k.stages[self.at.result].outputs[0].access.clone();
+        let out = k.stages[self.attention.result].outputs[0].access.clone();
         let memory = self.scope.buffer(out.buffer)?;
-        let rows = out.at.coefficient(self.at.outer + 1).known() == Some(1)
-            && self.at.columns % self.lanes as i64 == 0;
+        let rows = out.at.coefficient(self.attention.outer + 1).known() == Some(1)
+            && self.attention.columns % self.lanes as i64 == 0;
         let given = |total: Value, v: usize| {
-            [(self.at.product, total), (self.at.max, max[v]), (self.at.sum, sums[v])]
+            [
+                (self.attention.product, total),
+                (self.attention.max, max[v]),
+                (self.attention.sum, sums[v]),
+            ]
         };
         let mut without = self.scope.memory.clone();
         without[out.buffer] = None;
@@ -442,28 +463,29 @@ impl Task<'_> {
         let inner =
             Task { scope: &inner, masks: self.masks.clone(), outer: self.outer.clone(), ..*self };
         let step = if rows { self.lanes as i64 } else { 1 };
-        c.each(c.index(0)?, c.index(self.at.columns)?, step, &[], &mut |c, e, _| {
+        c.for_loop(c.index(0)?, c.index(self.attention.columns)?, step, &[], &mut |c, e, _| {
             for v in 0..self.n() {
                 if !rows {
-                    let total = self.load(c, self.total, e, v)?;
-                    self.stage(c, self.at.result, v, e, &given(total, v))?;
+                    let total = self.load(c, self.accumulators, e, v)?;
+                    self.stage(c, self.attention.result, v, e, &given(total, v))?;
                     continue;
                 }
                 let columns = vectors_of_rows(c, self.lanes, &mut |c, i| {
                     let e = c.add(e, c.index(i as i64)?)?;
-                    let total = self.load(c, self.total, e, v)?;
-                    inner.vector(c, self.at.result, v, e, &given(total, v))
+                    let total = self.load(c, self.accumulators, e, v)?;
+                    inner.vector(c, self.attention.result, v, e, &given(total, v))
                 })?;
                 let start = self.start(c, v)?;
                 store_rows(
                     c,
                     shuffled(c, columns)?,
-                    (!self.even).then_some((start, self.queries)),
+                    (!self.is_full).then_some((start, self.queries)),
                     &mut |c, i| {
-                        let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
+                        let mut dims: Vec<LaneValue> =
+                            self.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
                         dims.extend([
-                            Val::One(c.add(start, c.index(i as i64)?)?),
-                            Val::Steps(e, 1),
+                            LaneValue::Uniform(c.add(start, c.index(i as i64)?)?),
+                            LaneValue::Strided(e, 1),
                         ]);
                         Ok((
                             memory,

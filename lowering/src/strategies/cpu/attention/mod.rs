@@ -3,7 +3,7 @@ pub(crate) mod emit;
 
 use crate::{
     analysis::{Attention as Plain, Kernel, SCRATCH},
-    strategies::{Cpu, Device, Emission, Match, Parameters, Request, Strategy, View},
+    strategies::{Cpu, Device, Emission, Match, Nesting, Parameters, Request, Strategy},
 };
 use kiln_dialects::Result;
 
@@ -35,7 +35,7 @@ impl Strategy for Attention {
     const NAME: &'static str = "attention";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Attention: blocks of queries and keys, running softmax";
-    const VIEW: View = View::WHOLE;
+    const NESTING: Nesting = Nesting::NONE;
     const MISMATCH: &'static str = "is no attention";
 
     fn matches(r: &Request<'_>) -> Match<Params> {

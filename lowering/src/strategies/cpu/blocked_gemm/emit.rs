@@ -6,15 +6,15 @@
 //! other. The scheme is Goto and van de Geijn's (Anatomy of High-Performance Matrix Multiplication,
 //! 2008), with rows where they have panels of rows.
 use crate::{
-    analysis::{Nest, Plan, Poly},
+    analysis::{Nest, NestPlan, Poly},
     emit::{
         body::Scope,
         code::Code,
-        lanes::{Lanes, Val},
-        loops::{Fixed, Loops, decode},
+        lanes::{LaneValue, Lanes},
+        loops::{FixedDims, Loops, decode},
     },
     strategies::cpu::{
-        blocked_gemm::{MISMATCH, Params, Product, Unit, microkernel::Tile, product},
+        blocked_gemm::{GemmRoles, MISMATCH, Params, Unit, microkernel::RegisterTile, product},
         common::tasks::{Threads, blocks},
     },
 };
@@ -25,29 +25,29 @@ pub struct Blocks<'a> {
     /// Loops over columns in vectors, with the epilogue stages.
     pub loops: Loops<'a>,
     /// Roles of the dimensions.
-    pub product: Product,
+    pub product: GemmRoles,
     /// Instructions that multiply.
     pub unit: Unit,
     /// Rows of a register tile.
     pub m: usize,
     /// Row stride of the packed left matrix, in elements.
-    pub left_row: i64,
+    pub left_stride: i64,
     /// Row stride of the accumulators in scratch, in elements.
-    pub sums_row: i64,
+    pub accumulator_stride: i64,
     /// Packed rows of the left matrix.
     pub left: Value,
     /// Packed columns of the right matrix; `None` if they are read in place.
     pub right: Option<Value>,
     /// Accumulators in scratch, if there are several blocks of K or the unit requires them.
-    pub sums: Option<Value>,
+    pub accumulators: Option<Value>,
     /// Whether K is one block.
     pub single: bool,
 }
 
 /// Columns of a register tile.
-pub struct Group {
+pub struct ColumnGroup {
     /// Fixed loops: all but rows, vector and K.
-    pub fixed: Fixed,
+    pub fixed: FixedDims,
     /// First index in the vector dimension.
     pub start: Value,
     /// Vector count.
@@ -70,7 +70,7 @@ fn local(c: Code, element: Type, count: i64) -> Result<Value> {
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     nest: &Nest,
     (unit, params): (Unit, &Params),
     threads: Threads,
@@ -100,7 +100,7 @@ pub fn emit(
         }
     }
     let loops = Loops { scope, nest, vector: Some(p.vector), lanes, unroll: params.n };
-    let depth = nest.extents[p.depth].times(&Poly::number(if p.pair.is_some() { 2 } else { 1 }));
+    let depth = nest.extents[p.k].times(&Poly::number(if p.k_pair.is_some() { 2 } else { 1 }));
     let single = depth.known().is_some_and(|k| k <= k_block as i64);
     let stage =
         nest.stages.first().and_then(|s| scope.kernel.stages.get(*s)).ok_or("has no stage")?;
@@ -110,8 +110,8 @@ pub fn emit(
     // One cache line of padding, so that rows do not share cache sets.
     let (left_row, sums_row) = (k_block as i64 + 64 / unit.size(), up(n_block, lanes) as i64);
     let left = local(c, element(p.left)?, m_block as i64 * left_row)?;
-    let pack = params.pack || (unit != Unit::Fma && !p.stored);
-    if !pack && !p.stored && stage.inputs[p.right].at.coefficient(p.vector).known() != Some(1) {
+    let pack = params.pack || (unit != Unit::Fma && !p.is_packed);
+    if !pack && !p.is_packed && stage.inputs[p.right].at.coefficient(p.vector).known() != Some(1) {
         return Err("has a schedule that does not pack, but columns that are not contiguous".into());
     }
     let right = if pack {
@@ -136,14 +136,25 @@ pub fn emit(
     sizes.extend([c.ceil_div(columns, n_size)?, c.ceil_div(rows, m_size)?]);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let (depth, outer) = (scope.poly(c, &depth)?, p.outer.clone());
-    let all = Blocks { loops, product: p, unit, m, left_row, sums_row, left, right, sums, single };
+    let all = Blocks {
+        loops,
+        product: p,
+        unit,
+        m,
+        left_stride: left_row,
+        accumulator_stride: sums_row,
+        left,
+        right,
+        accumulators: sums,
+        single,
+    };
     blocks(c, total, 1, threads, &mut |c, i| {
         let at = decode(c, i, &sizes)?;
-        let mut fixed: Fixed = vec![None; nest.extents.len()];
+        let mut fixed: FixedDims = vec![None; nest.extents.len()];
         outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
         let part = |i: Value, block: Value, size: Value| -> Result<Range> {
             let lo = c.mul(i, block)?;
-            Ok((lo, c.end(lo, block, size)?))
+            Ok((lo, c.block_end(lo, block, size)?))
         };
         let columns = part(at[outer.len()], n_size, columns)?;
         let rows = part(at[outer.len() + 1], m_size, rows)?;
@@ -156,7 +167,7 @@ impl Blocks<'_> {
     fn task(
         &self,
         c: Code,
-        fixed: &Fixed,
+        fixed: &FixedDims,
         rows: Range,
         columns: Range,
         (depth, k_block): (Value, i64),
@@ -165,13 +176,13 @@ impl Blocks<'_> {
             self.clear(c, rows, columns)?;
         }
         let zero = c.index(0)?;
-        c.each(zero, depth, k_block, &[], &mut |c, k, _| {
-            let ks = (k, c.end(k, c.index(k_block)?, depth)?);
+        c.for_loop(zero, depth, k_block, &[], &mut |c, k, _| {
+            let ks = (k, c.block_end(k, c.index(k_block)?, depth)?);
             self.copy_left(c, fixed, rows, ks)?;
             self.groups(c, fixed, columns, &mut |c, g| {
                 self.copy_right(c, g, ks)?;
                 self.tiles(c, rows, &mut |c, first, count| {
-                    let tile = Tile { blocks: self, group: g, rows, first, count, ks };
+                    let tile = RegisterTile { blocks: self, group: g, rows, first, count, ks };
                     let sums = tile.multiply(c)?;
                     match (self.single, sums) {
                         (true, Some(sums)) => {
@@ -184,7 +195,7 @@ impl Blocks<'_> {
                             c,
                             g,
                             rows,
-                            (first, c.end(first, c.index(self.m as i64)?, rows.1)?),
+                            (first, c.block_end(first, c.index(self.m as i64)?, rows.1)?),
                         ),
                         (false, _) => Ok(()),
                     }
@@ -208,7 +219,9 @@ impl Blocks<'_> {
     ) -> Result<()> {
         if self.unit == Unit::Amx {
             return c
-                .each(lo, hi, self.m as i64, &[], &mut |c, i, _| f(c, i, self.m).map(|()| vec![]))
+                .for_loop(lo, hi, self.m as i64, &[], &mut |c, i, _| {
+                    f(c, i, self.m).map(|()| vec![])
+                })
                 .map(drop);
         }
         let (mut at, mut counts) = (lo, vec![self.m]);
@@ -217,7 +230,7 @@ impl Blocks<'_> {
             let step = c.index(count as i64)?;
             let whole = c.div(c.sub(hi, at)?, step)?;
             let end = c.add(at, c.mul(whole, step)?)?;
-            c.each(at, end, count as i64, &[], &mut |c, i, _| f(c, i, count).map(|()| vec![]))?;
+            c.for_loop(at, end, count as i64, &[], &mut |c, i, _| f(c, i, count).map(|()| vec![]))?;
             at = end;
         }
         Ok(())
@@ -227,23 +240,29 @@ impl Blocks<'_> {
     fn groups(
         &self,
         c: Code,
-        fixed: &Fixed,
+        fixed: &FixedDims,
         (lo, hi): Range,
-        f: &mut dyn FnMut(Code, &Group) -> Result<()>,
+        f: &mut dyn FnMut(Code, &ColumnGroup) -> Result<()>,
     ) -> Result<()> {
         let Some(d) = self.product.panels else {
-            let mut one = |c: Code,
-                           start: Value,
-                           count: usize,
-                           mask: Option<Value>,
-                           _: &[Value]| {
-                f(c, &Group { fixed: fixed.clone(), start, count, mask, column: c.sub(start, lo)? })
+            let mut one =
+                |c: Code, start: Value, count: usize, mask: Option<Value>, _: &[Value]| {
+                    f(
+                        c,
+                        &ColumnGroup {
+                            fixed: fixed.clone(),
+                            start,
+                            count,
+                            mask,
+                            column: c.sub(start, lo)?,
+                        },
+                    )
                     .map(|()| vec![])
-            };
+                };
             return self.loops.chunks(c, lo, hi, &[], &mut one).map(drop);
         };
         let width = self.loops.scope.poly(c, &self.loops.nest.extents[self.product.vector])?;
-        c.each(c.div(lo, width)?, c.ceil_div(hi, width)?, 1, &[], &mut |c, i, _| {
+        c.for_loop(c.div(lo, width)?, c.ceil_div(hi, width)?, 1, &[], &mut |c, i, _| {
             let mut fixed = fixed.clone();
             fixed[d] = Some(i);
             let base = c.sub(c.mul(i, width)?, lo)?;
@@ -251,7 +270,7 @@ impl Blocks<'_> {
             self.loops.chunks(c, c.index(0)?, size, &[], &mut |c, start, count, mask, _| {
                 f(
                     c,
-                    &Group {
+                    &ColumnGroup {
                         fixed: fixed.clone(),
                         start,
                         count,
@@ -266,45 +285,55 @@ impl Blocks<'_> {
     }
 
     /// The fixed loops, with the one over rows if there is one.
-    pub fn at_row(&self, fixed: &Fixed, row: Value) -> Fixed {
+    pub fn at_row(&self, fixed: &FixedDims, row: Value) -> FixedDims {
         let mut fixed = fixed.clone();
         self.product.rows.iter().for_each(|d| fixed[*d] = Some(row));
         fixed
     }
 
     /// The scratch address of a group's row of accumulators.
-    pub fn sum_at(&self, c: Code, g: &Group, row: Value, rows: Range) -> Result<Value> {
-        c.add(c.mul(c.sub(row, rows.0)?, c.index(self.sums_row)?)?, g.column)
+    pub fn accumulator_address(
+        &self,
+        c: Code,
+        g: &ColumnGroup,
+        row: Value,
+        rows: Range,
+    ) -> Result<Value> {
+        c.add(c.mul(c.sub(row, rows.0)?, c.index(self.accumulator_stride)?)?, g.column)
     }
 
     /// Initialises the accumulators with the stage's scalar.
     fn clear(&self, c: Code, rows: Range, columns: Range) -> Result<()> {
-        let (Some(sums), all) = (self.sums, Lanes { count: self.loops.lanes, mask: None }) else {
+        let (Some(sums), all) = (self.accumulators, Lanes { count: self.loops.lanes, mask: None })
+        else {
             return Ok(());
         };
-        let start = Val::Many(all.many(c, Val::One(self.loops.scope.scalar(self.product.start)?))?);
+        let start = LaneValue::Vector(
+            all.vector(c, LaneValue::Uniform(self.loops.scope.scalar(self.product.start)?))?,
+        );
         let m = c.index(self.m as i64)?;
         // The last tile of a unit may extend past the last row.
         let count = c.mul(c.ceil_div(c.sub(rows.1, rows.0)?, m)?, m)?;
-        c.each(c.index(0)?, count, 1, &[], &mut |c, row, _| {
-            let row = c.mul(row, c.index(self.sums_row)?)?;
+        c.for_loop(c.index(0)?, count, 1, &[], &mut |c, row, _| {
+            let row = c.mul(row, c.index(self.accumulator_stride)?)?;
             let end = c.sub(columns.1, columns.0)?;
-            c.each(c.index(0)?, end, self.loops.lanes as i64, &[], &mut |c, i, _| {
-                all.store(c, sums, Val::Steps(c.add(row, i)?, 1), start, false).map(|()| vec![])
+            c.for_loop(c.index(0)?, end, self.loops.lanes as i64, &[], &mut |c, i, _| {
+                all.store(c, sums, LaneValue::Strided(c.add(row, i)?, 1), start, false)
+                    .map(|()| vec![])
             })
         })
         .map(drop)
     }
 
     /// Epilogue: runs the stages that follow on rows of accumulators in scratch.
-    fn finish_rows(&self, c: Code, g: &Group, rows: Range, (lo, hi): Range) -> Result<()> {
-        let Some(sums) = self.sums else { return Err("has no sums".into()) };
+    fn finish_rows(&self, c: Code, g: &ColumnGroup, rows: Range, (lo, hi): Range) -> Result<()> {
+        let Some(sums) = self.accumulators else { return Err("has no sums".into()) };
         let all = Lanes { count: self.loops.lanes, mask: None };
-        c.each(lo, hi, 1, &[], &mut |c, row, _| {
-            let at = self.sum_at(c, g, row, rows)?;
+        c.for_loop(lo, hi, 1, &[], &mut |c, row, _| {
+            let at = self.accumulator_address(c, g, row, rows)?;
             let load = |n: usize| -> Result<Value> {
                 let i = c.add(at, c.index((n * self.loops.lanes) as i64)?)?;
-                all.load(c, sums, Val::Steps(i, 1)).and_then(|v| all.many(c, v))
+                all.load(c, sums, LaneValue::Strided(i, 1)).and_then(|v| all.vector(c, v))
             };
             let values: Vec<Value> = (0..g.count).map(load).collect::<Result<_>>()?;
             self.finish(c, g, row, &values).map(|()| vec![])
@@ -312,7 +341,7 @@ impl Blocks<'_> {
         .map(drop)
     }
 
-    fn finish(&self, c: Code, g: &Group, row: Value, sums: &[Value]) -> Result<()> {
+    fn finish(&self, c: Code, g: &ColumnGroup, row: Value, sums: &[Value]) -> Result<()> {
         let fixed = self.at_row(&g.fixed, row);
         let lanes = Lanes { count: self.loops.lanes, mask: g.mask };
         sums.iter().enumerate().try_for_each(|(n, v)| {

@@ -2,22 +2,22 @@
 use crate::{
     emit::{
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         partials,
     },
     strategies::cpu::blocked_gemm::{
         Unit,
-        emit::{Blocks, Group, Range},
+        emit::{Blocks, ColumnGroup, Range},
     },
 };
 use kiln_dialects::{ir::*, value::DType};
 
 /// One register tile.
-pub struct Tile<'a> {
+pub struct RegisterTile<'a> {
     /// The product.
     pub blocks: &'a Blocks<'a>,
     /// Its columns.
-    pub group: &'a Group,
+    pub group: &'a ColumnGroup,
     /// The packed rows.
     pub rows: Range,
     /// First row of the tile.
@@ -28,7 +28,7 @@ pub struct Tile<'a> {
     pub ks: Range,
 }
 
-impl Tile<'_> {
+impl RegisterTile<'_> {
     /// Emits the microkernel. Returns the accumulators row by row if they are in registers;
     /// otherwise they are in scratch.
     pub fn multiply(&self, c: Code) -> Result<Option<Vec<Value>>> {
@@ -40,8 +40,8 @@ impl Tile<'_> {
 
     /// The address of a row of the tile in the packed left matrix.
     fn left(&self, c: Code, row: usize) -> Result<Value> {
-        let i = c.mul(c.sub(self.first, self.rows.0)?, c.index(self.blocks.left_row)?)?;
-        c.add(i, c.index(row as i64 * self.blocks.left_row)?)
+        let i = c.mul(c.sub(self.first, self.rows.0)?, c.index(self.blocks.left_stride)?)?;
+        c.add(i, c.index(row as i64 * self.blocks.left_stride)?)
     }
 
     /// The memref and address of the `n`th vector of columns at step `k` of the block, and the
@@ -54,20 +54,21 @@ impl Tile<'_> {
             return Ok((panel, c.index((n * b.loops.lanes * pairs) as i64)?, c.index(row)?));
         }
         let (scope, access) = (b.loops.scope, b.input(b.product.right)?);
-        let Val::Steps(first, _) = b.loops.lane(c, g.start, n)? else {
+        let LaneValue::Strided(first, _) = b.loops.lane(c, g.start, n)? else {
             return Err("has vectors of one element".into());
         };
-        let dims = b.loops.dims(c, &g.fixed, Some(Val::One(first)))?;
-        let Val::One(base) = scope.address(c, &access.at, &dims, Lanes { count: 1, mask: None })?
+        let dims = b.loops.dims(c, &g.fixed, Some(LaneValue::Uniform(first)))?;
+        let LaneValue::Uniform(base) =
+            scope.address(c, &access.at, &dims, Lanes { count: 1, mask: None })?
         else {
             return Err("has columns that are not in one place".into());
         };
-        let row = scope.poly(c, &access.at.coefficient(b.product.depth))?;
+        let row = scope.poly(c, &access.at.coefficient(b.product.k))?;
         let block = c.mul(c.div(self.ks.0, c.index(pairs as i64)?)?, row)?;
         Ok((scope.buffer(access.buffer)?, c.add(base, block)?, row))
     }
 
-    fn steps(&self, c: Code, each: i64) -> Result<Value> {
+    fn k_steps(&self, c: Code, each: i64) -> Result<Value> {
         c.ceil_div(c.sub(self.ks.1, self.ks.0)?, c.index(each)?)
     }
 
@@ -76,57 +77,64 @@ impl Tile<'_> {
         let lanes = Lanes { count: b.loops.lanes, mask: None };
         let places: Vec<(usize, usize)> =
             (0..self.count).flat_map(|r| (0..g.count).map(move |n| (r, n))).collect();
-        let place = |c: Code, (r, n): (usize, usize)| -> Result<Val> {
+        let place = |c: Code, (r, n): (usize, usize)| -> Result<LaneValue> {
             let row = c.add(self.first, c.index(r as i64)?)?;
-            Ok(Val::Steps(
-                c.add(b.sum_at(c, g, row, self.rows)?, c.index((n * b.loops.lanes) as i64)?)?,
+            Ok(LaneValue::Strided(
+                c.add(
+                    b.accumulator_address(c, g, row, self.rows)?,
+                    c.index((n * b.loops.lanes) as i64)?,
+                )?,
                 1,
             ))
         };
-        let start = match b.sums {
+        let start = match b.accumulators {
             Some(sums) => places
                 .iter()
-                .map(|x| lanes.load(c, sums, place(c, *x)?).and_then(|v| lanes.many(c, v)))
+                .map(|x| lanes.load(c, sums, place(c, *x)?).and_then(|v| lanes.vector(c, v)))
                 .collect::<Result<Vec<_>>>()?,
             None => {
-                vec![lanes.many(c, Val::One(b.loops.scope.scalar(b.product.start)?))?; places.len()]
+                vec![
+                    lanes.vector(c, LaneValue::Uniform(b.loops.scope.scalar(b.product.start)?))?;
+                    places.len()
+                ]
             }
         };
         let left: Vec<Value> = (0..self.count).map(|r| self.left(c, r)).collect::<Result<_>>()?;
         let right: Vec<_> = (0..g.count).map(|n| self.right(c, n)).collect::<Result<_>>()?;
-        let pairs = b.unit.depth();
-        let end = c.each(c.index(0)?, self.steps(c, pairs)?, 1, &start, &mut |c, k, sums| {
-            let mut columns = vec![];
-            for (memory, first, row) in &right {
-                let at = Val::Steps(c.add(*first, c.mul(k, *row)?)?, 1);
-                // Packed columns and stored panels are padded, and need no mask.
-                let mask = g.mask.filter(|_| b.right.is_none() && !b.product.stored);
-                let all = Lanes { count: b.loops.lanes * pairs as usize, mask };
-                columns.push(all.load(c, *memory, at).and_then(|v| all.many(c, v))?);
-            }
-            let k = c.mul(k, c.index(pairs)?)?;
-            let mut next = vec![];
-            for (r, at) in left.iter().enumerate() {
-                let x = self.spread(c, c.add(*at, k)?)?;
-                for (n, y) in columns.iter().enumerate() {
-                    let sum = sums[r * g.count + n];
-                    next.push(match b.unit {
-                        Unit::Fma => math::fma(c, x, *y, sum)?,
-                        _ => c.op("x86vector.avx512.dot", &[sum, x, *y], sum.ty(), &[])?,
-                    });
+        let pairs = b.unit.k();
+        let end =
+            c.for_loop(c.index(0)?, self.k_steps(c, pairs)?, 1, &start, &mut |c, k, sums| {
+                let mut columns = vec![];
+                for (memory, first, row) in &right {
+                    let at = LaneValue::Strided(c.add(*first, c.mul(k, *row)?)?, 1);
+                    // Packed columns and stored panels are padded, and need no mask.
+                    let mask = g.mask.filter(|_| b.right.is_none() && !b.product.is_packed);
+                    let all = Lanes { count: b.loops.lanes * pairs as usize, mask };
+                    columns.push(all.load(c, *memory, at).and_then(|v| all.vector(c, v))?);
                 }
-            }
-            Ok(next)
-        })?;
-        let Some(sums) = b.sums else { return Ok(Some(end)) };
+                let k = c.mul(k, c.index(pairs)?)?;
+                let mut next = vec![];
+                for (r, at) in left.iter().enumerate() {
+                    let x = self.broadcast(c, c.add(*at, k)?)?;
+                    for (n, y) in columns.iter().enumerate() {
+                        let sum = sums[r * g.count + n];
+                        next.push(match b.unit {
+                            Unit::Fma => math::fma(c, x, *y, sum)?,
+                            _ => c.op("x86vector.avx512.dot", &[sum, x, *y], sum.ty(), &[])?,
+                        });
+                    }
+                }
+                Ok(next)
+            })?;
+        let Some(sums) = b.accumulators else { return Ok(Some(end)) };
         for (x, v) in places.iter().zip(&end) {
-            lanes.store(c, sums, place(c, *x)?, Val::Many(*v), false)?;
+            lanes.store(c, sums, place(c, *x)?, LaneValue::Vector(*v), false)?;
         }
         Ok(None)
     }
 
     /// Broadcasts an element of the packed left matrix, or a pair, to all lanes.
-    fn spread(&self, c: Code, at: Value) -> Result<Value> {
+    fn broadcast(&self, c: Code, at: Value) -> Result<Value> {
         let (b, left) = (self.blocks, self.blocks.left);
         let (lanes, element) =
             (b.loops.lanes, left.ty().element().ok_or("reads from what is no buffer")?);
@@ -137,14 +145,14 @@ impl Tile<'_> {
         let i32 = Type::scalar(c.ctx(), DType::I32);
         let pair = vector::load(c, left, &[at], Type::vector(element, 2))?;
         let pair = vector::bitcast(c, pair, Type::vector(i32, 1))?;
-        let pair = partials::part(c, pair, 0)?;
+        let pair = partials::extract_lane(c, pair, 0)?;
         let all = vector::broadcast(c, pair, Type::vector(i32, lanes))?;
         vector::bitcast(c, all, Type::vector(element, 2 * lanes))
     }
 
     fn tiles(&self, c: Code) -> Result<()> {
         let (b, g) = (self.blocks, self.group);
-        let sums = b.sums.ok_or("has no sums")?;
+        let sums = b.accumulators.ok_or("has no sums")?;
         let (height, rows) = (self.count.min(16), self.count.div_ceil(16));
         let tile = |rows: usize, columns: usize, element: &str| {
             let text = format!("!amx.tile<{rows}x{columns}x{element}>");
@@ -156,12 +164,12 @@ impl Tile<'_> {
             let segments = [("operandSegmentSizes", Attr::i32s(c.ctx(), &[1, 1, 1]))];
             c.op("amx.tile_load", &[memory, at, row], ty, &segments)
         };
-        let sums_row = c.index(b.sums_row)?;
+        let sums_row = c.index(b.accumulator_stride)?;
         let places: Vec<(usize, usize)> =
             (0..rows).flat_map(|r| (0..g.count).map(move |n| (r, n))).collect();
         let place = |c: Code, (r, n): (usize, usize)| -> Result<Value> {
             let row = c.add(self.first, c.index(r as i64 * 16)?)?;
-            c.add(b.sum_at(c, g, row, self.rows)?, c.index(n as i64 * 16)?)
+            c.add(b.accumulator_address(c, g, row, self.rows)?, c.index(n as i64 * 16)?)
         };
         let mut start = vec![];
         for x in &places {
@@ -171,8 +179,8 @@ impl Tile<'_> {
                 load(c, sums, place(c, *x)?, sums_row, sum)?
             });
         }
-        let (left_row, step) = (c.index(b.left_row)?, c.index(16)?);
-        let end = c.each(c.index(0)?, self.steps(c, 32)?, 1, &start, &mut |c, k, sums| {
+        let (left_row, step) = (c.index(b.left_stride)?, c.index(16)?);
+        let end = c.for_loop(c.index(0)?, self.k_steps(c, 32)?, 1, &start, &mut |c, k, sums| {
             let mut columns = vec![];
             for n in 0..g.count {
                 let (memory, first, row) = self.right(c, n)?;

@@ -4,8 +4,8 @@ pub(crate) mod microkernel;
 pub(crate) mod packing;
 
 use crate::{
-    analysis::{Access, Init, Kernel, Output, Plan, Poly, Stage},
-    strategies::{Bf16, Cpu, Device, Emission, Match, Parameters, Request, Strategy, View},
+    analysis::{Access, Init, Kernel, NestPlan, Output, Poly, Stage},
+    strategies::{Bf16, Cpu, Device, Emission, Match, Nesting, Parameters, Request, Strategy},
 };
 use kiln_dialects::{ir::*, value::DType};
 
@@ -49,7 +49,7 @@ impl Strategy for BlockedGemm {
     const NAME: &'static str = "blocked_gemm";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Products of f32 in cache blocks, FMAs on register tiles";
-    const VIEW: View = View::CPU_NESTS;
+    const NESTING: Nesting = Nesting::CPU;
     const MISMATCH: &'static str = MISMATCH;
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -65,7 +65,7 @@ impl Strategy for DotGemm {
     const NAME: &'static str = "dot_gemm";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Products of bf16 in cache blocks, AVX512-BF16 dot products";
-    const VIEW: View = View::CPU_NESTS;
+    const NESTING: Nesting = Nesting::CPU;
     const MISMATCH: &'static str = MISMATCH;
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -81,7 +81,7 @@ impl Strategy for AmxGemm {
     const NAME: &'static str = "amx_gemm";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Products of bf16 in cache blocks, AMX tiles";
-    const VIEW: View = View::CPU_NESTS;
+    const NESTING: Nesting = Nesting::CPU;
     const MISMATCH: &'static str = MISMATCH;
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -118,7 +118,7 @@ pub enum Unit {
 
 impl Unit {
     /// K per instruction: blocks are zero-padded to a multiple of it.
-    pub const fn depth(self) -> i64 {
+    pub const fn k(self) -> i64 {
         match self {
             Unit::Fma => 1,
             Unit::Dot => 2,
@@ -133,7 +133,7 @@ impl Unit {
 
 /// A matrix product, possibly batched.
 #[derive(Clone, Debug)]
-pub struct Product {
+pub struct GemmRoles {
     /// The vectorised dimension (N).
     pub vector: usize,
     /// The dimension outside it, if the right matrix is stored in panels of columns.
@@ -141,10 +141,10 @@ pub struct Product {
     /// M: only the left matrix and the result have it; `None` if the left matrix has one row.
     pub rows: Option<usize>,
     /// K.
-    pub depth: usize,
+    pub k: usize,
     /// The inner part of K, of size 2, if the right matrix is stored in pairs of rows (VNNI
     /// layout).
-    pub pair: Option<usize>,
+    pub k_pair: Option<usize>,
     /// All other dimensions (batch).
     pub outer: Vec<usize>,
     /// The stage's input with the rows.
@@ -157,26 +157,26 @@ pub struct Product {
     pub start: Value,
     /// Whether the right matrix is stored in the order in which the microkernel reads it
     /// (prepacked).
-    pub stored: bool,
+    pub is_packed: bool,
 }
 
-impl Product {
+impl GemmRoles {
     /// Stride of K in an input, in elements.
     pub fn step(&self, a: &Access) -> Poly {
-        a.at.coefficient(self.pair.unwrap_or(self.depth))
+        a.at.coefficient(self.k_pair.unwrap_or(self.k))
     }
 }
 
 /// Matches a kernel that is a product, with or without epilogue stages.
-pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<GemmRoles> {
     let [nest] = plan.nests.as_slice() else { return None };
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
     let ([out], [a, b]) = (s.outputs.as_slice(), s.inputs.as_slice()) else { return None };
     let bf16 = multiplies(s)?;
     let Init::Fill(start) = out.init else { return None };
-    let plain = [a, b].iter().all(|x| x.at.rest.is_empty())
-        && out.access.at.rest.is_empty()
+    let plain = [a, b].iter().all(|x| x.at.divisions.is_empty())
+        && out.access.at.divisions.is_empty()
         && s.captured.is_empty();
     let size = |d: usize| nest.extents[d].known();
     let reductions: Vec<usize> = (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect();
@@ -185,7 +185,7 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
         [d, p] if size(*p) == Some(2) => (*d, Some(*p)),
         _ => return None,
     };
-    let real = |o: &&Output| !plan.passed.get(o.access.buffer).copied().unwrap_or(false);
+    let real = |o: &&Output| !plan.forwarded.get(o.access.buffer).copied().unwrap_or(false);
     let written: Vec<&Output> =
         nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| &s.outputs).filter(real).collect();
     let parallel: Vec<usize> = (0..nest.extents.len()).filter(|d| !nest.reduction[*d]).collect();
@@ -238,7 +238,19 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     if !bf16 && outer.iter().any(|d| !l.at.uses(*d)) {
         return None;
     }
-    Some(Product { vector, panels, rows, depth, pair, outer, left, right, bf16, start, stored })
+    Some(GemmRoles {
+        vector,
+        panels,
+        rows,
+        k: depth,
+        k_pair: pair,
+        outer,
+        left,
+        right,
+        bf16,
+        start,
+        is_packed: stored,
+    })
 }
 
 /// Whether a stage accumulates products of its inputs in f32: of f32, or of bf16 extended to f32.
@@ -264,13 +276,13 @@ fn fills(k: &Kernel, a: &Access, extents: &[Poly]) -> bool {
 }
 
 /// Bytes of a thread's packed rows and accumulators on its stack.
-const COPY: i64 = 384 << 10;
+const MAX_STACK_BYTES: i64 = 384 << 10;
 
 /// K above which `contraction` packs no panel of columns.
-const DEEP: i64 = 2048;
+const MAX_UNPACKED_K: i64 = 2048;
 
 /// Instructions and block sizes of a product. `None` if another strategy is better.
-fn blocks(k: &Kernel, plan: &Plan, p: &Product, m: &Cpu) -> Option<(Unit, Params)> {
+fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, Params)> {
     let nest = plan.nests.first()?;
     let known = |d: usize| nest.extents[d].known();
     let rows = p.rows.map_or(Some(1), known);
@@ -280,7 +292,7 @@ fn blocks(k: &Kernel, plan: &Plan, p: &Product, m: &Cpu) -> Option<(Unit, Params
         }
         None => known(p.vector),
     };
-    let depth = known(p.depth).map(|d| if p.pair.is_some() { 2 * d } else { d });
+    let depth = known(p.k).map(|d| if p.k_pair.is_some() { 2 * d } else { d });
     let zero = p
         .start
         .def()
@@ -297,7 +309,7 @@ fn blocks(k: &Kernel, plan: &Plan, p: &Product, m: &Cpu) -> Option<(Unit, Params
         || columns.is_some_and(|c| c < lanes)
         || depth.is_some_and(|d| d < 16);
     // If all of K fits into a packed panel, `contraction` packs less.
-    let deep = !p.stored && depth.is_none_or(|d| d > DEEP);
+    let deep = !p.is_packed && depth.is_none_or(|d| d > MAX_UNPACKED_K);
     if unit == Unit::Fma && (few || !deep) {
         return None;
     }
@@ -325,11 +337,11 @@ fn blocks(k: &Kernel, plan: &Plan, p: &Product, m: &Cpu) -> Option<(Unit, Params
     // As few blocks of K as stay in the cache, of about equal size.
     let near = if unit == Unit::Fma { 512 } else { 1024 };
     let parts = if depth <= near + near / 2 { 1 } else { (depth + near - 1) / near };
-    let k_block = up((depth + parts - 1) / parts, 32.max(unit.depth()));
+    let k_block = up((depth + parts - 1) / parts, 32.max(unit.k()));
     let k_block = if whole.is_none() { near } else { k_block };
     // Packing columns costs relatively most with AMX, which multiplies the fastest: more rows share
     // each.
-    let copy = if unit == Unit::Amx { COPY * 4 / 3 } else { COPY };
+    let copy = if unit == Unit::Amx { MAX_STACK_BYTES * 4 / 3 } else { MAX_STACK_BYTES };
     let mut m_block = (copy / (k_block * unit.size()) / tile).max(1) * tile;
     m_block = m_block.min(up(rows, tile));
     let group = n * lanes;
@@ -352,7 +364,7 @@ fn blocks(k: &Kernel, plan: &Plan, p: &Product, m: &Cpu) -> Option<(Unit, Params
     let contiguous =
         k.stages.get(*nest.stages.first()?)?.inputs[p.right].at.coefficient(p.vector).known()
             == Some(1);
-    let pack = !p.stored && (unit != Unit::Fma || !contiguous || rows >= 32);
+    let pack = !p.is_packed && (unit != Unit::Fma || !contiguous || rows >= 32);
     let params = Params {
         bits: m.bits as usize,
         k_block: k_block as usize,

@@ -3,12 +3,12 @@ use crate::{
     analysis::Access,
     emit::{
         code::Code,
-        lanes::{Lanes, Val},
-        loops::Fixed,
+        lanes::{LaneValue, Lanes},
+        loops::FixedDims,
     },
     strategies::cpu::blocked_gemm::{
         Unit,
-        emit::{Blocks, Group, Range},
+        emit::{Blocks, ColumnGroup, Range},
     },
 };
 use kiln_dialects::ir::*;
@@ -22,30 +22,43 @@ impl Blocks<'_> {
     }
 
     /// Packs rows of the left matrix, in vectors along K; the last one is zero-padded.
-    pub fn copy_left(&self, c: Code, fixed: &Fixed, rows: Range, (k0, k1): Range) -> Result<()> {
+    pub fn copy_left(
+        &self,
+        c: Code,
+        fixed: &FixedDims,
+        rows: Range,
+        (k0, k1): Range,
+    ) -> Result<()> {
         let scope = self.loops.scope;
         let access = self.input(self.product.left)?;
         let (memory, step) =
             (scope.buffer(access.buffer)?, scope.poly(c, &self.product.step(access))?);
         // As many elements as a vector of the result has room for, in bits.
         let count = self.loops.lanes * 4 / self.unit.size() as usize;
-        c.each(rows.0, rows.1, 1, &[], &mut |c, row, _| {
+        c.for_loop(rows.0, rows.1, 1, &[], &mut |c, row, _| {
             let fixed = self.at_row(fixed, row);
             let one = Lanes { count: 1, mask: None };
             let base = scope.address(c, &access.at, &self.loops.dims(c, &fixed, None)?, one)?;
-            let to = c.mul(c.sub(row, rows.0)?, c.index(self.left_row)?)?;
+            let to = c.mul(c.sub(row, rows.0)?, c.index(self.left_stride)?)?;
             let copy = |c: Code, k: Value, mask: Option<Value>| -> Result<()> {
                 let lanes = Lanes { count, mask };
-                let at = lanes.sum(c, base, lanes.scaled(c, Val::Steps(k, 1), step)?, false)?;
+                let at = lanes.add_or_sub(
+                    c,
+                    base,
+                    lanes.scaled(c, LaneValue::Strided(k, 1), step)?,
+                    false,
+                )?;
                 let v = loaded(c, lanes, memory, at)?;
-                let to = Val::Steps(c.add(to, c.sub(k, k0)?)?, 1);
-                Lanes { count, mask: None }.store(c, self.left, to, Val::Many(v), false)
+                let to = LaneValue::Strided(c.add(to, c.sub(k, k0)?)?, 1);
+                Lanes { count, mask: None }.store(c, self.left, to, LaneValue::Vector(v), false)
             };
             let length = c.sub(k1, k0)?;
             let whole =
                 c.add(k0, c.mul(c.div(length, c.index(count as i64)?)?, c.index(count as i64)?)?)?;
-            c.each(k0, whole, count as i64, &[], &mut |c, k, _| copy(c, k, None).map(|()| vec![]))?;
-            c.each(whole, k1, count as i64, &[], &mut |c, k, _| {
+            c.for_loop(k0, whole, count as i64, &[], &mut |c, k, _| {
+                copy(c, k, None).map(|()| vec![])
+            })?;
+            c.for_loop(whole, k1, count as i64, &[], &mut |c, k, _| {
                 let mask = mask(c, c.sub(k1, k)?, count)?;
                 copy(c, k, Some(mask)).map(|()| vec![])
             })
@@ -55,7 +68,7 @@ impl Blocks<'_> {
 
     /// Packs columns of the right matrix as `[k][column]` of f32 or `[k / 2][column][2]` of bf16,
     /// zero-padded.
-    pub fn copy_right(&self, c: Code, g: &Group, (k0, k1): Range) -> Result<()> {
+    pub fn copy_right(&self, c: Code, g: &ColumnGroup, (k0, k1): Range) -> Result<()> {
         let Some(panel) = self.right else { return Ok(()) };
         let (scope, access) = (self.loops.scope, self.input(self.product.right)?);
         let (memory, step) =
@@ -64,20 +77,25 @@ impl Blocks<'_> {
         let read = |c: Code, k: Value, n: usize| -> Result<Value> {
             let dims = self.loops.dims(c, &g.fixed, Some(self.loops.lane(c, g.start, n)?))?;
             let base = scope.address(c, &access.at, &dims, lanes)?;
-            loaded(c, lanes, memory, lanes.sum(c, base, Val::One(c.mul(k, step)?), false)?)
+            loaded(
+                c,
+                lanes,
+                memory,
+                lanes.add_or_sub(c, base, LaneValue::Uniform(c.mul(k, step)?), false)?,
+            )
         };
         let row = c.index((g.count * count) as i64)?;
         if self.unit == Unit::Fma {
             return c
-                .each(k0, k1, 1, &[], &mut |c, k, _| {
+                .for_loop(k0, k1, 1, &[], &mut |c, k, _| {
                     let to = c.mul(c.sub(k, k0)?, row)?;
                     for n in 0..g.count {
-                        let at = Val::Steps(c.add(to, c.index((n * count) as i64)?)?, 1);
+                        let at = LaneValue::Strided(c.add(to, c.index((n * count) as i64)?)?, 1);
                         Lanes { count, mask: None }.store(
                             c,
                             panel,
                             at,
-                            Val::Many(read(c, k, n)?),
+                            LaneValue::Vector(read(c, k, n)?),
                             false,
                         )?;
                     }
@@ -87,35 +105,39 @@ impl Blocks<'_> {
         }
         let element = panel.ty().element().ok_or("copies to what is no buffer")?;
         let zeros = |c: Code, n: usize| c.number(0.0, Type::vector(element, n));
-        let pair = |c: Code,
-                    k: Value,
-                    made: &mut dyn FnMut(Code, usize) -> Result<Value>|
-         -> Result<()> {
-            let to = c.mul(c.sub(k, k0)?, row)?;
-            for n in 0..g.count {
-                let at = Val::Steps(c.add(to, c.index((2 * n * count) as i64)?)?, 1);
-                let v = made(c, n)?;
-                Lanes { count: 2 * count, mask: None }.store(c, panel, at, Val::Many(v), false)?;
-            }
-            Ok(())
-        };
+        let pair =
+            |c: Code, k: Value, made: &mut dyn FnMut(Code, usize) -> Result<Value>| -> Result<()> {
+                let to = c.mul(c.sub(k, k0)?, row)?;
+                for n in 0..g.count {
+                    let at = LaneValue::Strided(c.add(to, c.index((2 * n * count) as i64)?)?, 1);
+                    let v = made(c, n)?;
+                    Lanes { count: 2 * count, mask: None }.store(
+                        c,
+                        panel,
+                        at,
+                        LaneValue::Vector(v),
+                        false,
+                    )?;
+                }
+                Ok(())
+            };
         let woven = |c: Code, a: Value, b: Value| {
             vector::interleave(c, a, b, Type::vector(element, 2 * count))
         };
         let (two, one) = (c.index(2)?, c.index(1)?);
         let whole = c.add(k0, c.mul(c.div(c.sub(k1, k0)?, two)?, two)?)?;
-        c.each(k0, whole, 2, &[], &mut |c, k, _| {
+        c.for_loop(k0, whole, 2, &[], &mut |c, k, _| {
             pair(c, k, &mut |c, n| woven(c, read(c, k, n)?, read(c, c.add(k, one)?, n)?))
                 .map(|()| vec![])
         })?;
         // The last row of an odd K has no partner.
-        c.each(whole, k1, 2, &[], &mut |c, k, _| {
+        c.for_loop(whole, k1, 2, &[], &mut |c, k, _| {
             pair(c, k, &mut |c, n| woven(c, read(c, k, n)?, zeros(c, count)?)).map(|()| vec![])
         })?;
-        let depth = c.index(self.unit.depth())?;
+        let depth = c.index(self.unit.k())?;
         let filled = c.add(k0, c.mul(c.ceil_div(c.sub(k1, k0)?, depth)?, depth)?)?;
         let done = c.add(k0, c.mul(c.ceil_div(c.sub(k1, k0)?, two)?, two)?)?;
-        c.each(done, filled, 2, &[], &mut |c, k, _| {
+        c.for_loop(done, filled, 2, &[], &mut |c, k, _| {
             pair(c, k, &mut |c, _| zeros(c, 2 * count)).map(|()| vec![])
         })
         .map(drop)
@@ -129,8 +151,8 @@ fn mask(c: Code, n: Value, count: usize) -> Result<Value> {
 }
 
 /// A masked load, with zeros in inactive lanes.
-fn loaded(c: Code, lanes: Lanes, memory: Value, at: Val) -> Result<Value> {
-    let v = lanes.load(c, memory, at).and_then(|v| lanes.many(c, v))?;
+fn loaded(c: Code, lanes: Lanes, memory: Value, at: LaneValue) -> Result<Value> {
+    let v = lanes.load(c, memory, at).and_then(|v| lanes.vector(c, v))?;
     match lanes.mask {
         None => Ok(v),
         Some(m) => {

@@ -1,7 +1,7 @@
 //! Non-temporal stores, of whole vectors only: the processor combines them to cache lines, and
 //! partial ones leave lines half full.
 use crate::{
-    analysis::{Kernel, Nest, Plan, Poly},
+    analysis::{Kernel, Nest, NestPlan, Poly},
     strategies::cpu::common::vector::{lanes, vector_dim},
 };
 
@@ -18,13 +18,13 @@ pub fn whole_lines(k: &Kernel, nest: &Nest, bits: usize) -> bool {
 }
 
 /// Whether all vector stores to results are aligned to their size, provided that the results are.
-pub fn in_lines(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> bool {
+pub fn in_lines(k: &Kernel, plan: &NestPlan, nest: &Nest, bits: usize) -> bool {
     let Some(vector) = vector_dim(k, plan, nest, 0).filter(|v| !nest.reduction[*v]) else {
         return false;
     };
     let lanes = lanes(k, nest, bits) as i64;
     let multiple = |p: &Poly| p.terms().all(|(_, n)| n % lanes == 0);
-    let real = |b: usize| !plan.passed.get(b).copied().unwrap_or(false);
+    let real = |b: usize| !plan.forwarded.get(b).copied().unwrap_or(false);
     let mut written = nest
         .all()
         .filter_map(|s| k.stages.get(s))
@@ -39,6 +39,6 @@ pub fn in_lines(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> bool {
                 multiple(&at.coefficient(d))
             }
         };
-        at.rest.is_empty() && multiple(&at.constant) && (0..nest.extents.len()).all(along)
+        at.divisions.is_empty() && multiple(&at.constant) && (0..nest.extents.len()).all(along)
     })
 }

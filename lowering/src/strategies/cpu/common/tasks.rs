@@ -1,11 +1,11 @@
 //! Worksharing: a thread's share of a kernel as a balanced range of consecutive tasks, from thread
 //! number and thread count.
 use crate::{
-    analysis::{Nest, Plan, Poly},
+    analysis::{Nest, NestPlan, Poly},
     emit::{
         body::Scope,
         code::Code,
-        loops::{Fixed, Loops, decode},
+        loops::{FixedDims, Loops, decode},
     },
     strategies::cpu::common::{
         cache_lines::{LINE, in_lines},
@@ -46,17 +46,17 @@ pub struct LoopParams {
 impl LoopParams {
     /// Parameters of nests beside a contraction, or of those in a transpose kernel that transpose
     /// nothing.
-    pub fn beside(bits: usize) -> LoopParams {
+    pub fn for_side_nests(bits: usize) -> LoopParams {
         LoopParams { bits, block: 16, tasks: 8, unroll: 4, ..LoopParams::default() }
     }
 }
 
 /// Versions a nest emitted by `write` with non-temporal stores. A runtime check of the results'
 /// alignment to cache lines selects it.
-pub fn past_caches(
+pub fn with_nontemporal(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     nest: &Nest,
     params: &LoopParams,
     write: &dyn Fn(Code, &Scope<'_>) -> Result<()>,
@@ -75,12 +75,12 @@ pub fn past_caches(
     let off = arith::andi(c, bits, c.index(LINE as i64 - 1)?)?;
     let at_lines = c.compare(CmpIPredicate::Eq, off, c.index(0)?)?;
     let past = Scope { nontemporal: true, ..near.clone() };
-    c.when(at_lines, &mut |c| write(c, &past), Some(&mut |c| write(c, &near)))
+    c.if_else(at_lines, &mut |c| write(c, &past), Some(&mut |c| write(c, &near)))
 }
 
 fn loops<'a>(
     scope: &'a Scope<'a>,
-    plan: &Plan,
+    plan: &NestPlan,
     nest: &'a Nest,
     params: &LoopParams,
     from: usize,
@@ -108,7 +108,7 @@ fn loops<'a>(
 pub fn rows(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     params: &LoopParams,
     threads: Threads,
 ) -> Result<()> {
@@ -119,7 +119,7 @@ pub fn rows(
     blocks(c, total, params.block, threads, &mut |c, i| {
         let row = decode(c, i, &sizes)?;
         for n in &plan.nests {
-            let fixed: Fixed = (0..n.extents.len()).map(|d| row.get(d).copied()).collect();
+            let fixed: FixedDims = (0..n.extents.len()).map(|d| row.get(d).copied()).collect();
             loops(scope, plan, n, params, plan.rows).emit(c, &fixed, None)?;
         }
         Ok(())
@@ -137,14 +137,14 @@ pub fn blocks(
     let block = c.index(block as i64)?;
     let (begin, end) = share(c, c.ceil_div(total, block)?, threads)?;
     let (lo, hi) = (c.mul(begin, block)?, c.min(c.mul(end, block)?, total)?);
-    c.each(lo, hi, 1, &[], &mut |c, i, _| f(c, i).map(|()| vec![])).map(drop)
+    c.for_loop(lo, hi, 1, &[], &mut |c, i, _| f(c, i).map(|()| vec![])).map(drop)
 }
 
 /// Worksharing over the iterations of an independent nest.
 pub fn independent(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     nest: &Nest,
     params: &LoopParams,
     threads: Threads,
@@ -159,7 +159,7 @@ pub fn independent(
         outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<_>>()?;
     let product =
         |c: Code, sizes: &[Value]| sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b));
-    let none: Fixed = vec![None; nest.extents.len()];
+    let none: FixedDims = vec![None; nest.extents.len()];
     let Some(v) = tiled else {
         return blocks(c, product(c, &sizes)?, block, threads, &mut |c, i| {
             let mut fixed = none.clone();
@@ -181,6 +181,6 @@ pub fn independent(
         let mut fixed = none.clone();
         outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
         let lo = c.mul(*at.last().ok_or("has no tile")?, tile)?;
-        loops.emit(c, &fixed, Some((lo, c.end(lo, tile, length)?)))
+        loops.emit(c, &fixed, Some((lo, c.block_end(lo, tile, length)?)))
     })
 }

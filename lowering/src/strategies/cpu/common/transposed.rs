@@ -1,7 +1,7 @@
 //! In-register transposes of squares: as many vectors as lanes.
 use crate::emit::{
     code::Code,
-    lanes::{Lanes, Val},
+    lanes::{LaneValue, Lanes},
 };
 use kiln_dialects::{ir::*, value::DType};
 
@@ -38,7 +38,7 @@ pub fn store_rows(
     c: Code,
     rows: Vec<Value>,
     bound: Option<(Value, Value)>,
-    place: &mut dyn FnMut(Code, usize) -> Result<(Value, Val)>,
+    place: &mut dyn FnMut(Code, usize) -> Result<(Value, LaneValue)>,
 ) -> Result<()> {
     let n = rows.len();
     for (i, x) in rows.into_iter().enumerate() {
@@ -56,7 +56,7 @@ pub fn store_rows(
                 )?)
             }
         };
-        Lanes { count: n, mask }.store(c, memory, at, Val::Many(x), false)?;
+        Lanes { count: n, mask }.store(c, memory, at, LaneValue::Vector(x), false)?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! The vectorised dimension, and the number of lanes.
-use crate::analysis::{Kernel, Lin, Nest, Plan};
+use crate::analysis::{Kernel, LinearExpr, Nest, NestPlan};
 use kiln_dialects::{ir::*, value::DType};
 
 /// Lanes of a vector of `bits`: as many as hold the widest compute type.
@@ -23,7 +23,7 @@ pub fn lanes(k: &Kernel, nest: &Nest, bits: usize) -> usize {
 }
 
 /// The vectorised dimension: the one along which most accesses are contiguous.
-pub fn vector_dim(k: &Kernel, plan: &Plan, nest: &Nest, from: usize) -> Option<usize> {
+pub fn vector_dim(k: &Kernel, plan: &NestPlan, nest: &Nest, from: usize) -> Option<usize> {
     let cost = |d: usize| -> Option<i64> {
         let extent = nest.extents.get(d)?.known();
         let mut sum = match extent {
@@ -32,8 +32,8 @@ pub fn vector_dim(k: &Kernel, plan: &Plan, nest: &Nest, from: usize) -> Option<u
             Some(n) if n < 8 => 6,
             _ => 0,
         };
-        let step = |at: &Lin| match at.coefficient(d).known() {
-            _ if at.in_rest(d) => 12,
+        let step = |at: &LinearExpr| match at.coefficient(d).known() {
+            _ if at.in_division(d) => 12,
             Some(0 | 1) => 0,
             _ => 8,
         };
@@ -44,7 +44,7 @@ pub fn vector_dim(k: &Kernel, plan: &Plan, nest: &Nest, from: usize) -> Option<u
                 }
                 sum += 1;
             }
-            let real = |b: usize| !plan.passed.get(b).copied().unwrap_or(false);
+            let real = |b: usize| !plan.forwarded.get(b).copied().unwrap_or(false);
             sum += s.reads().filter(|a| real(a.buffer)).map(|a| step(&a.at)).sum::<i64>();
             sum += s
                 .outputs

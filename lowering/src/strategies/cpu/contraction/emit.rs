@@ -1,16 +1,16 @@
 //! Register tiles of rows by vectors in cache blocks: contractions, with accumulators in registers
 //! across the reduction loops, and transposes.
 use crate::{
-    analysis::{Access, Buffer, Kernel, Lin, Nest, Poly, Role, row_major},
+    analysis::{Access, Buffer, Kernel, LinearExpr, Nest, Poly, Role, row_major},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::{Code, distance},
         lanes::Lanes,
-        loops::{Fixed, Loops, decode},
+        loops::{FixedDims, Loops, decode},
     },
     strategies::cpu::{
         common::tasks::{Threads, blocks},
-        contraction::Roles,
+        contraction::TileRoles,
         transpose::registers,
     },
     target::kernel_attrs::IN_PLACE,
@@ -40,7 +40,7 @@ pub fn emit(
     c: Code,
     scope: &Scope<'_>,
     nest: &Nest,
-    roles: &Roles,
+    roles: &TileRoles,
     tiles: &Tiles,
     threads: Threads,
 ) -> Result<()> {
@@ -53,8 +53,8 @@ pub fn emit(
     let across = registers::across(&loops, roles.rows).filter(|_| tiles.in_registers);
     // In place, an overwritten input cannot be read again.
     let again = scope.kernel.func.attr(IN_PLACE).is_none();
-    let step = Step { most: tiles.m, across, again };
-    let none: Fixed = vec![None; nest.extents.len()];
+    let step = RowBlocking { max_rows: tiles.m, transposed: across, may_recompute: again };
+    let none: FixedDims = vec![None; nest.extents.len()];
     let size = |d: usize| scope.poly(c, &nest.extents[d]);
     let (m, n) = (size(roles.rows)?, size(roles.columns)?);
     let (m_block, n_block) = (c.index(tiles.m_block as i64)?, c.index(tiles.n_block as i64)?);
@@ -67,14 +67,14 @@ pub fn emit(
         roles.outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
         let part = |i: Value, block: Value, size: Value| -> Result<(Value, Value)> {
             let lo = c.mul(i, block)?;
-            Ok((lo, c.end(lo, block, size)?))
+            Ok((lo, c.block_end(lo, block, size)?))
         };
         let columns = part(at[roles.outer.len()], n_block, n)?;
         let rows = part(at[roles.outer.len() + 1], m_block, m)?;
         if roles.columns == roles.vector {
             return panel(c, &loops, &fixed, columns, (roles.rows, rows), &step, copy.as_ref());
         }
-        c.each(columns.0, columns.1, 1, &[], &mut |c, i, _| {
+        c.for_loop(columns.0, columns.1, 1, &[], &mut |c, i, _| {
             let mut fixed = fixed.clone();
             fixed[roles.columns] = Some(i);
             let whole = (c.index(0)?, loops.size(c, roles.vector, &fixed)?);
@@ -86,23 +86,23 @@ pub fn emit(
 }
 
 /// How rows are divided.
-struct Step {
+struct RowBlocking {
     /// Most rows at once.
-    most: usize,
+    max_rows: usize,
     /// Operands that are transposed in registers.
-    across: Option<Vec<Access>>,
+    transposed: Option<Vec<Access>>,
     /// Whether a row may be computed twice.
-    again: bool,
+    may_recompute: bool,
 }
 
 /// All rows for each group of vectors, so that the group's operand stays in the L1 cache.
 fn panel(
     c: Code,
     loops: &Loops<'_>,
-    fixed: &Fixed,
+    fixed: &FixedDims,
     columns: (Value, Value),
     rows: (usize, (Value, Value)),
-    step: &Step,
+    step: &RowBlocking,
     copy: Option<&Panel>,
 ) -> Result<()> {
     let (d, (lo, hi)) = rows;
@@ -117,18 +117,18 @@ fn panel(
         let loops = Loops { scope: scope.as_ref().unwrap_or(loops.scope), ..*loops };
         let mut at = lo;
         let square = step
-            .across
+            .transposed
             .as_ref()
             .filter(|_| count == 1 && mask.is_none())
             .zip(distance(lo, hi).filter(|n| *n >= loops.lanes as i64));
         if let Some((reads, all)) = square {
             let n = loops.lanes as i64;
             let whole = c.add(lo, c.index(all / n * n)?)?;
-            c.each(lo, whole, n, &[], &mut |c, i, _| {
+            c.for_loop(lo, whole, n, &[], &mut |c, i, _| {
                 registers::emit(c, &loops, fixed, start, (d, i), reads).map(|()| vec![])
             })?;
             at = whole;
-            if all % n != 0 && step.again {
+            if all % n != 0 && step.may_recompute {
                 // The last square overlaps the one before it.
                 registers::emit(
                     c,
@@ -142,13 +142,13 @@ fn panel(
             }
         }
         // Remaining rows take smaller tiles.
-        let mut counts = vec![step.most.max(1)];
-        counts.extend([4, 1].into_iter().filter(|n| *n < step.most));
+        let mut counts = vec![step.max_rows.max(1)];
+        counts.extend([4, 1].into_iter().filter(|n| *n < step.max_rows));
         for group in counts {
             let size = c.index(group as i64)?;
             let whole = c.div(c.sub(hi, at)?, size)?;
             let end = c.add(at, c.mul(whole, size)?)?;
-            c.each(at, end, group as i64, &[], &mut |c, i, _| {
+            c.for_loop(at, end, group as i64, &[], &mut |c, i, _| {
                 loops
                     .parallel(c, fixed, Some(start), count, mask, Some((d, i, group)))
                     .map(|()| vec![])
@@ -191,7 +191,7 @@ impl Panel {
         &self,
         c: Code,
         loops: &Loops<'_>,
-        fixed: &Fixed,
+        fixed: &FixedDims,
         start: Value,
         count: usize,
         mask: Option<Value>,
@@ -200,9 +200,9 @@ impl Panel {
         let depth = Self::depth(loops.nest);
         let sizes: Vec<Poly> = depth.iter().map(|d| loops.nest.extents[*d].clone()).collect();
         let width = Poly::number((count * loops.lanes) as i64);
-        let mut at = Lin::dim(vector);
+        let mut at = LinearExpr::dim(vector);
         for (d, stride) in depth.iter().zip(row_major(&sizes)) {
-            at = at.plus(&Lin::dim(*d).times(&stride.times(&width)));
+            at = at.plus(&LinearExpr::dim(*d).times(&stride.times(&width)));
         }
         at.constant = Poly::symbol(start).times(&Poly::number(-1));
         let (mut kernel, mut scalars, mut memory) =
@@ -225,7 +225,7 @@ impl Panel {
             ..scope.clone()
         };
         // The packed operand does not depend on the rows.
-        let rows: Fixed = fixed
+        let rows: FixedDims = fixed
             .iter()
             .enumerate()
             .map(|(d, v)| if v.is_none() && !loops.nest.reduction[d] { Some(start) } else { *v })
@@ -236,7 +236,7 @@ impl Panel {
                 free[vector] = None;
                 let dims = loops.dims(c, &free, Some(loops.lane(c, start, n)?))?;
                 let lanes = Lanes { count: loops.lanes, mask };
-                let v = scope.read(c, &old, &dims, lanes, &Passed::new())?;
+                let v = scope.read(c, &old, &dims, lanes, &ForwardedElements::new())?;
                 let all = Lanes { count: loops.lanes, mask: None };
                 all.store(c, self.memory, new.address(c, &at, &dims, all)?, v, false)?;
             }

@@ -2,9 +2,9 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, Output, Plan, Poly},
+    analysis::{Access, Kernel, Nest, NestPlan, Output, Poly},
     strategies::{
-        Cpu, Device, Emission, Match, Parameters, Request, Strategy, View,
+        Cpu, Device, Emission, Match, Nesting, Parameters, Request, Strategy,
         cpu::common::{
             tasks::{LoopParams, independent},
             vector::{lanes, vector_dim},
@@ -44,7 +44,7 @@ impl Strategy for Contraction {
     const NAME: &'static str = "contraction";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Sums of products: register tiles in blocks for the L2 cache";
-    const VIEW: View = View::CPU_NESTS;
+    const NESTING: Nesting = Nesting::CPU;
     const MISMATCH: &'static str = "is no contraction";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -71,14 +71,14 @@ impl Strategy for Contraction {
             in_registers: false,
         };
         emit::emit(e.c, e.scope, first, &roles, &tiles, threads)?;
-        let rest = LoopParams::beside(params.bits);
+        let rest = LoopParams::for_side_nests(params.bits);
         beside.iter().try_for_each(|n| independent(e.c, e.scope, e.plan, n, &rest, threads))
     }
 }
 
 /// Roles of a contraction's dimensions.
 #[derive(Clone, Debug)]
-pub struct Roles {
+pub struct TileRoles {
     /// The vectorised dimension.
     pub vector: usize,
     /// Elements of a vector.
@@ -99,7 +99,7 @@ pub struct Roles {
 
 /// Rows whose stride is a multiple of this many bytes map to the same L1 cache sets: 64 sets of 64
 /// bytes.
-const SETS: i64 = 4096;
+const L1_WAY_BYTES: i64 = 4096;
 
 /// Rows that share a packed panel before the next one is packed.
 const PACKED_ROWS: i64 = 1024;
@@ -107,7 +107,7 @@ const PACKED_ROWS: i64 = 1024;
 const PANEL: i64 = 256 << 10;
 
 /// The roles, if a kernel is one contraction, with or without stages on or beside the result.
-pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
+pub fn contraction(k: &Kernel, plan: &NestPlan, bits: usize) -> Option<TileRoles> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
@@ -115,7 +115,7 @@ pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
     let [a, b] = s.inputs.as_slice() else { return None };
     let free = |d: &usize| !nest.reduction[*d] && nest.extents[*d].known() != Some(1);
     // Stores are contiguous; an operand with another order is packed.
-    let real = |o: &&Output| !plan.passed.get(o.access.buffer).copied().unwrap_or(false);
+    let real = |o: &&Output| !plan.forwarded.get(o.access.buffer).copied().unwrap_or(false);
     let written: Vec<&Output> =
         nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| &s.outputs).filter(real).collect();
     let vector = (0..nest.extents.len())
@@ -142,7 +142,7 @@ pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
     let matmul = !other.at.uses(vector)
         && !shared.at.uses(rows)
         && columns == vector
-        && shared.at.rest.is_empty();
+        && shared.at.divisions.is_empty();
     let contiguous = shared.at.coefficient(vector).known() == Some(1);
     let depth = Poly::product(
         (0..nest.extents.len()).filter(|d| nest.reduction[*d]).map(|d| &nest.extents[d]),
@@ -157,12 +157,12 @@ pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
     }
     let pack = worth.then_some(at);
     let bytes = k.buffers.get(other.buffer)?.element.dtype().ok()?.byte_size() as i64;
-    let crowded = other.at.coefficient(rows).known().is_some_and(|n| n * bytes % SETS == 0);
-    Some(Roles { vector, lanes: count, rows, columns, outer, pack, crowded })
+    let crowded = other.at.coefficient(rows).known().is_some_and(|n| n * bytes % L1_WAY_BYTES == 0);
+    Some(TileRoles { vector, lanes: count, rows, columns, outer, pack, crowded })
 }
 
 /// Tile and block sizes.
-fn blocks(nest: &Nest, r: &Roles, m: &Cpu) -> Params {
+fn blocks(nest: &Nest, r: &TileRoles, m: &Cpu) -> Params {
     let known = |p: &Poly, or: i64| p.known().unwrap_or(or).max(1);
     let (rows, lanes) = (known(&nest.extents[r.rows], 1024), r.lanes as i64);
     let width = known(&nest.extents[r.vector], 1024);
@@ -229,7 +229,7 @@ fn blocks(nest: &Nest, r: &Roles, m: &Cpu) -> Params {
 
 /// The roles of a parallel nest that stores along one dimension and loads along another. Blocks of
 /// both keep cache lines of both in the caches.
-pub fn transposition(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> Option<Roles> {
+pub fn transposition(k: &Kernel, plan: &NestPlan, nest: &Nest, bits: usize) -> Option<TileRoles> {
     let vector = vector_dim(k, plan, nest, 0)?;
     let reads: Vec<&Access> =
         nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| s.reads()).collect();
@@ -246,7 +246,7 @@ pub fn transposition(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> Optio
     let width = nest.extents[vector]
         .known()
         .map_or(usize::MAX, |n| (n.max(1) as usize).next_power_of_two());
-    Some(Roles {
+    Some(TileRoles {
         vector,
         lanes: lanes(k, nest, bits).min(width),
         rows,

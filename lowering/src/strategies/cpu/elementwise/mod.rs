@@ -1,14 +1,14 @@
 //! Independent nests: elementwise work, and reductions that one thread computes each.
 
 use crate::{
-    analysis::{Kernel, Nest, Plan, Poly},
+    analysis::{Kernel, Nest, NestPlan, Poly},
     math::expand_math::ACCURACY,
     strategies::{
-        Cpu, Device, Emission, Match, Parameters, Request, Strategy, View,
+        Cpu, Device, Emission, Match, Nesting, Parameters, Request, Strategy,
         cpu::common::{
-            LEAST,
+            MIN_TASK_ELEMENTS,
             cache_lines::in_lines,
-            tasks::{LoopParams, independent, past_caches},
+            tasks::{LoopParams, independent, with_nontemporal},
             unroll,
             vector::vector_dim,
         },
@@ -65,7 +65,7 @@ impl Strategy for Elementwise {
     const NAME: &'static str = "elementwise";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Independent nests: vectors along the contiguous dimension";
-    const VIEW: View = View::CPU_NESTS;
+    const NESTING: Nesting = Nesting::CPU;
     const MISMATCH: &'static str = MISMATCH;
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -84,7 +84,7 @@ impl Strategy for Reduction {
     const NAME: &'static str = "reduction";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Independent nests with reductions, several partial results each";
-    const VIEW: View = View::CPU_NESTS;
+    const NESTING: Nesting = Nesting::CPU;
     const MISMATCH: &'static str = MISMATCH;
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -105,7 +105,7 @@ fn nests(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
     }
     let (loops, threads) = (params.loops(), e.threads()?);
     e.plan.nests.iter().try_for_each(|n| {
-        past_caches(e.c, e.scope, e.plan, n, &loops, &|c, scope| {
+        with_nontemporal(e.c, e.scope, e.plan, n, &loops, &|c, scope| {
             independent(c, scope, e.plan, n, &loops, threads)
         })
     })
@@ -116,7 +116,7 @@ fn nests(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
 const PREFETCH: i64 = 2048;
 
 /// Whether a nest writes more than the caches hold, in whole cache lines (non-temporal stores).
-pub fn streams(k: &Kernel, plan: &Plan, nest: &Nest, m: &Cpu) -> bool {
+pub fn streams(k: &Kernel, plan: &NestPlan, nest: &Nest, m: &Cpu) -> bool {
     let bytes = |o: &crate::analysis::Output| {
         let b = k.buffers.get(o.access.buffer)?;
         Some(Poly::product(&b.sizes).known()? * b.element.dtype().ok()?.byte_size() as i64)
@@ -125,7 +125,7 @@ pub fn streams(k: &Kernel, plan: &Plan, nest: &Nest, m: &Cpu) -> bool {
     written > m.l2 + m.l3 && in_lines(k, plan, nest, m.bits as usize)
 }
 
-fn params(k: &Kernel, plan: &Plan, m: &Cpu) -> Params {
+fn params(k: &Kernel, plan: &NestPlan, m: &Cpu) -> Params {
     let reduces = plan.nests.iter().any(|n| n.reduction.contains(&true));
     let past = !reduces && plan.nests.iter().any(|n| streams(k, plan, n, m));
     // With several math functions an iteration fills the out-of-order window, so that the processor
@@ -154,7 +154,7 @@ fn params(k: &Kernel, plan: &Plan, m: &Cpu) -> Params {
             )
             .known()
             .unwrap_or(64);
-            let wanted = (LEAST / reduced.max(1)).max(64);
+            let wanted = (MIN_TASK_ELEMENTS / reduced.max(1)).max(64);
             tile = if length.is_some_and(|l| l <= wanted) { 0 } else { wanted / 64 * 64 };
         }
         let per_task = match (total, count) {
@@ -162,7 +162,7 @@ fn params(k: &Kernel, plan: &Plan, m: &Cpu) -> Params {
             _ => length.unwrap_or(1024),
         };
         if tile == 0 || !outer.is_empty() {
-            block = (LEAST / per_task.clamp(1, LEAST)).max(1);
+            block = (MIN_TASK_ELEMENTS / per_task.clamp(1, MIN_TASK_ELEMENTS)).max(1);
         }
     }
     Params {

@@ -4,9 +4,9 @@
 use crate::{
     analysis::Poly,
     strategies::{
-        Device, Emission, Match, Parameters, Request, Strategy, View,
+        Device, Emission, Match, Nesting, Parameters, Request, Strategy,
         cpu::common::{
-            LEAST,
+            MIN_TASK_ELEMENTS,
             tasks::{LoopParams, rows},
             unroll,
         },
@@ -36,7 +36,7 @@ impl Strategy for Rows {
     const NAME: &'static str = "rows";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Stages that depend on each other, one row after the other";
-    const VIEW: View = View::CPU_NESTS;
+    const NESTING: Nesting = Nesting::CPU;
     const MISMATCH: &'static str = "has no rows that its stages share";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -44,7 +44,7 @@ impl Strategy for Rows {
             let bits = r.cpu().ok().filter(|_| r.plan.dependent)?.bits as usize;
             let row = |n: &crate::analysis::Nest| Poly::product(&n.extents[r.plan.rows..]).known();
             let row: Option<i64> = r.plan.nests.iter().map(row).sum();
-            let block = row.map_or(1, |w| (LEAST / w.max(1)).clamp(1, 1024)) as usize;
+            let block = row.map_or(1, |w| (MIN_TASK_ELEMENTS / w.max(1)).clamp(1, 1024)) as usize;
             Some(Params { bits, block, unroll: unroll(r.kernel, r.plan) })
         };
         Match::first(params())

@@ -1,7 +1,7 @@
 //! Scalar code without vectorisation: the baseline for comparisons.
 
 use crate::strategies::{
-    Device, Emission, Match, Parameters, Request, Strategy, View,
+    Device, Emission, Match, Nesting, Parameters, Request, Strategy,
     cpu::common::tasks::{LoopParams, independent, rows},
 };
 use kiln_dialects::Result;
@@ -22,7 +22,7 @@ impl Strategy for Scalar {
     const NAME: &'static str = "scalar";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Any kernel without vectors; only where a schedule asks for it";
-    const VIEW: View = View::CPU_NESTS;
+    const NESTING: Nesting = Nesting::CPU;
 
     fn matches(_: &Request<'_>) -> Match<Params> {
         Match::No

@@ -5,11 +5,11 @@ pub(crate) mod registers;
 use crate::{
     analysis::{Kernel, Nest},
     strategies::{
-        Device, Emission, Match, Parameters, Request, Strategy, View,
+        Device, Emission, Match, Nesting, Parameters, Request, Strategy,
         cpu::{
             common::{
                 cache_lines::whole_lines,
-                tasks::{LoopParams, independent, past_caches},
+                tasks::{LoopParams, independent, with_nontemporal},
             },
             contraction::{
                 emit::{Tiles, emit},
@@ -55,7 +55,7 @@ impl Strategy for Transpose {
     const NAME: &'static str = "transpose";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Transposes: cache blocks, squares of vectors in registers";
-    const VIEW: View = View::CPU_NESTS;
+    const NESTING: Nesting = Nesting::CPU;
     const MISMATCH: &'static str = "has no operand in another dimension order than its result";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -92,11 +92,11 @@ impl Strategy for Transpose {
         };
         e.plan.nests.iter().try_for_each(|n| {
             match transposition(e.scope.kernel, e.plan, n, params.bits) {
-                Some(roles) => past_caches(e.c, e.scope, e.plan, n, &loops, &|c, scope| {
+                Some(roles) => with_nontemporal(e.c, e.scope, e.plan, n, &loops, &|c, scope| {
                     emit(c, scope, n, &roles, &tiles, threads)
                 }),
                 None => {
-                    let rest = LoopParams::beside(params.bits);
+                    let rest = LoopParams::for_side_nests(params.bits);
                     independent(e.c, e.scope, e.plan, n, &rest, threads)
                 }
             }

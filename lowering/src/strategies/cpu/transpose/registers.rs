@@ -6,10 +6,10 @@
 use crate::{
     analysis::{Access, Init},
     emit::{
-        body::Passed,
+        body::ForwardedElements,
         code::Code,
-        lanes::{Lanes, Val},
-        loops::{Fixed, Loops},
+        lanes::{LaneValue, Lanes},
+        loops::{FixedDims, Loops},
     },
     strategies::cpu::common::transposed::shuffled,
 };
@@ -22,7 +22,7 @@ pub fn across(loops: &Loops<'_>, rows: usize) -> Option<Vec<Access>> {
     let along = |a: &&Access| {
         let near = a.at.coefficient(rows).known() == Some(1)
             && !matches!(a.at.coefficient(vector).known(), Some(0 | 1));
-        near && !a.at.in_rest(rows) && !a.at.in_rest(vector)
+        near && !a.at.in_division(rows) && !a.at.in_division(vector)
     };
     let kernel = loops.scope.kernel;
     let stages = || loops.nest.all().filter_map(|s| kernel.stages.get(s));
@@ -46,7 +46,7 @@ pub fn across(loops: &Loops<'_>, rows: usize) -> Option<Vec<Access>> {
 pub fn emit(
     c: Code,
     loops: &Loops<'_>,
-    fixed: &Fixed,
+    fixed: &FixedDims,
     start: Value,
     (rows, first): (usize, Value),
     across: &[Access],
@@ -54,25 +54,25 @@ pub fn emit(
     let (scope, n) = (loops.scope, loops.lanes);
     let vector = loops.vector.ok_or("has no vector dimension")?;
     let all = Lanes { count: n, mask: None };
-    let mut turned: Vec<(&Access, Vec<Value>)> = vec![];
+    let mut transposed: Vec<(&Access, Vec<Value>)> = vec![];
     for a in across {
         let mut lines = vec![];
         for lane in 0..n {
             let mut at = fixed.clone();
             at[vector] = Some(c.add(start, c.index(lane as i64)?)?);
             let mut dims = loops.dims(c, &at, None)?;
-            dims[rows] = Val::Steps(first, 1);
-            let line = scope.read(c, a, &dims, all, &Passed::new())?;
-            lines.push(all.many(c, line)?);
+            dims[rows] = LaneValue::Strided(first, 1);
+            let line = scope.read(c, a, &dims, all, &ForwardedElements::new())?;
+            lines.push(all.vector(c, line)?);
         }
-        turned.push((a, shuffled(c, lines)?));
+        transposed.push((a, shuffled(c, lines)?));
     }
     for row in 0..n {
         let mut at = fixed.clone();
         at[rows] = Some(c.add(first, c.index(row as i64)?)?);
         let dims = loops.dims(c, &at, Some(loops.lane(c, start, 0)?))?;
-        let mut passed: Passed =
-            turned.iter().map(|(a, t)| ((*a).clone(), Val::Many(t[row]))).collect();
+        let mut passed: ForwardedElements =
+            transposed.iter().map(|(a, t)| ((*a).clone(), LaneValue::Vector(t[row]))).collect();
         scope.iteration(c, &loops.nest.stages, &dims, all, &mut [], &mut passed)?;
     }
     Ok(())

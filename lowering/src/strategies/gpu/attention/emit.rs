@@ -15,10 +15,10 @@ use crate::{
     analysis::Poly,
     emit::{body::Scope, code::Code, loops::decode},
     strategies::gpu::{
-        attention::{Form, Params, ROWS},
+        attention::{FlashPattern, Params, ROWS},
         common::{
             ptx::{Mma, Ptx, wgmma_type},
-            score::{Known, Score},
+            score::{Score, ScoreCache},
             threads, warp_specialisation,
         },
         wgmma_gemm::DEPTH,
@@ -43,43 +43,43 @@ pub(crate) const ROW: usize = 2 * DEPTH;
 /// What all parts of the emission share.
 pub(crate) struct Flash<'a> {
     pub(crate) scope: &'a Scope<'a>,
-    pub(crate) form: &'a Form,
+    pub(crate) pattern: &'a FlashPattern,
     pub(crate) score: Score<'a>,
     pub(crate) maps: [Value; 3],
-    pub(crate) groups: usize,
+    pub(crate) warpgroups: usize,
     /// Keys of a tile.
     pub(crate) keys: usize,
     /// Stages of keys and values.
-    pub(crate) stages: usize,
+    pub(crate) kv_stages: usize,
     /// Stages of queries.
-    pub(crate) slots: usize,
+    pub(crate) q_stages: usize,
     /// Bytes of a stage of queries, of keys, of values.
     pub(crate) bytes: [usize; 3],
     /// The base of the pipelines in shared memory.
     pub(crate) base: Value,
     /// Sizes of the outer loops.
-    around: Vec<Value>,
+    outer_sizes: Vec<Value>,
     /// The numbers of queries and of keys, as 32-bit integers.
     pub(crate) queries: Value,
     pub(crate) count: Value,
     /// Query tiles of an outer position, and in total.
-    down: Value,
-    total: Value,
+    tiles_per_outer: Value,
+    tiles: Value,
     /// Whether queries, and keys, may end within a tile.
-    pub(crate) ragged: [bool; 2],
+    pub(crate) partial_tiles: [bool; 2],
 }
 
 /// A multi-stage pipeline in shared memory.
 #[derive(Clone, Copy)]
-pub(crate) enum Ring {
+pub(crate) enum Pipeline {
     Queries,
     Keys,
     Values,
 }
 
 /// A tile of queries.
-pub(crate) struct Place {
-    pub(crate) around: Vec<Value>,
+pub(crate) struct QueryTile {
+    pub(crate) outer: Vec<Value>,
     /// The first query.
     pub(crate) first: Value,
     /// The end (exclusive) of the key tiles that it sees.
@@ -88,7 +88,7 @@ pub(crate) struct Place {
     pub(crate) blocks: [Value; 2],
     /// With a sliding window, the first key tile, counted from the last, that may hold keys before
     /// some query's window.
-    far: Option<Value>,
+    first_key_tile: Option<Value>,
     /// Valid keys here; valid queries, if not all are.
     pub(crate) count: Value,
     pub(crate) queries: Option<Value>,
@@ -98,18 +98,18 @@ pub(crate) struct Place {
 #[derive(Clone, Copy)]
 struct Edges {
     last: bool,
-    far: bool,
+    window: bool,
 }
 
 /// Emits the body of a query tile, given loop-carried values; returns the next ones.
-type PlaceBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Result<Vec<Value>> + 'a;
+type QueryTileBody<'a> = dyn FnMut(Code, &QueryTile, &[Value]) -> Result<Vec<Value>> + 'a;
 /// Exponentials, the statistics of both rows, and the factors that rescale the accumulators, if
 /// there are earlier ones.
-type Exponentials = (Vec<Value>, [Seen; 2], [Option<Value>; 2]);
+type Exponentials = (Vec<Value>, [SoftmaxState; 2], [Option<Value>; 2]);
 
 /// The softmax statistics of a thread's row so far.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct SoftmaxState {
     /// The maximum score, unscaled.
     pub(crate) max: Value,
     /// The sum of this thread's exponentials.
@@ -118,27 +118,30 @@ pub(crate) struct Seen {
 
 /// Loop-carried from one key tile to the next: packed exponentials, accumulators, row statistics,
 /// stage and parity of the next keys and of the values that belong to the exponentials.
-struct State {
+struct LoopCarried {
     weights: Vec<Value>,
-    sums: Vec<Value>,
-    rows: [Seen; 2],
+    accumulators: Vec<Value>,
+    rows: [SoftmaxState; 2],
     keys: [Value; 2],
     values: [Value; 2],
 }
 
-impl State {
+impl LoopCarried {
     fn flat(&self) -> Vec<Value> {
         let rows = self.rows.iter().flat_map(|r| [r.max, r.sum]);
-        let (weights, sums) = (self.weights.iter().copied(), self.sums.iter().copied());
+        let (weights, sums) = (self.weights.iter().copied(), self.accumulators.iter().copied());
         weights.chain(sums).chain(rows).chain(self.keys).chain(self.values).collect()
     }
-    fn like(&self, flat: &[Value]) -> State {
+    fn like(&self, flat: &[Value]) -> LoopCarried {
         let (weights, rest) = flat.split_at(self.weights.len());
-        let (sums, rest) = rest.split_at(self.sums.len());
-        State {
+        let (sums, rest) = rest.split_at(self.accumulators.len());
+        LoopCarried {
             weights: weights.to_vec(),
-            sums: sums.to_vec(),
-            rows: [Seen { max: rest[0], sum: rest[1] }, Seen { max: rest[2], sum: rest[3] }],
+            accumulators: sums.to_vec(),
+            rows: [
+                SoftmaxState { max: rest[0], sum: rest[1] },
+                SoftmaxState { max: rest[2], sum: rest[3] },
+            ],
             keys: [rest[4], rest[5]],
             values: [rest[6], rest[7]],
         }
@@ -147,15 +150,15 @@ impl State {
 
 /// A consumer thread at a query tile.
 pub(crate) struct Thread<'a> {
-    pub(crate) place: &'a Place,
+    pub(crate) query_tile: &'a QueryTile,
     /// Whether it is its warp's elected lane.
-    speaks: Value,
+    elected: Value,
     /// Its lane.
     pub(crate) lane: Value,
     /// Its first row, and its first column in a tile.
     pub(crate) row: Value,
     pub(crate) column: Value,
-    known: Known,
+    scores: ScoreCache,
     /// The stage of its warpgroup's queries.
     queries: Value,
     /// The warpgroup, and the thread in it.
@@ -164,115 +167,144 @@ pub(crate) struct Thread<'a> {
 
 impl Flash<'_> {
     /// The query tile of a linear number.
-    fn place(&self, c: Code, tile: Value) -> Result<Place> {
+    fn query_tile(&self, c: Code, tile: Value) -> Result<QueryTile> {
         let p = Ptx(c);
-        let places = self.around.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-        let (place, down) = if self.score.ahead.is_some() {
+        let places = self.outer_sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+        let (outer_index, down) = if self.score.last_key.is_some() {
             let band = c.index(BAND)?;
-            let wide = c.mul(self.down, band)?;
+            let wide = c.mul(self.tiles_per_outer, band)?;
             let first = c.mul(c.div(tile, wide)?, band)?;
             let (rest, height) = (c.rem(tile, wide)?, c.min(c.sub(places, first)?, band)?);
-            let last = c.sub(self.down, c.index(1)?)?;
+            let last = c.sub(self.tiles_per_outer, c.index(1)?)?;
             (c.add(first, c.rem(rest, height)?)?, c.sub(last, c.div(rest, height)?)?)
         } else {
-            (c.div(tile, self.down)?, c.rem(tile, self.down)?)
+            (c.div(tile, self.tiles_per_outer)?, c.rem(tile, self.tiles_per_outer)?)
         };
-        let high = self.groups * ROWS;
+        let high = self.warpgroups * ROWS;
         let (zero, one) = (p.number(0)?, p.number(1)?);
-        let first = p.times(p.of(down)?, high)?;
-        let around = decode(c, place, &self.around)?;
-        let most = |axis: usize| p.index([self.queries, self.count][axis]);
-        let [queries, keys] =
-            self.scope.lengths(c, &self.form.at, &around, &most)?.map(|n| n.map(|n| p.of(n)));
+        let first = p.mul_const(p.index_to_i32(down)?, high)?;
+        let around = decode(c, outer_index, &self.outer_sizes)?;
+        let most = |axis: usize| p.i32_to_index([self.queries, self.count][axis]);
+        let [queries, keys] = self
+            .scope
+            .lengths(c, &self.pattern.at, &around, &most)?
+            .map(|n| n.map(|n| p.index_to_i32(n)));
         let (queries, count) = (queries.transpose()?, keys.unwrap_or(Ok(self.count))?);
         // At least one tile, out of bounds if there are no keys. The trip count is opaque: LLVM
         // would unroll a constant one, which exceeds registers.
-        let mut end = p.opaque(p.most(p.over(p.plus(count, self.keys - 1)?, self.keys)?, one)?)?;
-        if let Some(ahead) = self.score.ahead {
-            let last = p.most(p.shifted(first, high as i64 - 1 + ahead)?, zero)?;
-            end = p.least(end, p.plus(p.over(last, self.keys)?, 1)?)?;
+        let mut end =
+            p.opaque(p.max(p.div_const(p.add_const(count, self.keys - 1)?, self.keys)?, one)?)?;
+        if let Some(ahead) = self.score.last_key {
+            let last = p.max(p.add_signed(first, high as i64 - 1 + ahead)?, zero)?;
+            end = p.min(end, p.add_const(p.div_const(last, self.keys)?, 1)?)?;
         }
         let (mut blocks, mut far) = (end, None);
-        if let Some(back) = self.score.back {
-            let start = p.over(p.most(p.shifted(first, -back)?, zero)?, self.keys)?;
-            blocks = p.most(p.minus(end, start)?, one)?;
-            let near = p.most(p.shifted(first, high as i64 - 1 - back)?, zero)?;
-            far = Some(p.minus(end, p.over(p.plus(near, self.keys - 1)?, self.keys)?)?);
+        if let Some(back) = self.score.window {
+            let start = p.div_const(p.max(p.add_signed(first, -back)?, zero)?, self.keys)?;
+            blocks = p.max(p.sub(end, start)?, one)?;
+            let near = p.max(p.add_signed(first, high as i64 - 1 - back)?, zero)?;
+            far = Some(p.sub(end, p.div_const(p.add_const(near, self.keys - 1)?, self.keys)?)?);
         }
         if let Some(queries) = queries {
             // A tile of invalid queries sees one key tile, and its results are dropped: slt
             blocks = c.select(c.compare(CmpIPredicate::Slt, first, queries)?, blocks, one)?;
         }
         let mut partly = one;
-        if self.hides() {
-            let whole = p.over(p.plus(first, 1)?, self.keys)?;
-            partly = p.least(p.most(p.minus(end, whole)?, one)?, blocks)?;
+        if self.masks_earlier_tiles() {
+            let whole = p.div_const(p.add_const(first, 1)?, self.keys)?;
+            partly = p.min(p.max(p.sub(end, whole)?, one)?, blocks)?;
         }
-        let far = far.map(|far| p.least(p.most(far, partly)?, blocks)).transpose()?;
-        Ok(Place { around, first, end, blocks: [blocks, partly], far, count, queries })
+        let far = far.map(|far| p.min(p.max(far, partly)?, blocks)).transpose()?;
+        Ok(QueryTile {
+            outer: around,
+            first,
+            end,
+            blocks: [blocks, partly],
+            first_key_tile: far,
+            count,
+            queries,
+        })
     }
     /// Whether more key tiles than the last may be partly masked.
-    fn hides(&self) -> bool {
-        self.score.causal && self.groups * ROWS != self.keys
+    fn masks_earlier_tiles(&self) -> bool {
+        self.score.causal && self.warpgroups * ROWS != self.keys
     }
     /// The first key of a tile, counted from the last visible tile.
-    pub(crate) fn first_key(&self, p: Ptx, place: &Place, back: Value) -> Result<Value> {
-        p.times(p.minus(p.shifted(place.end, -1)?, back)?, self.keys)
+    pub(crate) fn first_key(&self, p: Ptx, query_tile: &QueryTile, back: Value) -> Result<Value> {
+        p.mul_const(p.sub(p.add_signed(query_tile.end, -1)?, back)?, self.keys)
     }
     /// Loops over the query tiles of this CTA, with loop-carried values.
-    pub(crate) fn each(&self, c: Code, carried: &[Value], body: &mut PlaceBody<'_>) -> Result<()> {
-        c.strided(
-            threads::block(c)?,
-            self.total,
-            threads::blocks(c)?,
+    pub(crate) fn for_each_tile(
+        &self,
+        c: Code,
+        carried: &[Value],
+        body: &mut QueryTileBody<'_>,
+    ) -> Result<()> {
+        c.for_dynamic_step(
+            threads::block_id(c)?,
+            self.tiles,
+            threads::grid_dim(c)?,
             carried,
-            &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried),
+            &mut |c, tile, carried| body(c, &self.query_tile(c, tile)?, carried),
         )?;
         Ok(())
     }
 
     /// Issues the wgmmas of queries and keys.
-    fn scores(&self, p: Ptx, queries: Value, slot: Value) -> Result<Value> {
+    fn scores(&self, p: Ptx, queries: Value, stage: Value) -> Result<Value> {
         let mma = Mma {
             columns: self.keys,
-            element: wgmma_type(self.form.element),
-            left_deep: true,
-            right_deep: true,
+            element: wgmma_type(self.pattern.element),
+            a_k_major: true,
+            b_k_major: true,
         };
-        let (left, right) =
-            (p.descriptor(queries, true)?, p.descriptor(self.slot(p, Ring::Keys, slot)?, true)?);
-        let mut sums = p.nothing(self.keys)?;
-        p.begin()?;
-        for k in 0..(self.form.at.depth as usize).div_ceil(16) {
+        let (left, right) = (
+            p.wgmma_descriptor(queries, true)?,
+            p.wgmma_descriptor(self.stage_address(p, Pipeline::Keys, stage)?, true)?,
+        );
+        let mut sums = p.undef_accumulators(self.keys)?;
+        p.wgmma_fence()?;
+        for k in 0..(self.pattern.at.depth as usize).div_ceil(16) {
             let at = |rows: usize| k / 4 * rows * ROW + k % 4 * 32;
-            let (left, right) =
-                (p.further(left, at(self.groups * ROWS))?, p.further(right, at(self.keys))?);
-            sums = p.mma(&mma, left, right, sums, k == 0)?;
+            let (left, right) = (
+                p.advance_descriptor(left, at(self.warpgroups * ROWS))?,
+                p.advance_descriptor(right, at(self.keys))?,
+            );
+            sums = p.wgmma(&mma, left, right, sums, k == 0)?;
         }
-        p.group()?;
+        p.wgmma_commit_group()?;
         Ok(sums)
     }
     /// Issues the wgmmas of exponentials and values.
-    fn weigh(&self, p: Ptx, weights: &[Value], sums: &[Value], slot: Value) -> Result<Vec<Value>> {
-        let right = p.slabs(self.slot(p, Ring::Values, slot)?, self.keys * ROW)?;
+    fn multiply_values(
+        &self,
+        p: Ptx,
+        weights: &[Value],
+        sums: &[Value],
+        stage: Value,
+    ) -> Result<Vec<Value>> {
+        let right = p.wgmma_descriptor_strided(
+            self.stage_address(p, Pipeline::Values, stage)?,
+            self.keys * ROW,
+        )?;
         let mut sums = sums.to_vec();
-        p.begin()?;
+        p.wgmma_fence()?;
         for (k, left) in weights.chunks(4).enumerate() {
-            sums = p.mma_of_registers(
-                self.form.element,
+            sums = p.wgmma_register_operand(
+                self.pattern.element,
                 left,
-                p.further(right, k * 16 * ROW)?,
+                p.advance_descriptor(right, k * 16 * ROW)?,
                 false,
                 &sums,
             )?;
         }
-        p.group()?;
+        p.wgmma_commit_group()?;
         Ok(sums)
     }
 
     /// Masked scores, unscaled. Of 8 columns a thread has 2 adjacent ones, in a row and in the
     /// eighth row below.
-    fn seen(
+    fn masked_scores(
         &self,
         c: Code,
         t: &Thread<'_>,
@@ -281,24 +313,27 @@ impl Flash<'_> {
         edges: Edges,
     ) -> Result<Vec<Value>> {
         let p = Ptx(c);
-        let start = p.add(self.first_key(p, t.place, back)?, t.column)?;
-        let beyond = edges.last && self.ragged[1];
+        let start = p.add(self.first_key(p, t.query_tile, back)?, t.column)?;
+        let beyond = edges.last && self.partial_tiles[1];
         // The last visible column of each of the thread's rows, relative to the thread's first
         // column.
         let mut limits = vec![];
         for row in 0..2 {
-            let ends =
-                if beyond { Some(p.shifted(p.minus(t.place.count, start)?, -1)?) } else { None };
+            let ends = if beyond {
+                Some(p.add_signed(p.sub(t.query_tile.count, start)?, -1)?)
+            } else {
+                None
+            };
             let hidden = edges.last && self.score.causal;
-            let own = if hidden { Some(p.minus(p.plus(t.row, 8 * row)?, start)?) } else { None };
+            let own = if hidden { Some(p.sub(p.add_const(t.row, 8 * row)?, start)?) } else { None };
             limits.push(match (ends, own) {
-                (Some(a), Some(b)) => Some(p.least(a, b)?),
+                (Some(a), Some(b)) => Some(p.min(a, b)?),
                 (a, b) => a.or(b),
             });
         }
         let last =
-            if beyond { Some(p.most(p.shifted(self.count, -1)?, p.number(0)?)?) } else { None };
-        let mut known = self.score.tile(&t.known, start, last, !edges.far);
+            if beyond { Some(p.max(p.add_signed(self.count, -1)?, p.number(0)?)?) } else { None };
+        let mut known = self.score.tile(&t.scores, start, last, !edges.window);
         let low = c.number(f64::NEG_INFINITY, p.f32())?;
         let mut all = vec![];
         for (i, x) in scores.iter().enumerate() {
@@ -319,11 +354,11 @@ impl Flash<'_> {
         &self,
         c: Code,
         seen: &[Value],
-        old: Option<&[Seen; 2]>,
+        old: Option<&[SoftmaxState; 2]>,
     ) -> Result<Exponentials> {
         let p = Ptx(c);
-        type Two = fn(Code, Value, Value) -> Result<Value>;
-        let tree = |two: Two, mut all: Vec<Value>| -> Result<Value> {
+        type BinaryBuilder = fn(Code, Value, Value) -> Result<Value>;
+        let tree = |two: BinaryBuilder, mut all: Vec<Value>| -> Result<Value> {
             while all.len() > 1 {
                 all = all
                     .chunks(2)
@@ -345,7 +380,7 @@ impl Flash<'_> {
             // A fully masked row has the maximum -inf: all of its exponentials are 0.
             let least = number(f64::from(f32::MIN))?;
             let (mut over, mut by, mut finite) = (arith::mulf(c, max, scale)?, scale, None);
-            if self.score.plain() {
+            if self.score.is_scaled_only() {
                 over = arith::maxnumf(c, over, least)?;
             } else {
                 // A scaled score may overflow. Scores below the maximum then are so far from it
@@ -372,119 +407,155 @@ impl Flash<'_> {
                 sum = math::fma(c, old[row].sum, factor, sum)?;
                 factors[row] = Some(factor);
             }
-            rows.push(Seen { max, sum });
+            rows.push(SoftmaxState { max, sum });
         }
         Ok((made, [rows[0], rows[1]], factors))
     }
     /// Packs exponentials as left fragments: of each 16 columns, both rows of the first 8, then
     /// both rows of the second 8.
-    fn packed(&self, p: Ptx, made: &[Value]) -> Result<Vec<Value>> {
-        made.chunks(2).map(|x| p.pair(self.form.element, x[0], x[1])).collect()
+    fn pack_fragments(&self, p: Ptx, made: &[Value]) -> Result<Vec<Value>> {
+        made.chunks(2).map(|x| p.pack_pair(self.pattern.element, x[0], x[1])).collect()
     }
 
-    fn release(&self, c: Code, t: &Thread<'_>, ring: Ring, slot: Value) -> Result<()> {
-        c.when(t.speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), ring, slot)?), None)
+    fn release(&self, c: Code, t: &Thread<'_>, pipeline: Pipeline, stage: Value) -> Result<()> {
+        c.if_else(
+            t.elected,
+            &mut |c| Ptx(c).mbarrier_arrive(self.empty_barrier(Ptx(c), pipeline, stage)?),
+            None,
+        )
     }
     /// The first key tile, whose scores nothing overlaps.
-    fn begin(&self, c: Code, t: &Thread<'_>, keys: [Value; 2]) -> Result<State> {
+    fn first_tile(&self, c: Code, t: &Thread<'_>, keys: [Value; 2]) -> Result<LoopCarried> {
         let p = Ptx(c);
-        p.wait(self.full(p, Ring::Keys, keys[0])?, keys[1])?;
+        p.mbarrier_wait(self.full_barrier(p, Pipeline::Keys, keys[0])?, keys[1])?;
         let scores = self.scores(p, t.queries, keys[0])?;
-        let scores = p.until(0, &p.each(scores, self.keys / 2)?, &[])?;
-        self.release(c, t, Ring::Keys, keys[0])?;
-        let seen = self.seen(c, t, &scores, p.number(0)?, Edges { last: true, far: true })?;
+        let scores = p.wgmma_wait_group(0, &p.extract_accumulators(scores, self.keys / 2)?, &[])?;
+        self.release(c, t, Pipeline::Keys, keys[0])?;
+        let seen =
+            self.masked_scores(c, t, &scores, p.number(0)?, Edges { last: true, window: true })?;
         let (made, rows, _) = self.exponentials(c, &seen, None)?;
-        if self.form.at.limits.lengths[1].is_some() {
-            self.clear(c, t, keys)?;
+        if self.pattern.at.limits.lengths[1].is_some() {
+            self.zero_masked_values(c, t, keys)?;
         }
         let nothing = c.number(0.0, p.f32())?;
-        let sums = vec![nothing; self.form.at.columns as usize / 2];
-        Ok(State {
-            weights: self.packed(p, &made)?,
-            sums,
+        let sums = vec![nothing; self.pattern.at.columns as usize / 2];
+        Ok(LoopCarried {
+            weights: self.pack_fragments(p, &made)?,
+            accumulators: sums,
             rows,
-            keys: self.next(p, Ring::Keys, keys)?,
+            keys: self.next_stage(p, Pipeline::Keys, keys)?,
             values: keys,
         })
     }
     /// A key tile: its scores overlap the product with the previous tile's values.
-    fn step(&self, c: Code, t: &Thread<'_>, s: &State, back: Value, edges: Edges) -> Result<State> {
+    fn next_tile(
+        &self,
+        c: Code,
+        t: &Thread<'_>,
+        s: &LoopCarried,
+        back: Value,
+        edges: Edges,
+    ) -> Result<LoopCarried> {
         let p = Ptx(c);
-        p.wait(self.full(p, Ring::Keys, s.keys[0])?, s.keys[1])?;
+        p.mbarrier_wait(self.full_barrier(p, Pipeline::Keys, s.keys[0])?, s.keys[1])?;
         let scores = self.scores(p, t.queries, s.keys[0])?;
-        let full = self.full(p, Ring::Values, s.values[0])?;
-        p.wait(full, s.values[1])?;
-        let sums = self.weigh(p, &s.weights, &s.sums, s.values[0])?;
-        let scores = p.until(1, &p.each(scores, self.keys / 2)?, &[])?;
-        self.release(c, t, Ring::Keys, s.keys[0])?;
-        let seen = self.seen(c, t, &scores, back, edges)?;
+        let full = self.full_barrier(p, Pipeline::Values, s.values[0])?;
+        p.mbarrier_wait(full, s.values[1])?;
+        let sums = self.multiply_values(p, &s.weights, &s.accumulators, s.values[0])?;
+        let scores = p.wgmma_wait_group(1, &p.extract_accumulators(scores, self.keys / 2)?, &[])?;
+        self.release(c, t, Pipeline::Keys, s.keys[0])?;
+        let seen = self.masked_scores(c, t, &scores, back, edges)?;
         let (made, rows, factors) = self.exponentials(c, &seen, Some(&s.rows))?;
         // Ends a basic block: otherwise ptxas sinks the exponentials below the wgmma wait.
-        p.wait(full, s.values[1])?;
+        p.mbarrier_wait(full, s.values[1])?;
         // For the same reason the exponentials pass through that wait and are packed only after it:
         // otherwise ptxas serialises wgmma.
-        let mut done = p.until(0, &[sums.as_slice(), &made].concat(), &s.weights)?;
+        let mut done = p.wgmma_wait_group(0, &[sums.as_slice(), &made].concat(), &s.weights)?;
         let made = done.split_off(sums.len());
-        self.release(c, t, Ring::Values, s.values[0])?;
+        self.release(c, t, Pipeline::Values, s.values[0])?;
         let by = |i: usize| factors[i / 2 % 2].ok_or("has no earlier sums");
         let scaled = done.iter().enumerate().map(|(i, x)| arith::mulf(c, *x, by(i)?));
         let sums = scaled.collect::<Result<Vec<Value>>>()?;
-        Ok(State {
-            weights: self.packed(p, &made)?,
-            sums,
+        Ok(LoopCarried {
+            weights: self.pack_fragments(p, &made)?,
+            accumulators: sums,
             rows,
-            keys: self.next(p, Ring::Keys, s.keys)?,
+            keys: self.next_stage(p, Pipeline::Keys, s.keys)?,
             values: s.keys,
         })
     }
     /// A consumer warpgroup. `thread`: its thread, 0 to 127.
     fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Result<()> {
         let (zero, p) = (Ptx(c).number(0)?, Ptx(c));
-        let lane = p.rest(thread, 32)?;
-        let high = p.add(p.times(p.rest(warp, 4)?, 16)?, p.over(lane, 4)?)?;
-        let (row, column) = (p.add(p.times(group, ROWS)?, high)?, p.times(p.rest(lane, 4)?, 2)?);
-        let speaks = p.is(lane, 0)?;
-        self.each(c, &[zero; 4], &mut |c, place, carried| {
+        let lane = p.rem_const(thread, 32)?;
+        let high = p.add(p.mul_const(p.rem_const(warp, 4)?, 16)?, p.div_const(lane, 4)?)?;
+        let (row, column) =
+            (p.add(p.mul_const(group, ROWS)?, high)?, p.mul_const(p.rem_const(lane, 4)?, 2)?);
+        let elected = p.eq_const(lane, 0)?;
+        self.for_each_tile(c, &[zero; 4], &mut |c, query_tile, carried| {
             let (p, query) = (Ptx(c), [carried[0], carried[1]]);
-            let row = p.add(place.first, row)?;
+            let row = p.add(query_tile.first, row)?;
             // Rows out of bounds read what the last row reads, and are not stored.
-            let last = p.shifted(self.queries, -1)?;
-            let there = |row: Value| if self.ragged[0] { p.least(row, last) } else { Ok(row) };
-            let known =
-                self.score.rows(c, &place.around, [there(row)?, there(p.plus(row, 8)?)?])?;
-            let queries =
-                p.add(self.slot(p, Ring::Queries, query[0])?, p.times(group, ROWS * ROW)?)?;
-            let t =
-                Thread { place, speaks, lane, row, column, known, queries, group: [group, thread] };
-            p.wait(self.full(p, Ring::Queries, query[0])?, query[1])?;
-            let first = self.begin(c, &t, [carried[2], carried[3]])?;
-            let (mut state, mut from) = (first.flat(), p.index(p.number(1)?)?);
+            let last = p.add_signed(self.queries, -1)?;
+            let there = |row: Value| if self.partial_tiles[0] { p.min(row, last) } else { Ok(row) };
+            let known = self.score.rows(
+                c,
+                &query_tile.outer,
+                [there(row)?, there(p.add_const(row, 8)?)?],
+            )?;
+            let queries = p.add(
+                self.stage_address(p, Pipeline::Queries, query[0])?,
+                p.mul_const(group, ROWS * ROW)?,
+            )?;
+            let t = Thread {
+                query_tile,
+                elected,
+                lane,
+                row,
+                column,
+                scores: known,
+                queries,
+                group: [group, thread],
+            };
+            p.mbarrier_wait(self.full_barrier(p, Pipeline::Queries, query[0])?, query[1])?;
+            let first = self.first_tile(c, &t, [carried[2], carried[3]])?;
+            let (mut state, mut from) = (first.flat(), p.i32_to_index(p.number(1)?)?);
             let one = c.index(1)?;
             let mut some = |to: Value, last: bool, far: bool| -> Result<()> {
-                let to = p.index(to)?;
-                state = c.strided(from, to, one, &state, &mut |c, back, state| {
+                let to = p.i32_to_index(to)?;
+                state = c.for_dynamic_step(from, to, one, &state, &mut |c, back, state| {
                     Ok(self
-                        .step(c, &t, &first.like(state), Ptx(c).of(back)?, Edges { last, far })?
+                        .next_tile(
+                            c,
+                            &t,
+                            &first.like(state),
+                            Ptx(c).index_to_i32(back)?,
+                            Edges { last, window: far },
+                        )?
                         .flat())
                 })?;
                 from = to;
                 Ok(())
             };
-            if self.hides() {
-                some(place.blocks[1], true, true)?;
+            if self.masks_earlier_tiles() {
+                some(query_tile.blocks[1], true, true)?;
             }
-            if let Some(far) = place.far {
+            if let Some(far) = query_tile.first_key_tile {
                 some(far, false, false)?;
             }
-            some(place.blocks[0], false, true)?;
+            some(query_tile.blocks[0], false, true)?;
             let state = first.like(&state);
-            self.release(c, &t, Ring::Queries, query[0])?;
-            p.wait(self.full(p, Ring::Values, state.values[0])?, state.values[1])?;
-            let sums = self.weigh(p, &state.weights, &state.sums, state.values[0])?;
-            let sums = p.until(0, &sums, &state.weights)?;
-            self.release(c, &t, Ring::Values, state.values[0])?;
+            self.release(c, &t, Pipeline::Queries, query[0])?;
+            p.mbarrier_wait(
+                self.full_barrier(p, Pipeline::Values, state.values[0])?,
+                state.values[1],
+            )?;
+            let sums =
+                self.multiply_values(p, &state.weights, &state.accumulators, state.values[0])?;
+            let sums = p.wgmma_wait_group(0, &sums, &state.weights)?;
+            self.release(c, &t, Pipeline::Values, state.values[0])?;
             self.finish(c, &t, &sums, &state.rows)?;
-            Ok([self.next(p, Ring::Queries, query)?, state.keys].concat())
+            Ok([self.next_stage(p, Pipeline::Queries, query)?, state.keys].concat())
         })
     }
 }
@@ -492,47 +563,49 @@ impl Flash<'_> {
 /// Emits the kernel. `maps`: the tensor maps of queries, keys and values.
 pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Result<()> {
     let missing = "is no attention that wgmma and TMA take";
-    let form = Form::of(scope.kernel).ok_or(missing)?;
+    let pattern = FlashPattern::of(scope.kernel).ok_or(missing)?;
     let maps =
         <[Value; 3]>::try_from(maps).map_err(|_| "has no parameters for three tensor maps")?;
-    let (outer, queries, count) = form.at.sizes(scope.kernel).ok_or("has no loops")?;
+    let (outer, queries, count) = pattern.at.sizes(scope.kernel).ok_or("has no loops")?;
     let (groups, keys) = (params.warpgroups, params.block_kv);
     let even = |p: &Poly, by: usize| !p.is_zero() && p.multiple_of(by as i64);
-    let ragged =
-        [!even(queries, groups * ROWS), !even(count, keys) || form.at.limits.lengths[1].is_some()];
+    let ragged = [
+        !even(queries, groups * ROWS),
+        !even(count, keys) || pattern.at.limits.lengths[1].is_some(),
+    ];
     let around: Vec<Value> = outer.iter().map(|n| scope.poly(c, n)).collect::<Result<_>>()?;
     let (queries, count, p) = (scope.poly(c, queries)?, scope.poly(c, count)?, Ptx(c));
     let down = c.ceil_div(queries, c.index((groups * ROWS) as i64)?)?;
     let total = around.iter().try_fold(down, |a, b| c.mul(a, *b))?;
     let f = Flash {
         scope,
-        form: &form,
-        score: Score::of(scope, &form.at)?,
+        pattern: &pattern,
+        score: Score::of(scope, &pattern.at)?,
         maps,
-        groups,
+        warpgroups: groups,
         keys,
-        stages: params.kv_stages,
-        slots: params.q_stages,
-        bytes: form.bytes(params),
-        base: p.memory(scope.kernel.func)?,
-        around,
-        queries: p.of(queries)?,
-        count: p.of(count)?,
-        down,
-        total,
-        ragged,
+        kv_stages: params.kv_stages,
+        q_stages: params.q_stages,
+        bytes: pattern.bytes(params),
+        base: p.dynamic_shared(scope.kernel.func)?,
+        outer_sizes: around,
+        queries: p.index_to_i32(queries)?,
+        count: p.index_to_i32(count)?,
+        tiles_per_outer: down,
+        tiles: total,
+        partial_tiles: ragged,
     };
     let mut barriers = |c: Code| {
         let p = Ptx(c);
-        for ring in [Ring::Queries, Ring::Keys, Ring::Values] {
-            for i in 0..f.slots(ring).2 {
-                p.barrier(f.full(p, ring, p.number(i)?)?, 1)?;
-                p.barrier(f.empty(p, ring, p.number(i)?)?, groups * WARPS)?;
+        for pipeline in [Pipeline::Queries, Pipeline::Keys, Pipeline::Values] {
+            for i in 0..f.stage_layout(pipeline).2 {
+                p.mbarrier_init(f.full_barrier(p, pipeline, p.number(i)?)?, 1)?;
+                p.mbarrier_init(f.empty_barrier(p, pipeline, p.number(i)?)?, groups * WARPS)?;
             }
         }
         Ok(())
     };
-    let roles = warp_specialisation::Roles {
+    let roles = warp_specialisation::WarpRoles {
         registers: *REGISTERS.get(groups - 1).ok_or(missing)?,
         barriers: &mut barriers,
         copied: None,

@@ -2,12 +2,12 @@
 use crate::{
     analysis::Poly,
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
     },
     strategies::gpu::{
-        attention::emit::{Flash, Seen, Thread},
+        attention::emit::{Flash, SoftmaxState, Thread},
         common::{ptx::Ptx, threads},
     },
 };
@@ -21,9 +21,9 @@ impl Flash<'_> {
         c: Code,
         t: &Thread<'_>,
         sums: &[Value],
-        rows: &[Seen; 2],
+        rows: &[SoftmaxState; 2],
     ) -> Result<()> {
-        let (p, k, at) = (Ptx(c), self.scope.kernel, &self.form.at);
+        let (p, k, at) = (Ptx(c), self.scope.kernel, &self.pattern.at);
         let written = |s: usize| {
             k.stages
                 .get(s)
@@ -48,13 +48,17 @@ impl Flash<'_> {
             .filter(|(d, _)| **d != at.outer + 1)
             .map(|(_, p)| p)
             .chain([&result.at.constant]);
-        let wide =
-            element.dtype()?.byte_size() == 2 && result.at.rest.is_empty() && strides.all(eights);
-        let (two, quad) = (Lanes { count: 2, mask: None }, p.rest(t.lane, 4)?);
+        let wide = element.dtype()?.byte_size() == 2
+            && result.at.divisions.is_empty()
+            && strides.all(eights);
+        let (two, quad) = (Lanes { count: 2, mask: None }, p.rem_const(t.lane, 4)?);
         for (half, row) in rows.iter().enumerate() {
-            let number = p.plus(t.row, 8 * half)?;
-            let counts =
-                t.place.queries.map(|n| c.compare(CmpIPredicate::Slt, number, n)).transpose()?;
+            let number = p.add_const(t.row, 8 * half)?;
+            let counts = t
+                .query_tile
+                .queries
+                .map(|n| c.compare(CmpIPredicate::Slt, number, n))
+                .transpose()?;
             // The row's value, or `other` for a query beyond the valid ones.
             let or = |x: Value, other: f64| match counts {
                 Some(counts) => c.select(counts, x, c.number(other, x.ty())?),
@@ -63,45 +67,48 @@ impl Flash<'_> {
             let total = threads::butterfly(c, row.sum, 4, &|a, b| arith::addf(c, a, b))?;
             let (total, max_seen) = (or(total, 0.0)?, or(row.max, f64::NEG_INFINITY)?);
             let most = arith::mulf(c, max_seen, factor)?;
-            let dims = |c: Code, column: Val| -> Result<Vec<Val>> {
-                let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
-                dims.extend([Val::One(Ptx(c).index(number)?), column]);
+            let dims = |c: Code, column: LaneValue| -> Result<Vec<LaneValue>> {
+                let mut dims: Vec<LaneValue> =
+                    t.query_tile.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
+                dims.extend([LaneValue::Uniform(Ptx(c).i32_to_index(number)?), column]);
                 Ok(dims)
             };
             // The values to store, the first column, the vector width.
             let mut stored: Vec<(Value, Value, usize)> = vec![];
             let mut pairs = vec![];
             for (eight, all) in sums.chunks(4).enumerate() {
-                let column = p.index(p.plus(t.column, 8 * eight)?)?;
+                let column = p.i32_to_index(p.add_const(t.column, 8 * eight)?)?;
                 let own =
                     all[2 * half..][..2].iter().map(|x| or(*x, 0.0)).collect::<Result<Vec<_>>>()?;
-                let both = Val::Many(vector::from_elements(c, &own, Type::vector(p.f32(), 2))?);
-                let mut passed = Passed::from([
+                let both =
+                    LaneValue::Vector(vector::from_elements(c, &own, Type::vector(p.f32(), 2))?);
+                let mut passed = ForwardedElements::from([
                     (product.clone(), both),
-                    (sum.clone(), Val::One(total)),
-                    (max.clone(), Val::One(most)),
+                    (sum.clone(), LaneValue::Uniform(total)),
+                    (max.clone(), LaneValue::Uniform(most)),
                 ]);
                 inner.iteration(
                     c,
                     &[at.result],
-                    &dims(c, Val::Steps(column, 1))?,
+                    &dims(c, LaneValue::Strided(column, 1))?,
                     two,
                     &mut [],
                     &mut passed,
                 )?;
                 let made = passed.get(&result).copied().ok_or("has a stage without a result")?;
-                pairs.push((two.many(c, made)?, column));
+                pairs.push((two.vector(c, made)?, column));
             }
             for (four, own) in pairs.chunks(4).enumerate() {
                 if own.len() < 4 || !wide {
                     stored.extend(own.iter().map(|(v, column)| (*v, *column, 2)));
                     continue;
                 }
-                let words = own.iter().map(|(v, _)| p.word(*v)).collect::<Result<Vec<_>>>()?;
-                let column = p.plus(p.times(quad, 8)?, 32 * four)?;
+                let words =
+                    own.iter().map(|(v, _)| p.bitcast_i32(*v)).collect::<Result<Vec<_>>>()?;
+                let column = p.add_const(p.mul_const(quad, 8)?, 32 * four)?;
                 stored.push((
-                    p.words(&threads::turned(c, words, quad)?, element)?,
-                    p.index(column)?,
+                    p.bitcast_vector(&threads::transpose_lanes(c, words, quad)?, element)?,
+                    p.i32_to_index(column)?,
                     8,
                 ));
             }
@@ -111,27 +118,28 @@ impl Flash<'_> {
                     let to = self.scope.address(
                         c,
                         &result.at,
-                        &dims(c, Val::Steps(*column, 1))?,
+                        &dims(c, LaneValue::Strided(*column, 1))?,
                         lanes,
                     )?;
-                    lanes.store(c, memory, to, Val::Many(*v), false)?;
+                    lanes.store(c, memory, to, LaneValue::Vector(*v), false)?;
                 }
                 Ok(())
             };
             if let Some(lse) = at.lse {
                 // One of the four lanes that share a row stores.
-                let first = p.is(quad, 0)?;
-                let there = if self.ragged[0] {
+                let first = p.eq_const(quad, 0)?;
+                let there = if self.partial_tiles[0] {
                     Some(c.compare(CmpIPredicate::Slt, number, self.queries)?)
                 } else {
                     None
                 };
                 let mut one = |c: Code| -> Result<()> {
-                    let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
-                    dims.push(Val::One(Ptx(c).index(number)?));
-                    let mut passed = Passed::from([
-                        (sum.clone(), Val::One(total)),
-                        (max.clone(), Val::One(most)),
+                    let mut dims: Vec<LaneValue> =
+                        t.query_tile.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
+                    dims.push(LaneValue::Uniform(Ptx(c).i32_to_index(number)?));
+                    let mut passed = ForwardedElements::from([
+                        (sum.clone(), LaneValue::Uniform(total)),
+                        (max.clone(), LaneValue::Uniform(most)),
                     ]);
                     self.scope.iteration(
                         c,
@@ -143,13 +151,13 @@ impl Flash<'_> {
                     )
                 };
                 let both = c
-                    .both(&[Some(first), there].into_iter().flatten().collect::<Vec<_>>())?
+                    .all_of(&[Some(first), there].into_iter().flatten().collect::<Vec<_>>())?
                     .ok_or("has no condition")?;
-                c.when(both, &mut one, None)?;
+                c.if_else(both, &mut one, None)?;
                 p.warp_barrier()?;
             }
-            if self.ragged[0] {
-                c.when(c.compare(CmpIPredicate::Slt, number, self.queries)?, &mut store, None)?;
+            if self.partial_tiles[0] {
+                c.if_else(c.compare(CmpIPredicate::Slt, number, self.queries)?, &mut store, None)?;
                 // Reconverge: wgmma needs whole warps.
                 p.warp_barrier()?;
             } else {

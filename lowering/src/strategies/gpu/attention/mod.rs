@@ -7,10 +7,10 @@ pub(crate) mod pipeline;
 use crate::{
     analysis::{Attention as Stages, Body, Kernel, Poly, Stage},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         gpu::{
             common::grid::grid,
-            wgmma_gemm::{self, Operand, SHARED, tiles::PROCESSORS},
+            wgmma_gemm::{self, MatrixOperand, SHARED, tiles::PROCESSORS},
         },
     },
 };
@@ -44,20 +44,20 @@ impl Strategy for Attention {
     const NAME: &'static str = "attention";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Attention by wgmma and TMA, scores and softmax in registers";
-    const VIEW: View = View::WHOLE;
+    const NESTING: Nesting = Nesting::NONE;
     const MISMATCH: &'static str = "is no attention that wgmma and TMA take";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
         let found = || {
             r.gpu().ok().filter(|g| g.hopper() && g.tensor_cores)?;
-            Some(params(r.kernel, &Form::of(r.kernel)?))
+            Some(params(r.kernel, &FlashPattern::of(r.kernel)?))
         };
         Match::first(found())
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let hopper = r.gpu()?.hopper();
-        let form = Form::of(r.kernel).filter(|_| hopper).ok_or(Self::MISMATCH)?;
-        let bytes = form.shared(p);
+        let pattern = FlashPattern::of(r.kernel).filter(|_| hopper).ok_or(Self::MISMATCH)?;
+        let bytes = pattern.shared(p);
         if bytes > SHARED {
             return Err(format!(
                 "has a schedule of {bytes} bytes of shared memory; {SHARED} are possible"
@@ -65,10 +65,10 @@ impl Strategy for Attention {
             .into());
         }
         Ok(Launch {
-            grid: Some(ctas(r, &form, p)?),
+            grid: Some(ctas(r, &pattern, p)?),
             threads: 128 * (1 + p.warpgroups),
             shared_bytes: Some(bytes),
-            tensor_maps: Some(form.maps(r.kernel, p)?),
+            tensor_maps: Some(pattern.maps(r.kernel, p)?),
             ..Launch::default()
         })
     }
@@ -89,28 +89,28 @@ impl Strategy for Attention {
 pub const ROWS: usize = 64;
 /// The largest head size of queries and of values: accumulators of larger ones do not fit
 /// registers.
-const HEAD: i64 = 256;
+const MAX_HEAD_SIZE: i64 = 256;
 /// Tiles of queries per SM from which on the kernel is persistent.
-const MANY: i64 = 7;
+const PERSISTENT_TILES: i64 = 7;
 
 /// Attention of bf16 or f16 whose operands TMA can read.
 #[derive(Clone, Debug)]
-pub struct Form {
+pub struct FlashPattern {
     /// The stages of the pattern.
     pub at: Stages,
     /// The element type of queries, keys and values.
     pub element: DType,
     /// Queries, K-major; dimensions are those of the score stage.
-    pub query: Operand,
+    pub query: MatrixOperand,
     /// Keys, K-major; dimensions are those of the score stage.
-    pub key: Operand,
+    pub key: MatrixOperand,
     /// Values, MN-major; dimensions are those of the product stage.
-    pub value: Operand,
+    pub value: MatrixOperand,
 }
 
-impl Form {
+impl FlashPattern {
     /// Matches a kernel.
-    pub fn of(k: &Kernel) -> Option<Form> {
+    pub fn of(k: &Kernel) -> Option<FlashPattern> {
         let (at, element) = plain(k)?;
         let (scores, product) = (k.stages.get(at.scores)?, k.stages.get(at.product)?);
         let (outer, loops) = (at.outer, at.outer + 2);
@@ -120,24 +120,24 @@ impl Form {
             let dims: Vec<usize> = [near, far].into_iter().chain(around).collect();
             wgmma_gemm::rows(k, &stage.extents, a, &dims, true).filter(|o| o.dims.len() <= 5)
         };
-        let form = Form {
+        let pattern = FlashPattern {
             element,
             query: rows(scores, 0, loops, outer)?,
             key: rows(scores, 1, loops, outer + 1)?,
             value: rows(product, 1, outer + 1, loops)?,
             at,
         };
-        let out = k.stages.get(form.at.result)?.outputs.first()?;
-        (out.access.at.coefficient(outer + 1).known() == Some(1)).then_some(form)
+        let out = k.stages.get(pattern.at.result)?.outputs.first()?;
+        (out.access.at.coefficient(outer + 1).known() == Some(1)).then_some(pattern)
     }
     /// Slices of 64 elements in a row of queries and keys, and in a row of values; the last one may
     /// be partial.
-    pub fn slabs(&self) -> [usize; 2] {
+    pub fn slices(&self) -> [usize; 2] {
         [self.at.depth, self.at.columns].map(|n| (n as usize).div_ceil(wgmma_gemm::DEPTH))
     }
     /// Bytes of a stage of queries, of keys, and of values.
     pub fn bytes(&self, p: &Params) -> [usize; 3] {
-        let ([deep, wide], row) = (self.slabs(), 2 * wgmma_gemm::DEPTH);
+        let ([deep, wide], row) = (self.slices(), 2 * wgmma_gemm::DEPTH);
         [p.warpgroups * ROWS * row * deep, p.block_kv * row * deep, p.block_kv * row * wide]
     }
     /// Bytes of shared memory of a CTA: pipeline stages, mbarriers, and padding for alignment.
@@ -147,7 +147,7 @@ impl Form {
         query * queries + (key + value) * stages + 16 * queries + 32 * stages + 1024
     }
     fn maps(&self, k: &Kernel, p: &Params) -> Result<Attr> {
-        let one = |o: &Operand, rows: usize| {
+        let one = |o: &MatrixOperand, rows: usize| {
             wgmma_gemm::tensor_maps::map(
                 k,
                 o,
@@ -175,7 +175,7 @@ pub fn plain(k: &Kernel) -> Option<(Stages, DType)> {
     let at = k.attention.clone()?;
     let (scores, product) = (k.stages.get(at.scores)?, k.stages.get(at.product)?);
     let element = factors(scores)?;
-    let fits = |n: i64| n % 8 == 0 && n <= HEAD;
+    let fits = |n: i64| n % 8 == 0 && n <= MAX_HEAD_SIZE;
     let stored =
         |input: usize, s: &Stage| k.buffers.get(s.inputs.get(input)?.buffer)?.element.dtype().ok();
     let same = stored(0, scores) == Some(element)
@@ -191,13 +191,13 @@ fn factors(s: &Stage) -> Option<DType> {
 }
 
 /// Chooses the parameters of an attention.
-fn params(k: &Kernel, form: &Form) -> Params {
-    let widest = form.at.depth.max(form.at.columns);
+fn params(k: &Kernel, pattern: &FlashPattern) -> Params {
+    let widest = pattern.at.depth.max(pattern.at.columns);
     let sizes =
-        form.sizes(k).and_then(|(queries, around)| Some((queries.known()?, around.known()?)));
+        pattern.sizes(k).and_then(|(queries, around)| Some((queries.known()?, around.known()?)));
     // Three consumer warpgroups leave registers for few accumulators and simple scores. They leave
     // the producer few registers too, not enough to compute with dynamic sizes.
-    let groups = if widest <= 64 && simple(k, form) && sizes.is_some() { 3 } else { 2 };
+    let groups = if widest <= 64 && simple(k, pattern) && sizes.is_some() { 3 } else { 2 };
     let keys = if widest > 128 { 64 } else { 128 };
     let make = |q_stages: usize, ctas: usize| Params {
         block_kv: keys,
@@ -206,27 +206,27 @@ fn params(k: &Kernel, form: &Form) -> Params {
         q_stages,
         warpgroups: groups as usize,
     };
-    let queries = if form.shared(&make(2, 0)) <= SHARED { 2 } else { 1 };
+    let queries = if pattern.shared(&make(2, 0)) <= SHARED { 2 } else { 1 };
     let rows = groups * ROWS as i64;
     let tiles = sizes.and_then(|(queries, around)| around.checked_mul((queries + rows - 1) / rows));
-    let many = tiles.is_some_and(|n| n >= MANY * PROCESSORS as i64);
+    let many = tiles.is_some_and(|n| n >= PERSISTENT_TILES * PROCESSORS as i64);
     make(queries, if many { PROCESSORS } else { 0 })
 }
 
 /// Whether scores are only scaled and causally masked.
-fn simple(k: &Kernel, form: &Form) -> bool {
-    let Some(seen) = k.stages.get(form.at.seen) else { return false };
+fn simple(k: &Kernel, pattern: &FlashPattern) -> bool {
+    let Some(seen) = k.stages.get(pattern.at.seen) else { return false };
     let Body::Block(block) = seen.body else { return false };
-    let extra = if form.at.limits.causal { 5 } else { 0 };
+    let extra = if pattern.at.limits.causal { 5 } else { 0 };
     seen.inputs.len() == 1 && seen.captured.is_empty() && block.ops().len() <= 3 + extra
 }
 
-fn ctas(r: &Request<'_>, form: &Form, p: &Params) -> Result<Attr> {
+fn ctas(r: &Request<'_>, pattern: &FlashPattern, p: &Params) -> Result<Attr> {
     grid(r.kernel, |e| {
         if p.ctas > 0 {
             return Some(p.ctas.to_string());
         }
-        let (queries, around) = form.sizes(r.kernel)?;
+        let (queries, around) = pattern.sizes(r.kernel)?;
         let (queries, around) = (e.poly(&queries)?, e.poly(&around)?);
         Some(format!("({around}) * (({queries}) ceildiv {})", p.warpgroups * ROWS))
     })

@@ -2,12 +2,12 @@
 //! each. Threads along K share a column and combine their partial results through shared memory by
 //! a tree reduction.
 use crate::{
-    analysis::{Nest, Output, Plan},
+    analysis::{Nest, NestPlan, Output},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
         lanes::Lanes,
-        loops::{Fixed, Loops, decode, reducing},
+        loops::{FixedDims, Loops, decode, reducing},
         partials as partial,
     },
     strategies::gpu::common::shared,
@@ -22,8 +22,14 @@ use crate::{
 use kiln_dialects::ir::*;
 
 /// One nest.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Params) -> Result<()> {
-    if !partial::possible(scope, nest) {
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &NestPlan,
+    nest: &Nest,
+    params: &Params,
+) -> Result<()> {
+    if !partial::combinable(scope, nest) {
         return Err("reduces no columns whose partial results combine".into());
     }
     let (columns, parts) = (params.columns, params.k_threads);
@@ -42,11 +48,11 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
     let size = |d: &usize| scope.poly(c, &nest.extents[*d]);
     let mut sizes: Vec<Value> = outer.iter().map(size).collect::<Result<_>>()?;
     sizes.push(c.div(size(&fast)?, wide)?);
-    let deep: Vec<Value> = depth.iter().map(size).collect::<Result<_>>()?;
+    let k_sizes: Vec<Value> = depth.iter().map(size).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    let all = deep.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    let all = k_sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
 
-    let (across, thread) = (c.index(columns as i64)?, threads::thread(c)?);
+    let (across, thread) = (c.index(columns as i64)?, threads::thread_id(c)?);
     let (column, part) = (c.rem(thread, across)?, c.div(thread, across)?);
     let place = c.mul(thread, wide)?;
     let memory = |o: &Output| {
@@ -58,18 +64,19 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
     };
     let memory: Vec<Value> =
         if parts > 1 { reducing(scope, nest).map(memory).collect::<Result<_>>()? } else { vec![] };
-    let (start, step) = (c.mul(threads::block(c)?, across)?, c.mul(threads::blocks(c)?, across)?);
+    let (start, step) =
+        (c.mul(threads::block_id(c)?, across)?, c.mul(threads::grid_dim(c)?, across)?);
     // Uniform trip count across the CTA, so that every thread reaches each barrier.
-    c.strided(start, total, step, &[], &mut |c, base, _| {
+    c.for_dynamic_step(start, total, step, &[], &mut |c, base, _| {
         let item = c.add(base, column)?;
-        let inside = c.below(item, total)?;
+        let inside = c.less_than(item, total)?;
         let at = decode(c, c.select(inside, item, base)?, &sizes)?;
-        let mut fixed: Fixed = vec![None; nest.extents.len()];
+        let mut fixed: FixedDims = vec![None; nest.extents.len()];
         outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
         let first = c.mul(*at.last().ok_or("has no loops")?, wide)?;
         let lane = loops.lane(c, first, 0)?;
         let running = partial::identities(c, scope, nest, lanes)?;
-        let mut parts_of = c.unrolled(
+        let mut parts_of = c.for_unrolled(
             part,
             all,
             c.index(parts as i64)?,
@@ -77,10 +84,17 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
             &running,
             &mut |c, i, running| {
                 let mut fixed = fixed.clone();
-                depth.iter().zip(decode(c, i, &deep)?).for_each(|(d, i)| fixed[*d] = Some(i));
+                depth.iter().zip(decode(c, i, &k_sizes)?).for_each(|(d, i)| fixed[*d] = Some(i));
                 let dims = loops.dims(c, &fixed, Some(lane))?;
                 let mut running = running.to_vec();
-                scope.iteration(c, &nest.stages, &dims, each, &mut running, &mut Passed::new())?;
+                scope.iteration(
+                    c,
+                    &nest.stages,
+                    &dims,
+                    each,
+                    &mut running,
+                    &mut ForwardedElements::new(),
+                )?;
                 Ok(running)
             },
         )?;
@@ -89,15 +103,15 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
             left /= 2;
             let keep = |c: Code, from: i64, to: i64, values: &[Value]| -> Result<()> {
                 let mine = c
-                    .both(&[
+                    .all_of(&[
                         c.compare(CmpIPredicate::Uge, part, c.index(from)?)?,
-                        c.below(part, c.index(to)?)?,
+                        c.less_than(part, c.index(to)?)?,
                     ])?
                     .ok_or("has no threads")?;
                 let store = |c: Code, (v, m): (&Value, &Value)| {
                     exchange(c, *m, place, Some(*v), v.ty()).map(drop)
                 };
-                c.when(
+                c.if_else(
                     mine,
                     &mut |c| values.iter().zip(&memory).try_for_each(|pair| store(c, pair)),
                     None,
@@ -108,7 +122,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
             keep(c, left as i64, 2 * left as i64, &parts_of)?;
             threads::barrier(c)?;
             let behind = c.add(place, c.index((left * columns * lanes) as i64)?)?;
-            let takes = c.below(part, c.index(left as i64)?)?;
+            let takes = c.less_than(part, c.index(left as i64)?)?;
             let from = c.select(takes, behind, place)?;
             let take = |(v, m): (&Value, &Value)| {
                 exchange(c, *m, from, None, v.ty())?.ok_or_else(|| "has nothing to take".into())
@@ -122,15 +136,22 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
         } else {
             Some(c.compare(CmpIPredicate::Eq, part, c.index(0)?)?)
         };
-        let speaks = c
-            .both(&[Some(inside), nearest].into_iter().flatten().collect::<Vec<_>>())?
+        let elected = c
+            .all_of(&[Some(inside), nearest].into_iter().flatten().collect::<Vec<_>>())?
             .ok_or("has no thread")?;
         let finish = &mut |c: Code| -> Result<()> {
-            let results =
-                partial::with_start(c, scope, nest, &dims, lanes, &parts_of, &Passed::new())?;
+            let results = partial::combine_initial(
+                c,
+                scope,
+                nest,
+                &dims,
+                lanes,
+                &parts_of,
+                &ForwardedElements::new(),
+            )?;
             loops.finish(c, &dims, each, &results)
         };
-        c.when(speaks, finish, None)?;
+        c.if_else(elected, finish, None)?;
         // WAR barrier: the next columns' partial results overwrite this shared memory.
         if parts > 1 {
             threads::barrier(c)?;

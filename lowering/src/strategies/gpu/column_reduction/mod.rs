@@ -3,13 +3,14 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Kernel, Nest, Plan},
+    analysis::{Kernel, Nest, NestPlan},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::common::{
-            assumed, check_threads, combine, dims,
+            assumed, check_threads, combine, dims, floor_power_of_two,
             grid::{grid, largest},
-            power_below, size,
+            size,
             vector_width::{fast_dim, narrow_width},
         },
     },
@@ -42,7 +43,7 @@ const UNROLL: i64 = 4;
 /// Most threads per CTA.
 const MOST_THREADS: i64 = 256;
 /// With at least this many threads along the columns, the GPU is full without splitting K.
-const MANY: i64 = 1 << 16;
+const FULL_GPU_THREADS: i64 = 1 << 16;
 
 impl Strategy for ColumnReduction {
     type Params = Params;
@@ -50,12 +51,12 @@ impl Strategy for ColumnReduction {
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str =
         "Columns: threads along K share each, partial results meet in shared memory";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "reduces no columns whose partial results combine";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
         let all: Option<Vec<_>> =
-            r.plan.nests.iter().map(|n| beside(r.kernel, r.plan, n)).collect();
+            r.plan.nests.iter().map(|n| column_nest(r.kernel, r.plan, n)).collect();
         Match::first(all.and_then(|all| params(&all)))
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
@@ -76,9 +77,9 @@ impl Strategy for ColumnReduction {
 
 /// A nest with contiguous results: vector accesses of all results, elements per access, K extent,
 /// bytes that one access of every output takes.
-type Beside = (i64, i64, i64, i64);
+type ColumnNest = (i64, i64, i64, i64);
 
-fn beside(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<Beside> {
+fn column_nest(k: &Kernel, plan: &NestPlan, nest: &Nest) -> Option<ColumnNest> {
     let (free, depth) = (dims(nest, 0, false), dims(nest, 0, true));
     let fast = fast_dim(k, plan, nest, &free)?;
     if fast_dim(k, plan, nest, &(0..nest.extents.len()).collect::<Vec<_>>()) != Some(fast) {
@@ -107,14 +108,14 @@ fn beside(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<Beside> {
 }
 
 /// Splits K among threads where the columns alone have too few threads to fill the GPU.
-fn params(nests: &[Beside]) -> Option<Params> {
+fn params(nests: &[ColumnNest]) -> Option<Params> {
     let (items, work) = (nests.iter().map(|n| n.0).max()?, nests.iter().map(|n| n.2).min()?);
     let (lanes, bytes) = (nests.iter().map(|n| n.1).max()?, nests.iter().map(|n| n.3).sum::<i64>());
     let columns = (items.max(1) as u64).next_power_of_two().min(WARP as u64) as i64;
-    let parts = power_below(work / UNROLL)
-        .min(power_below(MOST_THREADS / columns))
-        .min(power_below(SHARED / (bytes * columns)));
-    let pays = items < MANY && columns * parts >= WARP as i64 && parts > 1;
+    let parts = floor_power_of_two(work / UNROLL)
+        .min(floor_power_of_two(MOST_THREADS / columns))
+        .min(floor_power_of_two(SHARED / (bytes * columns)));
+    let pays = items < FULL_GPU_THREADS && columns * parts >= WARP as i64 && parts > 1;
     pays.then_some(Params {
         columns: columns as usize,
         k_threads: parts as usize,

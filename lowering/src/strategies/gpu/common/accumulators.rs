@@ -2,9 +2,9 @@
 use crate::{
     analysis::{Init, Nest, Output},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
     },
 };
 use kiln_dialects::ir::*;
@@ -17,18 +17,19 @@ pub fn finish(
     scope: &Scope<'_>,
     nest: &Nest,
     lanes: Lanes,
-    dims: &[Val],
-    sums: &[(&Output, Val)],
-) -> Result<Passed> {
-    let mut passed = Passed::new();
+    dims: &[LaneValue],
+    sums: &[(&Output, LaneValue)],
+) -> Result<ForwardedElements> {
+    let mut passed = ForwardedElements::new();
     for (out, sum) in sums {
         let mut sum = *sum;
         if !starts_at_zero(&out.init) {
-            let start =
-                scope.start(c, &out.init, dims, lanes, &Passed::new())?.ok_or("has no start")?;
-            let (a, b) = (lanes.many(c, sum)?, lanes.many(c, start)?);
+            let start = scope
+                .initial_value(c, &out.init, dims, lanes, &ForwardedElements::new())?
+                .ok_or("has no start")?;
+            let (a, b) = (lanes.vector(c, sum)?, lanes.vector(c, start)?);
             let both = arith::addf(c, a, b)?;
-            sum = if lanes.count > 1 { Val::Many(both) } else { Val::One(both) };
+            sum = if lanes.count > 1 { LaneValue::Vector(both) } else { LaneValue::Uniform(both) };
         }
         if let Some(memory) = scope.memory.get(out.access.buffer).copied().flatten() {
             lanes.store(c, memory, scope.address(c, &out.access.at, dims, lanes)?, sum, false)?;

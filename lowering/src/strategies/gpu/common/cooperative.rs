@@ -1,32 +1,32 @@
 //! Cooperative reduction by a group of threads: partial results per thread, then warp shuffles.
 use crate::{
-    analysis::{Nest, Plan},
+    analysis::{Nest, NestPlan},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
-        loops::{Fixed, Loops, decode},
+        lanes::{LaneValue, Lanes},
+        loops::{FixedDims, Loops, decode},
         partials,
     },
     strategies::gpu::common::{
-        threads::Group,
+        threads::ThreadGroup,
         vector_width::{fast_dim, width},
     },
 };
 use kiln_dialects::ir::*;
 
 /// What all nests of a row share.
-pub struct Row<'a> {
+pub struct CooperativeRow<'a> {
     /// Scope of the emitted code.
     pub scope: &'a Scope<'a>,
     /// The kernel's nests.
-    pub plan: &'a Plan,
+    pub plan: &'a NestPlan,
     /// The thread group.
-    pub group: Group,
+    pub group: ThreadGroup,
     /// Most elements per vector access.
-    pub most: usize,
+    pub max_vector: usize,
     /// Accesses that a thread keeps in flight.
-    pub pieces: usize,
+    pub unroll: usize,
 }
 
 /// Reduces all reduction dimensions of a nest whose parallel dimensions are fixed; the group's
@@ -34,12 +34,12 @@ pub struct Row<'a> {
 /// output.
 pub fn reduce(
     c: Code,
-    row: &Row<'_>,
+    row: &CooperativeRow<'_>,
     nest: &Nest,
-    fixed: &Fixed,
+    fixed: &FixedDims,
     exchange: &[Option<Value>],
 ) -> Result<()> {
-    let Row { scope, plan, group, most, pieces } = row;
+    let CooperativeRow { scope, plan, group, max_vector: most, unroll: pieces } = row;
     let depth: Vec<usize> = (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect();
     let fast = fast_dim(scope.kernel, plan, nest, &depth).ok_or("has nothing to reduce")?;
     let mut lanes = width(scope.kernel, plan, nest, fast).min((*most).max(1));
@@ -60,41 +60,54 @@ pub fn reduce(
     let running = partials::identities(c, scope, nest, lanes)?;
     let step = c.index(group.size as i64)?;
     let parts =
-        c.unrolled(group.thread, total, step, *pieces, &running, &mut |c, i, running| {
+        c.for_unrolled(group.thread, total, step, *pieces, &running, &mut |c, i, running| {
             let mut fixed = fixed.clone();
             let at = decode(c, i, &sizes)?;
             outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
             let start = c.mul(*at.last().ok_or("has no loops")?, wide)?;
             let dims = loops.dims(c, &fixed, Some(loops.lane(c, start, 0)?))?;
             let mut running = running.to_vec();
-            scope.iteration(c, &nest.stages, &dims, each, &mut running, &mut Passed::new())?;
+            scope.iteration(
+                c,
+                &nest.stages,
+                &dims,
+                each,
+                &mut running,
+                &mut ForwardedElements::new(),
+            )?;
             Ok(running)
         })?;
     let dims = loops.dims(c, fixed, None)?;
-    let ending = Ending { scope, group: *group, lanes, dims: &dims, passed: &Passed::new() };
+    let ending = FinalReduction {
+        scope,
+        group: *group,
+        lanes,
+        dims: &dims,
+        forwarded: &ForwardedElements::new(),
+    };
     let results = ending.results(c, nest, &parts, exchange)?;
     let one = Lanes { count: 1, mask: None };
-    match group.speaks(c)? {
-        Some(speaks) => c.when(speaks, &mut |c| loops.finish(c, &dims, one, &results), None),
+    match group.elected(c)? {
+        Some(elected) => c.if_else(elected, &mut |c| loops.finish(c, &dims, one, &results), None),
         None => loops.finish(c, &dims, one, &results),
     }
 }
 
 /// How per-thread partial results become final values.
-pub struct Ending<'a> {
+pub struct FinalReduction<'a> {
     /// Scope of the emitted code.
     pub scope: &'a Scope<'a>,
     /// The thread group.
-    pub group: Group,
+    pub group: ThreadGroup,
     /// Lanes of a partial result.
     pub lanes: usize,
     /// Loop dimensions of the results.
-    pub dims: &'a [Val],
+    pub dims: &'a [LaneValue],
     /// Elements that are already in registers.
-    pub passed: &'a Passed,
+    pub forwarded: &'a ForwardedElements,
 }
 
-impl Ending<'_> {
+impl FinalReduction<'_> {
     /// Final values of all reductions of a nest, the same in all threads of the group. `memory`:
     /// for each value one shared-memory slot per warp of the CTA.
     pub fn results(
@@ -104,9 +117,9 @@ impl Ending<'_> {
         parts: &[Value],
         memory: &[Option<Value>],
     ) -> Result<Vec<Value>> {
-        let mine = partials::across(c, self.scope, nest, self.lanes, parts)?;
+        let mine = partials::reduce_lanes(c, self.scope, nest, self.lanes, parts)?;
         let two = |a: &[Value], b: &[Value]| partials::combined(c, self.scope, nest, 1, a, b);
-        let values = self.group.all(c, &mine, memory, &two)?;
-        partials::with_start(c, self.scope, nest, self.dims, 1, &values, self.passed)
+        let values = self.group.all_reduce(c, &mine, memory, &two)?;
+        partials::combine_initial(c, self.scope, nest, self.dims, 1, &values, self.forwarded)
     }
 }

@@ -1,26 +1,26 @@
 //! Accumulator fragments as the tensor-core instructions leave them in a warp's registers: of a 16
 //! x 8 block, a thread holds 2 contiguous elements of a row and 2 of the row 8 below.
 use crate::{
-    analysis::{Nest, Output, Plan, Poly},
+    analysis::{Nest, NestPlan, Output, Poly},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         loops::decode,
     },
     strategies::gpu::{
         common::{accumulators, ptx::Ptx, vector_width::width},
-        wgmma_gemm::Product,
+        wgmma_gemm::TensorCoreProduct,
     },
 };
 use kiln_dialects::{ir::*, value::DType};
 
 /// A matrix product in its kernel, with its CTA tile.
-pub struct Results<'a> {
+pub struct ProductResults<'a> {
     pub scope: &'a Scope<'a>,
-    pub plan: &'a Plan,
+    pub plan: &'a NestPlan,
     pub nest: &'a Nest,
-    pub product: &'a Product,
+    pub product: &'a TensorCoreProduct,
     /// Outputs of its stages, in the order of the right operands.
     pub outs: Vec<&'a Output>,
     /// Rows and columns of the CTA tile.
@@ -28,17 +28,17 @@ pub struct Results<'a> {
 }
 
 /// A warp's fragment of a tile.
-pub struct Part<'a> {
+pub struct WarpFragment<'a> {
     pub batch: &'a [Value],
     /// The thread's first row and column, of index type.
     pub at: [Value; 2],
     /// Distance between the blocks of 16 rows.
-    pub apart: usize,
+    pub row_stride: usize,
     /// The thread's accumulators by block of 16 rows and by right operand: four per 8 columns.
     pub values: &'a [Vec<&'a [Value]>],
 }
 
-impl Results<'_> {
+impl ProductResults<'_> {
     /// Row count (M).
     pub fn rows(&self, c: Code) -> Result<Value> {
         self.product
@@ -57,10 +57,12 @@ impl Results<'_> {
     }
     /// Trip count of the K loop, one at least.
     pub fn steps(&self, c: Code) -> Result<Value> {
-        let depth = Poly::product(self.product.roles.depth.iter().map(|d| &self.nest.extents[*d]));
+        let depth = Poly::product(self.product.roles.k.iter().map(|d| &self.nest.extents[*d]));
         match depth.known() {
             Some(_) => c.index(self.product.steps(self.nest)),
-            None => c.ceil_div(self.scope.poly(c, &depth)?, c.index(self.product.depth() as i64)?),
+            None => {
+                c.ceil_div(self.scope.poly(c, &depth)?, c.index(self.product.k_per_stage() as i64)?)
+            }
         }
     }
     fn multiple(&self, dims: &[usize], of: usize) -> bool {
@@ -68,7 +70,7 @@ impl Results<'_> {
         size.multiple_of(of as i64)
     }
     /// Whether M, and N, are a multiple of the tile's.
-    pub fn whole(&self) -> [bool; 2] {
+    pub fn is_full(&self) -> [bool; 2] {
         let roles = &self.product.roles;
         [self.multiple(&roles.rows, self.tile[0]), self.multiple(&roles.columns, self.tile[1])]
     }
@@ -83,16 +85,26 @@ impl Results<'_> {
         Lanes { count: if pairs { 2 } else { 1 }, mask: None }
     }
     /// Loop dimensions of an element.
-    pub fn dims(&self, c: Code, batch: &[Value], row: Value, column: Val) -> Result<Vec<Val>> {
+    pub fn dims(
+        &self,
+        c: Code,
+        batch: &[Value],
+        row: Value,
+        column: LaneValue,
+    ) -> Result<Vec<LaneValue>> {
         let roles = &self.product.roles;
-        let mut dims = vec![Val::One(c.index(0)?); self.nest.extents.len()];
-        roles.batch.iter().zip(batch).for_each(|(d, i)| dims[*d] = Val::One(*i));
+        let mut dims = vec![LaneValue::Uniform(c.index(0)?); self.nest.extents.len()];
+        roles.batch.iter().zip(batch).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
         let sizes: Vec<Value> = roles
             .rows
             .iter()
             .map(|d| self.scope.poly(c, &self.nest.extents[*d]))
             .collect::<Result<_>>()?;
-        roles.rows.iter().zip(decode(c, row, &sizes)?).for_each(|(d, i)| dims[*d] = Val::One(i));
+        roles
+            .rows
+            .iter()
+            .zip(decode(c, row, &sizes)?)
+            .for_each(|(d, i)| dims[*d] = LaneValue::Uniform(i));
         dims[roles.columns[0]] = column;
         Ok(dims)
     }
@@ -106,15 +118,19 @@ impl Results<'_> {
         batch: &[Value],
         [row, column]: [Value; 2],
         sums: &[&[Value]],
-    ) -> Result<Passed> {
-        let column = if lanes.count > 1 { Val::Steps(column, 1) } else { Val::One(column) };
+    ) -> Result<ForwardedElements> {
+        let column = if lanes.count > 1 {
+            LaneValue::Strided(column, 1)
+        } else {
+            LaneValue::Uniform(column)
+        };
         let dims = self.dims(c, batch, row, column)?;
-        let together = |all: &[Value]| -> Result<Val> {
+        let together = |all: &[Value]| -> Result<LaneValue> {
             if let [one] = all {
-                return Ok(Val::One(*one));
+                return Ok(LaneValue::Uniform(*one));
             }
             let ty = Type::vector(Type::scalar(c.ctx(), DType::F32), all.len());
-            Ok(Val::Many(vector::from_elements(c, all, ty)?))
+            Ok(LaneValue::Vector(vector::from_elements(c, all, ty)?))
         };
         let all = self
             .outs
@@ -125,17 +141,17 @@ impl Results<'_> {
         accumulators::finish(c, scope, self.nest, lanes, &dims, &all)
     }
     /// Runs the epilogue stages on the accumulators; each thread stores its own results.
-    pub fn spread(&self, c: Code, scope: &Scope<'_>, part: &Part<'_>) -> Result<()> {
+    pub fn store(&self, c: Code, scope: &Scope<'_>, part: &WarpFragment<'_>) -> Result<()> {
         let (rows, columns, lanes, [whole_rows, whole_columns]) =
-            (self.rows(c)?, self.columns(c)?, self.lanes(), self.whole());
+            (self.rows(c)?, self.columns(c)?, self.lanes(), self.is_full());
         let when =
             |c: Code, whole: bool, i: Value, n: Value, then: &mut dyn FnMut(Code) -> Result<()>| {
-                if whole { then(c) } else { c.when(c.below(i, n)?, then, None) }
+                if whole { then(c) } else { c.if_else(c.less_than(i, n)?, then, None) }
             };
         for (b, sums) in part.values.iter().enumerate() {
             let eights = sums.first().map_or(0, |s| s.len() / 4);
             for half in 0..2 {
-                let row = c.add(part.at[0], c.index((part.apart * b + 8 * half) as i64)?)?;
+                let row = c.add(part.at[0], c.index((part.row_stride * b + 8 * half) as i64)?)?;
                 when(c, whole_rows, row, rows, &mut |c| {
                     for eight in 0..eights {
                         for e in (0..2).step_by(lanes.count) {

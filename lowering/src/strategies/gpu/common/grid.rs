@@ -1,13 +1,13 @@
 //! Grid size of a kernel, as an affine map over its `index` parameters.
 use crate::{
-    analysis::{Kernel, Nest, Plan, Poly},
+    analysis::{Kernel, Nest, NestPlan, Poly},
     strategies::gpu::common::roles::roles_of,
 };
 use kiln_dialects::ir::*;
 
 /// Grid size where an extent is not affine in the parameters. Kernels are grid-stride, so that any
 /// grid size is correct.
-pub const OTHERWISE: i64 = 1024;
+pub const DEFAULT_GRID: i64 = 1024;
 
 /// A kernel's sizes, for affine expressions over them.
 pub struct Extents(Vec<Value>);
@@ -29,7 +29,7 @@ impl Extents {
     pub fn tiles(
         &self,
         k: &Kernel,
-        plan: &Plan,
+        plan: &NestPlan,
         m: usize,
         n: usize,
         split_k: usize,
@@ -52,17 +52,17 @@ fn parallel(n: &Nest) -> Vec<usize> {
 }
 
 /// The nest with the most results, as far as extents are static.
-pub fn largest(plan: &Plan) -> Option<&Nest> {
+pub fn largest(plan: &NestPlan) -> Option<&Nest> {
     plan.nests.iter().max_by_key(|n| {
         Poly::product(parallel(n).iter().map(|d| &n.extents[*d])).known().unwrap_or(i64::MAX)
     })
 }
 
-/// Affine map of an expression over the kernel's sizes, or [`OTHERWISE`] where there is none.
+/// Affine map of an expression over the kernel's sizes, or [`DEFAULT_GRID`] where there is none.
 pub fn grid(k: &Kernel, expression: impl FnOnce(&Extents) -> Option<String>) -> Result<Attr> {
     let sizes: Vec<Value> = k.block.args().into_iter().filter(|a| a.ty().is_index()).collect();
     let extents = Extents(sizes);
-    let expression = expression(&extents).unwrap_or_else(|| OTHERWISE.to_string());
+    let expression = expression(&extents).unwrap_or_else(|| DEFAULT_GRID.to_string());
     map(k.func.ctx(), &[expression], extents.0.len())
 }
 

@@ -1,12 +1,12 @@
 //! Grid-stride loops: each item is a vector of contiguous elements along the fast dimension. A
 //! thread takes an item, then the one a grid stride further on.
 use crate::{
-    analysis::{Nest, Plan, Poly, Role},
+    analysis::{Nest, NestPlan, Poly, Role},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
-        loops::{Fixed, Loops, decode},
+        lanes::{LaneValue, Lanes},
+        loops::{FixedDims, Loops, decode},
     },
     strategies::gpu::common::{
         threads,
@@ -20,20 +20,27 @@ use kiln_dialects::ir::*;
 pub fn grid(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     nest: &Nest,
     threads: usize,
     most: usize,
 ) -> Result<()> {
     let threads = c.index(threads as i64)?;
-    let first = c.add(c.mul(threads::block(c)?, threads)?, threads::thread(c)?)?;
-    let step = c.mul(threads::blocks(c)?, threads)?;
-    let none: Fixed = vec![None; nest.extents.len()];
-    items(c, scope, plan, nest, &none, &Share { first, step, active: None, most, pieces: 1 })
+    let first = c.add(c.mul(threads::block_id(c)?, threads)?, threads::thread_id(c)?)?;
+    let step = c.mul(threads::grid_dim(c)?, threads)?;
+    let none: FixedDims = vec![None; nest.extents.len()];
+    items(
+        c,
+        scope,
+        plan,
+        nest,
+        &none,
+        &ThreadItems { first, step, active: None, max_vector: most, unroll: 1 },
+    )
 }
 
 /// Which items a thread takes.
-pub struct Share {
+pub struct ThreadItems {
     /// First item.
     pub first: Value,
     /// Stride to the next item.
@@ -41,9 +48,9 @@ pub struct Share {
     /// Predicate: the thread takes no items unless it holds.
     pub active: Option<Value>,
     /// Most elements per item.
-    pub most: usize,
+    pub max_vector: usize,
     /// Items whose loads are in flight at once.
-    pub pieces: usize,
+    pub unroll: usize,
 }
 
 /// The thread's items over the parallel dimensions that are not fixed. Reductions are loops inside
@@ -51,15 +58,15 @@ pub struct Share {
 pub fn items(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     nest: &Nest,
-    fixed: &Fixed,
-    share: &Share,
+    fixed: &FixedDims,
+    share: &ThreadItems,
 ) -> Result<()> {
     let free: Vec<usize> =
         (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
     let fast = fast_dim(scope.kernel, plan, nest, &free);
-    let lanes = fast.map_or(1, |d| width(scope.kernel, plan, nest, d)).min(share.most.max(1));
+    let lanes = fast.map_or(1, |d| width(scope.kernel, plan, nest, d)).min(share.max_vector.max(1));
     let outer: Vec<usize> = free.into_iter().filter(|d| Some(*d) != fast).collect();
     let mut sizes: Vec<Value> =
         outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<_>>()?;
@@ -75,21 +82,27 @@ pub fn items(
     let of = |lanes| Loops { scope, nest, vector: fast, lanes, unroll: 1 };
     let of_lanes = |n: &Poly| (lanes > 1 || n.known().is_some()) && n.multiple_of(lanes as i64);
     let even = fast.is_some_and(|d| of_lanes(&nest.extents[d]));
-    if share.pieces > 1 && even && nest.split.is_none() && !nest.reduction.contains(&true) {
+    if share.unroll > 1 && even && nest.split.is_none() && !nest.reduction.contains(&true) {
         let loops = of(lanes);
-        return c.together(share.first, total, share.step, share.pieces, &mut |c, all| {
-            let mut places = vec![];
-            for i in all {
-                let at = decode(c, *i, &sizes)?;
-                let mut fixed = fixed.clone();
-                outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
-                let start = c.mul(*at.last().ok_or("has no loops")?, wide)?;
-                places.push(loops.dims(c, &fixed, Some(loops.lane(c, start, 0)?))?);
-            }
-            together(c, scope, nest, &places, lanes)
-        });
+        return c.for_unrolled_indices(
+            share.first,
+            total,
+            share.step,
+            share.unroll,
+            &mut |c, all| {
+                let mut places = vec![];
+                for i in all {
+                    let at = decode(c, *i, &sizes)?;
+                    let mut fixed = fixed.clone();
+                    outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
+                    let start = c.mul(*at.last().ok_or("has no loops")?, wide)?;
+                    places.push(loops.dims(c, &fixed, Some(loops.lane(c, start, 0)?))?);
+                }
+                unrolled_items(c, scope, nest, &places, lanes)
+            },
+        );
     }
-    c.strided(share.first, total, share.step, &[], &mut |c, i, _| {
+    c.for_dynamic_step(share.first, total, share.step, &[], &mut |c, i, _| {
         let at = decode(c, i, &sizes)?;
         let mut fixed = fixed.clone();
         outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
@@ -107,25 +120,25 @@ pub fn items(
                     index(*inner).ok_or("has no inner index")?,
                 );
                 let place = c.add(c.mul(o, scope.poly(c, &nest.extents[*inner])?)?, i)?;
-                Some(c.below(place, scope.poly(c, both)?)?)
+                Some(c.less_than(place, scope.poly(c, both)?)?)
             }
             _ => None,
         };
         let whole = lanes == 1 || even;
         let mut wide_item = |c: Code| of(lanes).parallel(c, &fixed, Some(start), 1, None, None);
         if let Some(inside) = inside {
-            c.when(inside, &mut wide_item, None)?;
+            c.if_else(inside, &mut wide_item, None)?;
         } else if whole {
             wide_item(c)?;
         } else {
             let end = c.add(start, wide)?;
             let mut rest = |c: Code| {
-                c.strided(start, n, c.index(1)?, &[], &mut |c, i, _| {
+                c.for_dynamic_step(start, n, c.index(1)?, &[], &mut |c, i, _| {
                     of(1).parallel(c, &fixed, Some(i), 1, None, None).map(|()| vec![])
                 })
                 .map(drop)
             };
-            c.when(c.compare(CmpIPredicate::Ule, end, n)?, &mut wide_item, Some(&mut rest))?;
+            c.if_else(c.compare(CmpIPredicate::Ule, end, n)?, &mut wide_item, Some(&mut rest))?;
         }
         Ok(vec![])
     })?;
@@ -134,23 +147,23 @@ pub fn items(
 
 /// Items of a nest without reductions, each with as many elements at each position. All loads of
 /// the kernel's arguments are issued first.
-fn together(
+fn unrolled_items(
     c: Code,
     scope: &Scope<'_>,
     nest: &Nest,
-    places: &[Vec<Val>],
+    places: &[Vec<LaneValue>],
     lanes: usize,
 ) -> Result<()> {
     let each = Lanes { count: lanes, mask: None };
     let input =
         |b: usize| matches!(scope.kernel.buffers.get(b).map(|b| b.role), Some(Role::Input(_)));
     let stages = || nest.stages.iter().filter_map(|s| scope.kernel.stages.get(*s));
-    let mut known = vec![Passed::new(); places.len()];
+    let mut known = vec![ForwardedElements::new(); places.len()];
     for a in stages().flat_map(|s| s.reads()).filter(|a| input(a.buffer)) {
         for (dims, known) in
             places.iter().zip(&mut known).filter(|(_, known)| !known.contains_key(a))
         {
-            known.insert(a.clone(), scope.read(c, a, dims, each, &Passed::new())?);
+            known.insert(a.clone(), scope.read(c, a, dims, each, &ForwardedElements::new())?);
         }
     }
     places

@@ -64,7 +64,7 @@ pub(crate) fn dims(nest: &Nest, from: usize, reduction: bool) -> Vec<usize> {
 }
 
 /// Greatest power of two that does not exceed `n`.
-pub(crate) fn power_below(n: i64) -> i64 {
+pub(crate) fn floor_power_of_two(n: i64) -> i64 {
     let n = n.max(1) as u64;
     (if n.is_power_of_two() { n } else { n.next_power_of_two() / 2 }) as i64
 }

@@ -1,7 +1,7 @@
 //! Hopper (sm_90a) instructions: mbarriers, TMA loads, `wgmma`, cluster barriers, `setmaxnreg`. All
 //! integers are i32, and so are shared-memory addresses.
 use crate::{
-    emit::code::{Code, known},
+    emit::code::{Code, constant_value},
     target::launch::SHARED_SPACE,
 };
 use kiln_dialects::{ir::*, value::DType};
@@ -23,9 +23,9 @@ pub struct Mma {
     /// Element type of A and B.
     pub element: nvvm::WGMMATypes,
     /// Whether A is K-major.
-    pub left_deep: bool,
+    pub a_k_major: bool,
     /// Whether B is K-major.
-    pub right_deep: bool,
+    pub b_k_major: bool,
 }
 
 /// The type of `wgmma`'s operands: f32 is rounded to tf32.
@@ -66,7 +66,7 @@ impl Ptx {
         self.0.integer(n, self.i32())
     }
     /// `a + n` for a signed constant `n`.
-    pub fn shifted(self, a: Value, n: i64) -> Result<Value> {
+    pub fn add_signed(self, a: Value, n: i64) -> Result<Value> {
         if n == 0 { Ok(a) } else { self.add(a, self.constant(n)?) }
     }
     /// A constant if it is one of an i32, else what the op gives.
@@ -77,74 +77,74 @@ impl Ptx {
         }
     }
     /// `a - b`.
-    pub fn minus(self, a: Value, b: Value) -> Result<Value> {
-        match (known(a), known(b)) {
+    pub fn sub(self, a: Value, b: Value) -> Result<Value> {
+        match (constant_value(a), constant_value(b)) {
             (_, Some(0)) => Ok(a),
             (x, y) => self.folded(x.zip(y).map(|(x, y)| x - y), || arith::subi(self, a, b)),
         }
     }
     /// Signed minimum.
-    pub fn least(self, a: Value, b: Value) -> Result<Value> {
+    pub fn min(self, a: Value, b: Value) -> Result<Value> {
         arith::minsi(self, a, b)
     }
     /// Signed maximum.
-    pub fn most(self, a: Value, b: Value) -> Result<Value> {
+    pub fn max(self, a: Value, b: Value) -> Result<Value> {
         arith::maxsi(self, a, b)
     }
     /// `a + b`.
     pub fn add(self, a: Value, b: Value) -> Result<Value> {
-        match (known(a), known(b)) {
+        match (constant_value(a), constant_value(b)) {
             (Some(0), _) => Ok(b),
             (_, Some(0)) => Ok(a),
             (x, y) => self.folded(x.zip(y).map(|(x, y)| x + y), || arith::addi(self, a, b)),
         }
     }
     /// `a + n` for a constant `n`.
-    pub fn plus(self, a: Value, n: usize) -> Result<Value> {
+    pub fn add_const(self, a: Value, n: usize) -> Result<Value> {
         if n == 0 { Ok(a) } else { self.add(a, self.number(n)?) }
     }
     /// `a * n` for a constant `n`.
-    pub fn times(self, a: Value, n: usize) -> Result<Value> {
+    pub fn mul_const(self, a: Value, n: usize) -> Result<Value> {
         if n == 1 {
             return Ok(a);
         }
-        let product = known(a).and_then(|x| x.checked_mul(n as i64));
+        let product = constant_value(a).and_then(|x| x.checked_mul(n as i64));
         self.folded(product, || arith::muli(self, a, self.number(n)?))
     }
     /// Quotient of `a` by a constant `n`.
-    pub fn over(self, a: Value, n: usize) -> Result<Value> {
+    pub fn div_const(self, a: Value, n: usize) -> Result<Value> {
         arith::divui(self, a, self.number(n)?)
     }
     /// Remainder of `a` by a constant `n`.
-    pub fn rest(self, a: Value, n: usize) -> Result<Value> {
+    pub fn rem_const(self, a: Value, n: usize) -> Result<Value> {
         arith::remui(self, a, self.number(n)?)
     }
     /// Whether `a` equals the constant `n`.
-    pub fn is(self, a: Value, n: usize) -> Result<Value> {
+    pub fn eq_const(self, a: Value, n: usize) -> Result<Value> {
         self.0.compare(CmpIPredicate::Eq, a, self.number(n)?)
     }
     /// `index` to i32.
-    pub fn of(self, index: Value) -> Result<Value> {
+    pub fn index_to_i32(self, index: Value) -> Result<Value> {
         arith::index_cast(self, index, self.i32())
     }
     /// i32 to `index`.
-    pub fn index(self, a: Value) -> Result<Value> {
+    pub fn i32_to_index(self, a: Value) -> Result<Value> {
         arith::index_castui(self, a, Type::index(self.0.ctx()))
     }
 
     /// The thread index in its CTA.
-    pub fn thread(self) -> Result<Value> {
+    pub fn thread_id(self) -> Result<Value> {
         nvvm::read_ptx_sreg_tid_x(self, self.i32())
     }
     /// The warp index of a thread, broadcast so that the compiler knows it to be warp-uniform.
-    pub fn warp(self, thread: Value) -> Result<Value> {
-        let (all, index) = (self.constant(-1)?, self.over(thread, 32)?);
+    pub fn warp_id(self, thread: Value) -> Result<Value> {
+        let (all, index) = (self.constant(-1)?, self.div_const(thread, 32)?);
         let (first, limit) = (self.number(0)?, self.number(31)?);
         nvvm::shfl_sync(self, all, index, first, limit, nvvm::ShflKind::Idx, self.i32())
     }
     /// Base of the kernel's dynamic shared memory, aligned to 1024 bytes for the swizzle. `func`:
     /// the kernel's function, which requests it.
-    pub fn memory(self, func: Op) -> Result<Value> {
+    pub fn dynamic_shared(self, func: Op) -> Result<Value> {
         let (c, name) = (self.0.ctx(), "shared");
         let top = Builder::before(func).ok_or("is in no module")?;
         let bytes = Type::llvm_array(Type::integer(c, 8), 0);
@@ -154,63 +154,63 @@ impl Ptx {
             .build()?;
         let at = llvm::mlir_addressof(self, name, self.shared_ptr())?;
         let at = llvm::ptrtoint(self, at, self.i32())?;
-        arith::andi(self, self.plus(at, 1023)?, self.constant(-1024)?)
+        arith::andi(self, self.add_const(at, 1023)?, self.constant(-1024)?)
     }
-    pub(crate) fn at(self, address: Value) -> Result<Value> {
+    pub(crate) fn pointer(self, address: Value) -> Result<Value> {
         llvm::inttoptr(self, address, self.shared_ptr())
     }
 
     /// Cluster barrier: waits for all threads of the cluster, and orders their writes (release,
     /// acquire).
-    pub fn cluster(self) -> Result<()> {
+    pub fn cluster_barrier(self) -> Result<()> {
         nvvm::ClusterArrive::new(self).aligned(true).build()?;
         nvvm::ClusterWait::new(self).aligned(true).build().map(drop)
     }
     /// Relaxed cluster barrier: orders no writes, which saves a microsecond.
-    pub fn meet(self) -> Result<()> {
+    pub fn cluster_barrier_relaxed(self) -> Result<()> {
         nvvm::ClusterArriveRelaxed::new(self).aligned(true).build()?;
         nvvm::ClusterWait::new(self).aligned(true).build().map(drop)
     }
     /// Pointer to the same shared-memory address in another CTA of the cluster (`mapa`).
-    pub fn of_block(self, address: Value, rank: Value) -> Result<Value> {
-        nvvm::mapa(self, self.at(address)?, rank, self.cluster_ptr())
+    pub fn mapa(self, address: Value, rank: Value) -> Result<Value> {
+        nvvm::mapa(self, self.pointer(address)?, rank, self.cluster_ptr())
     }
 
     /// The next stage of a ring of `count` stages, and the parity of its phase.
-    pub fn next(self, slot: Value, parity: Value, count: usize) -> Result<[Value; 2]> {
-        let next = self.plus(slot, 1)?;
-        let around = self.is(next, count)?;
+    pub fn next_stage(self, stage: Value, parity: Value, count: usize) -> Result<[Value; 2]> {
+        let next = self.add_const(stage, 1)?;
+        let around = self.eq_const(next, count)?;
         let other = arith::xori(self, parity, self.number(1)?)?;
         let first = arith::select(self, around, self.number(0)?, next)?;
         Ok([first, arith::select(self, around, other, parity)?])
     }
 
     /// Initialises an mbarrier with its arrival count.
-    pub fn barrier(self, address: Value, arrivals: usize) -> Result<()> {
-        nvvm::mbarrier_init(self, self.at(address)?, self.number(arrivals)?)
+    pub fn mbarrier_init(self, address: Value, arrivals: usize) -> Result<()> {
+        nvvm::mbarrier_init(self, self.pointer(address)?, self.number(arrivals)?)
     }
     /// Fence: makes this thread's mbarrier initialisations visible to all threads and to TMA.
-    pub fn publish(self) -> Result<()> {
+    pub fn fence_mbarrier_init(self) -> Result<()> {
         nvvm::fence_mbarrier_init(self)?;
-        self.release()
+        self.fence_proxy_async()
     }
     /// Waits for the mbarrier phase of this parity.
-    pub fn wait(self, address: Value, parity: Value) -> Result<()> {
+    pub fn mbarrier_wait(self, address: Value, parity: Value) -> Result<()> {
         // Suspend-time hint of one `try_wait`, in nanoseconds.
         let tries = self.number(10_000_000)?;
-        nvvm::mbarrier_try_wait_parity(self, self.at(address)?, parity, tries)
+        nvvm::mbarrier_try_wait_parity(self, self.pointer(address)?, parity, tries)
     }
     /// Arrives at an mbarrier.
-    pub fn arrive(self, address: Value) -> Result<()> {
-        nvvm::MBarrierArrive::new(self, self.at(address)?, &[])
+    pub fn mbarrier_arrive(self, address: Value) -> Result<()> {
+        nvvm::MBarrierArrive::new(self, self.pointer(address)?, &[])
             .relaxed(false)
             .scope(nvvm::MemScopeKind::Cta)
             .build()
             .map(drop)
     }
     /// Arrives at an mbarrier and adds to its transaction count (`arrive.expect_tx`), in bytes.
-    pub fn expect(self, address: Value, bytes: usize) -> Result<()> {
-        let (address, bytes) = (self.at(address)?, self.number(bytes)?);
+    pub fn mbarrier_arrive_expect_tx(self, address: Value, bytes: usize) -> Result<()> {
+        let (address, bytes) = (self.pointer(address)?, self.number(bytes)?);
         nvvm::MBarrierArriveExpectTx::new(self, address, bytes, &[])
             .relaxed(false)
             .scope(nvvm::MemScopeKind::Cta)
@@ -219,9 +219,15 @@ impl Ptx {
     }
     /// Starts a TMA load of the box at these coordinates, the innermost first; its bytes complete
     /// on the mbarrier.
-    pub fn copy(self, to: Value, map: Value, coordinates: &[Value], barrier: Value) -> Result<()> {
-        let to = llvm::addrspacecast(self, self.at(to)?, self.cluster_ptr())?;
-        let barrier = self.at(barrier)?;
+    pub fn tma_load(
+        self,
+        to: Value,
+        map: Value,
+        coordinates: &[Value],
+        barrier: Value,
+    ) -> Result<()> {
+        let to = llvm::addrspacecast(self, self.pointer(to)?, self.cluster_ptr())?;
+        let barrier = self.pointer(barrier)?;
         nvvm::CpAsyncBulkTensorGlobalToSharedCluster::new(self, to, map, coordinates, barrier, &[])
             .is_cta_only(false)
             .mode(nvvm::TMALoadMode::Tile)
@@ -229,7 +235,7 @@ impl Ptx {
             .map(drop)
     }
     /// Sets the registers per thread of the executing warpgroup (`setmaxnreg`).
-    pub fn registers(self, count: usize, more: bool) -> Result<()> {
+    pub fn setmaxnreg(self, count: usize, more: bool) -> Result<()> {
         use nvvm::SetMaxRegisterAction as Action;
         let action = if more { Action::Increase } else { Action::Decrease };
         nvvm::setmaxregister(self, count as i64, action)
@@ -237,42 +243,42 @@ impl Ptx {
 
     /// `wgmma` descriptor of a tile with 128-byte swizzle; a swizzle atom of 8 rows is 1024 bytes.
     /// An MN-major tile consists of slices of 64 by 64.
-    pub fn descriptor(self, address: Value, deep: bool) -> Result<Value> {
-        self.slabs(address, if deep { 16 } else { 8192 })
+    pub fn wgmma_descriptor(self, address: Value, k_major: bool) -> Result<Value> {
+        self.wgmma_descriptor_strided(address, if k_major { 16 } else { 8192 })
     }
     /// The same where slices of 64 elements a row are `apart` bytes apart. A tile of one slice only
     /// is K-major.
-    pub fn slabs(self, address: Value, apart: usize) -> Result<Value> {
-        let slab = (apart as i64) >> 4;
+    pub fn wgmma_descriptor_strided(self, address: Value, apart: usize) -> Result<Value> {
+        let slice = (apart as i64) >> 4;
         let i64_ty = Type::scalar(self.0.ctx(), DType::I64);
         // The address field has 14 bits; above them the address holds the CTA rank in its cluster.
-        let field = arith::andi(self, self.over(address, 16)?, self.constant(0x3fff)?)?;
+        let field = arith::andi(self, self.div_const(address, 16)?, self.constant(0x3fff)?)?;
         let at = arith::extui(self, field, i64_ty)?;
-        let fixed = self.0.integer((1i64 << 62) | ((1024 >> 4) << 32) | (slab << 16), i64_ty)?;
+        let fixed = self.0.integer((1i64 << 62) | ((1024 >> 4) << 32) | (slice << 16), i64_ty)?;
         arith::ori(self, at, fixed)
     }
     /// Advances a descriptor by this many bytes.
-    pub fn further(self, descriptor: Value, bytes: usize) -> Result<Value> {
+    pub fn advance_descriptor(self, descriptor: Value, bytes: usize) -> Result<Value> {
         if bytes == 0 {
             return Ok(descriptor);
         }
         arith::addi(self, descriptor, self.0.integer((bytes / 16) as i64, descriptor.ty())?)
     }
     /// Type of a thread's accumulators for `columns` columns.
-    pub fn sums(self, columns: usize) -> Type {
+    pub fn accumulator_type(self, columns: usize) -> Type {
         Type::llvm_struct(self.0.ctx(), &vec![self.f32(); columns / 2])
     }
     /// Undefined accumulators, which nothing may read.
-    pub fn nothing(self, columns: usize) -> Result<Value> {
-        llvm::mlir_undef(self, self.sums(columns))
+    pub fn undef_accumulators(self, columns: usize) -> Result<Value> {
+        llvm::mlir_undef(self, self.accumulator_type(columns))
     }
     /// `wgmma.fence`: orders earlier register writes before `wgmma`.
-    pub fn begin(self) -> Result<()> {
+    pub fn wgmma_fence(self) -> Result<()> {
         nvvm::wgmma_fence_aligned(self)
     }
     /// Starts a `wgmma` with K = 16 (8 for tf32). `fresh`: ignores the accumulators' old values
     /// (scale-D is 0).
-    pub fn mma(
+    pub fn wgmma(
         self,
         mma: &Mma,
         left: Value,
@@ -280,7 +286,7 @@ impl Ptx {
         sums: Value,
         fresh: bool,
     ) -> Result<Value> {
-        let Mma { columns, element, left_deep, right_deep } = mma;
+        let Mma { columns, element, a_k_major, b_k_major } = mma;
         use nvvm::{MMALayout, WGMMAScaleIn, WGMMAScaleOut, WGMMATypes};
         let major = |row: bool| if row { MMALayout::Row } else { MMALayout::Col };
         let scale = if fresh { WGMMAScaleOut::Zero } else { WGMMAScaleOut::One };
@@ -297,53 +303,62 @@ impl Ptx {
             scale,
             WGMMAScaleIn::One,
             WGMMAScaleIn::One,
-            major(*left_deep),
-            major(!*right_deep),
+            major(*a_k_major),
+            major(!*b_k_major),
             sums.ty(),
         )
     }
     /// Commits the `wgmma`s started so far as one group (`wgmma.commit_group`).
-    pub fn group(self) -> Result<()> {
+    pub fn wgmma_commit_group(self) -> Result<()> {
         nvvm::wgmma_commit_group_sync_aligned(self)
     }
     /// Commits the `wgmma`s started so far as one group, and waits until it is the only one in
     /// flight.
-    pub fn commit(self) -> Result<()> {
-        self.group()?;
+    pub fn wgmma_commit_and_wait(self) -> Result<()> {
+        self.wgmma_commit_group()?;
         nvvm::wgmma_wait_group_sync_aligned(self, 1)
     }
     /// The accumulators of a `wgmma` as single values.
-    pub fn each(self, sums: Value, count: usize) -> Result<Vec<Value>> {
+    pub fn extract_accumulators(self, sums: Value, count: usize) -> Result<Vec<Value>> {
         let part = |i: usize| llvm::extractvalue(self, sums, &[i as i64], self.f32());
         (0..count).map(part).collect()
     }
     /// Waits for all `wgmma`s; returns their accumulators as single values.
-    pub fn finish(self, sums: &[Value], columns: usize) -> Result<Vec<Vec<Value>>> {
+    pub fn wgmma_wait_all(self, sums: &[Value], columns: usize) -> Result<Vec<Vec<Value>>> {
         let each = columns / 2;
-        let values = sums.iter().map(|s| self.each(*s, each)).collect::<Result<Vec<_>>>()?.concat();
-        let done = self.until(0, &values, &[])?;
+        let values = sums
+            .iter()
+            .map(|s| self.extract_accumulators(*s, each))
+            .collect::<Result<Vec<_>>>()?
+            .concat();
+        let done = self.wgmma_wait_group(0, &values, &[])?;
         Ok(done.chunks(each).map(<[Value]>::to_vec).collect())
     }
     /// `wgmma.wait_group`: waits until at most `under_way` groups are in flight. Returns `values`
     /// as new SSA values, so that nothing computes or reads them across the wait. Registers of
     /// `alive` stay untouched until then. The NVVM op takes no values, so that nothing would keep
     /// reads of them after it.
-    pub fn until(self, under_way: usize, values: &[Value], alive: &[Value]) -> Result<Vec<Value>> {
+    pub fn wgmma_wait_group(
+        self,
+        under_way: usize,
+        values: &[Value],
+        alive: &[Value],
+    ) -> Result<Vec<Value>> {
         let text = format!("wgmma.wait_group.sync.aligned {under_way};");
         let (made, tied) =
             (values.iter().map(|_| "=f".to_string()), (0..values.len()).map(|i| i.to_string()));
         let constraints: Vec<String> =
             made.chain(tied).chain(alive.iter().map(|_| "r".to_string())).collect();
-        let done = self.assembly(
+        let done = self.inline_asm(
             &text,
             &constraints.join(","),
             &[values, alive].concat(),
-            self.sums(2 * values.len()),
+            self.accumulator_type(2 * values.len()),
             true,
         )?;
-        self.each(done, values.len())
+        self.extract_accumulators(done, values.len())
     }
-    pub(crate) fn assembly(
+    pub(crate) fn inline_asm(
         self,
         text: &str,
         constraints: &str,
@@ -357,14 +372,14 @@ impl Ptx {
             .result()
     }
     /// Starts a `wgmma` whose left operand, 64 rows by K = 16, is in registers: four per thread
-    /// with two elements each. The NVVM op takes it from shared memory only. `deep`: whether the
+    /// with two elements each. The NVVM op takes it from shared memory only. `k_major`: whether the
     /// right operand is K-major, else MN-major.
-    pub fn mma_of_registers(
+    pub fn wgmma_register_operand(
         self,
         element: DType,
         left: &[Value],
         right: Value,
-        deep: bool,
+        k_major: bool,
         sums: &[Value],
     ) -> Result<Vec<Value>> {
         let n = sums.len();
@@ -378,7 +393,7 @@ impl Ptx {
             list(0, n),
             list(2 * n, left.len()),
             2 * n + left.len(),
-            usize::from(!deep)
+            usize::from(!k_major)
         );
         let (made, tied) = (sums.iter().map(|_| "=f".to_string()), (0..n).map(|i| i.to_string()));
         let constraints: Vec<String> = made
@@ -387,12 +402,17 @@ impl Ptx {
             .chain(["l".to_string()])
             .collect();
         let operands = [sums, left, &[right]].concat();
-        let done =
-            self.assembly(&text, &constraints.join(","), &operands, self.sums(2 * n), true)?;
-        self.each(done, n)
+        let done = self.inline_asm(
+            &text,
+            &constraints.join(","),
+            &operands,
+            self.accumulator_type(2 * n),
+            true,
+        )?;
+        self.extract_accumulators(done, n)
     }
     /// Packs two f32 as 16-bit floats into one register, the first in the low half.
-    pub fn pair(self, element: DType, low: Value, high: Value) -> Result<Value> {
+    pub fn pack_pair(self, element: DType, low: Value, high: Value) -> Result<Value> {
         let both = vector::from_elements(self, &[low, high], Type::vector(self.f32(), 2))?;
         let short = Type::vector(Type::scalar(self.0.ctx(), element), 2);
         llvm::bitcast(self, arith::truncf(self, both, short)?, self.i32())
@@ -404,19 +424,19 @@ impl Ptx {
         let power = self.exp2(arith::mulf(self, x, number(2.0 * std::f32::consts::LOG2_E)?)?)?;
         let sum = arith::addf(self, power, number(1.0)?)?;
         let part =
-            self.assembly("rcp.approx.ftz.f32 $0, $1;", "=f,f", &[sum], self.f32(), false)?;
+            self.inline_asm("rcp.approx.ftz.f32 $0, $1;", "=f,f", &[sum], self.f32(), false)?;
         math::fma(self, part, number(-2.0)?, number(1.0)?)
     }
     /// An integer that is opaque to the compiler, so that it folds nothing through it.
     pub fn opaque(self, a: Value) -> Result<Value> {
-        self.assembly("mov.b32 $0, $1;", "=r,r", &[a], self.i32(), false)
+        self.inline_asm("mov.b32 $0, $1;", "=r,r", &[a], self.i32(), false)
     }
     /// A 32-bit vector as an i32.
-    pub fn word(self, v: Value) -> Result<Value> {
+    pub fn bitcast_i32(self, v: Value) -> Result<Value> {
         llvm::bitcast(self, v, self.i32())
     }
     /// i32 values as one vector of 16-bit elements.
-    pub fn words(self, all: &[Value], element: Type) -> Result<Value> {
+    pub fn bitcast_vector(self, all: &[Value], element: Type) -> Result<Value> {
         let words = Type::vector(self.i32(), all.len());
         let together = vector::from_elements(self, all, words)?;
         vector::bitcast(self, together, Type::vector(element, 2 * all.len()))
@@ -424,6 +444,6 @@ impl Ptx {
     /// `ex2.approx.ftz`: 2 to a power, within 2 ulp; results below 2^-126 are flushed to 0.
     /// `math.exp2` takes three instructions more to keep subnormals.
     pub fn exp2(self, x: Value) -> Result<Value> {
-        self.assembly("ex2.approx.ftz.f32 $0, $1;", "=f,f", &[x], self.f32(), false)
+        self.inline_asm("ex2.approx.ftz.f32 $0, $1;", "=f,f", &[x], self.f32(), false)
     }
 }

@@ -1,6 +1,6 @@
 //! Roles of a contraction's dimensions: batch, M, N, K.
 use crate::{
-    analysis::{Kernel, Nest, Plan, Stage},
+    analysis::{Kernel, Nest, NestPlan, Stage},
     strategies::gpu::prologue::Prologue,
 };
 use kiln_dialects::value::DType;
@@ -17,12 +17,12 @@ pub struct Roles {
     /// N: only the second operand has them.
     pub columns: Vec<usize>,
     /// K: reduction dimensions.
-    pub depth: Vec<usize>,
+    pub k: Vec<usize>,
 }
 
 /// The roles, if a kernel is one contraction of two float tensors with more than one row and
 /// column, with or without stages on or beside the result.
-pub fn contraction(k: &Kernel, plan: &Plan) -> Option<Roles> {
+pub fn contraction(k: &Kernel, plan: &NestPlan) -> Option<Roles> {
     let several = |r: &Roles| !r.rows.is_empty() && !r.columns.is_empty();
     // A prologue on an operand would also transform the zeros beyond its end.
     let plain = |s: &Stage| s.inputs.len() == 2 && Prologue::of(s).is_none();
@@ -30,7 +30,7 @@ pub fn contraction(k: &Kernel, plan: &Plan) -> Option<Roles> {
 }
 
 /// As [`contraction`], where an operand may have a single row.
-pub fn roles(k: &Kernel, plan: &Plan) -> Option<Roles> {
+pub fn roles(k: &Kernel, plan: &NestPlan) -> Option<Roles> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
     roles_of(k, nest, *stage)
@@ -48,10 +48,10 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
     if !s.captured.is_empty() || !s.indexed.is_empty() || nest.split.is_some() {
         return None;
     }
-    let mut r = Roles { stage, batch: vec![], rows: vec![], columns: vec![], depth: vec![] };
+    let mut r = Roles { stage, batch: vec![], rows: vec![], columns: vec![], k: vec![] };
     for d in 0..nest.extents.len() {
         let list = match (nest.reduction[d], a.at.uses(d), b.at.uses(d)) {
-            (true, true, true) => &mut r.depth,
+            (true, true, true) => &mut r.k,
             (true, ..) => return None,
             (_, true, true) => &mut r.batch,
             (_, true, false) => &mut r.rows,
@@ -60,12 +60,12 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
         };
         list.push(d);
     }
-    (!r.depth.is_empty()).then_some(r)
+    (!r.k.is_empty()).then_some(r)
 }
 
 /// The contracting stages of a nest, one or two, with their roles and their operands' dtype. Each
 /// contracts bf16, f16 or f32 over the same loops.
-pub fn sums(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
+pub fn contractions(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
     let all: Vec<(Roles, DType)> = nest
         .stages
         .iter()
@@ -77,7 +77,7 @@ pub fn sums(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
             && r.batch == first.batch
             && r.rows == first.rows
             && r.columns == first.columns
-            && r.depth == first.depth
+            && r.k == first.k
     };
     others.iter().all(same).then(|| (nest.stages.clone(), first.clone(), *element))
 }

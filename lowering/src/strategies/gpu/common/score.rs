@@ -14,7 +14,7 @@ use crate::{
     emit::{
         body::Scope,
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
     },
     strategies::gpu::common::ptx::Ptx,
 };
@@ -50,37 +50,37 @@ pub struct Score<'a> {
     /// Positive factor that is still to be applied to the result.
     pub factor: f64,
     /// Query i attends to no key after i + this.
-    pub ahead: Option<i64>,
+    pub last_key: Option<i64>,
     /// Query i attends to no key before i - this (sliding window).
-    pub back: Option<i64>,
+    pub window: Option<i64>,
     /// The comparisons that state this window.
-    backs: HashSet<Value>,
+    window_conditions: HashSet<Value>,
     depends: HashMap<Value, u8>,
-    linear: HashSet<Value>,
-    grows: HashSet<Value>,
+    affine_ints: HashSet<Value>,
+    affine_floats: HashSet<Value>,
 }
 
 /// A symbolic value at an element.
 #[derive(Clone, Copy)]
 enum Sym {
     /// An i32 affine in the column: a register, and its step per column.
-    Lin(Value, i64),
+    AffineInt(Value, i64),
     /// An f32 affine in the column: value, and step per column.
-    Grow(Value, Value),
+    AffineFloat(Value, Value),
     /// Any other value.
-    One(Value),
+    Value(Value),
 }
 
 /// Values computed so far at a position, and the position.
 #[derive(Clone)]
-pub struct Known {
+pub struct ScoreCache {
     outer: Vec<Value>,
     rows: [Value; 2],
     /// The thread's first column, and the last valid one if the tile may go beyond.
     first: Option<(Value, Option<Value>)>,
     /// Whether the window masks no key of the tile for any row.
     inside: bool,
-    made: HashMap<(Value, Option<usize>, Option<usize>), Sym>,
+    values: HashMap<(Value, Option<usize>, Option<usize>), Sym>,
 }
 
 fn number(v: Value) -> Option<f64> {
@@ -183,12 +183,12 @@ impl<'a> Score<'a> {
             product,
             causal: at.limits.causal,
             factor,
-            ahead: at.limits.causal.then_some(0),
-            back: None,
-            backs: HashSet::new(),
+            last_key: at.limits.causal.then_some(0),
+            window: None,
+            window_conditions: HashSet::new(),
             depends: HashMap::new(),
-            linear: HashSet::new(),
-            grows: HashSet::new(),
+            affine_ints: HashSet::new(),
+            affine_floats: HashSet::new(),
         };
         s.analyse(block);
         for c in conditions(root) {
@@ -212,16 +212,16 @@ impl<'a> Score<'a> {
         let least = |old: Option<i64>, new: i64| Some(old.map_or(new, |old| old.min(new)));
         let edge = i64::from(!equal);
         if below {
-            self.ahead = least(self.ahead, -number - edge)
+            self.last_key = least(self.last_key, -number - edge)
         } else {
-            self.back = least(self.back, number - edge);
-            self.backs.insert(compare.result(0));
+            self.window = least(self.window, number - edge);
+            self.window_conditions.insert(compare.result(0));
         }
         Some(())
     }
     /// Coefficients of query and key, and the constant, of an affine value.
     fn sum(&self, v: Value) -> Option<[i64; 3]> {
-        let op = v.def().filter(|_| self.linear.contains(&v) || small(v).is_some())?;
+        let op = v.def().filter(|_| self.affine_ints.contains(&v) || small(v).is_some())?;
         let both = || Some((self.sum(op.operand(0))?, self.sum(op.operand(1))?));
         let each = |f: &dyn Fn(i64, i64) -> i64| {
             both().map(|(a, b)| [f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2])])
@@ -240,7 +240,7 @@ impl<'a> Score<'a> {
         }
     }
     /// Whether the result is the raw score times the factor, or -inf.
-    pub fn plain(&self) -> bool {
+    pub fn is_scaled_only(&self) -> bool {
         let v = unmasked(self.root);
         self.product.filter(|(product, _)| *product == v).map_or(v, |(_, rest)| rest) == self.raw
     }
@@ -262,11 +262,11 @@ impl<'a> Score<'a> {
             }
             let v = op.result(0);
             self.depends.insert(v, bits);
-            if self.sums(op) {
-                self.linear.insert(v);
+            if self.is_affine_int(op) {
+                self.affine_ints.insert(v);
             }
-            if self.rises(op) {
-                self.grows.insert(v);
+            if self.is_affine_float(op) {
+                self.affine_floats.insert(v);
             }
         }
     }
@@ -274,9 +274,9 @@ impl<'a> Score<'a> {
         self.depends.get(&v).copied().unwrap_or(0)
     }
     /// Whether an op's result is affine in the positions.
-    fn sums(&self, op: Op) -> bool {
+    fn is_affine_int(&self, op: Op) -> bool {
         let linear =
-            |i: usize| self.linear.contains(&op.operand(i)) || small(op.operand(i)).is_some();
+            |i: usize| self.affine_ints.contains(&op.operand(i)) || small(op.operand(i)).is_some();
         let factor = |i: usize| integer(op.operand(i)).is_some_and(|n| n.abs() <= FACTOR);
         match op.name().as_str() {
             linalg::Index::NAME => true,
@@ -291,13 +291,13 @@ impl<'a> Score<'a> {
 
     /// Whether an op's result is a float that grows by the same step per column: positions, their
     /// products with column-invariant values (assumed finite), and sums of these.
-    fn rises(&self, op: Op) -> bool {
-        let grows = |i: usize| self.grows.contains(&op.operand(i));
+    fn is_affine_float(&self, op: Op) -> bool {
+        let grows = |i: usize| self.affine_floats.contains(&op.operand(i));
         let fixed = |i: usize| self.depends(op.operand(i)) & !ROW == 0;
         let either = || (grows(0) && (fixed(1) || grows(1))) || (fixed(0) && grows(1));
         op.result(0).ty().dtype() == Ok(DType::F32)
             && match op.name().as_str() {
-                arith::SIToFP::NAME => self.linear.contains(&op.operand(0)),
+                arith::SIToFP::NAME => self.affine_ints.contains(&op.operand(0)),
                 arith::AddF::NAME | arith::SubF::NAME => either(),
                 arith::MulF::NAME => either() && !(grows(0) && grows(1)),
                 _ => false,
@@ -306,9 +306,14 @@ impl<'a> Score<'a> {
 
     /// Computes what is invariant over keys, once. `rows`: both rows of the thread, clamped to
     /// existing ones.
-    pub fn rows(&self, c: Code, outer: &[Value], rows: [Value; 2]) -> Result<Known> {
-        let mut known =
-            Known { outer: outer.to_vec(), rows, first: None, inside: false, made: HashMap::new() };
+    pub fn rows(&self, c: Code, outer: &[Value], rows: [Value; 2]) -> Result<ScoreCache> {
+        let mut known = ScoreCache {
+            outer: outer.to_vec(),
+            rows,
+            first: None,
+            inside: false,
+            values: HashMap::new(),
+        };
         let Body::Block(block) = self.stage.body else { return Ok(known) };
         let used = self.used();
         let all = block.args().into_iter().chain(block.ops().into_iter().flat_map(Op::results));
@@ -336,22 +341,28 @@ impl<'a> Score<'a> {
     }
     /// State of a tile of keys. `first`: the thread's first column. `last`: the last key, if the
     /// tile may go beyond it. `inside`: whether the window masks no key for any row.
-    pub fn tile(&self, rows: &Known, first: Value, last: Option<Value>, inside: bool) -> Known {
-        Known { first: Some((first, last)), inside, ..rows.clone() }
+    pub fn tile(
+        &self,
+        rows: &ScoreCache,
+        first: Value,
+        last: Option<Value>,
+        inside: bool,
+    ) -> ScoreCache {
+        ScoreCache { first: Some((first, last)), inside, ..rows.clone() }
     }
     /// The masked score in row `row` of the thread, `column` columns after its first one, without
     /// the factor.
     pub fn element(
         &self,
         c: Code,
-        known: &mut Known,
+        known: &mut ScoreCache,
         raw: Value,
         row: usize,
         column: usize,
     ) -> Result<Value> {
         match self.value(c, self.root, row, column, known, Some(raw))? {
-            Sym::Lin(..) => Err("has scores that are integers".into()),
-            s => self.whole(c, s, column, raw.ty()),
+            Sym::AffineInt(..) => Err("has scores that are integers".into()),
+            s => self.materialise(c, s, column, raw.ty()),
         }
     }
 
@@ -361,68 +372,80 @@ impl<'a> Score<'a> {
         v: Value,
         row: usize,
         column: usize,
-        known: &mut Known,
+        known: &mut ScoreCache,
         raw: Option<Value>,
     ) -> Result<Sym> {
         if v == self.raw {
-            return raw.map(Sym::One).ok_or_else(|| "reads a score where there is none".into());
+            return raw.map(Sym::Value).ok_or_else(|| "reads a score where there is none".into());
         }
         if let Some((_, rest)) = self.product.filter(|(product, _)| *product == v) {
             return self.value(c, rest, row, column, known, raw);
         }
-        if known.inside && self.backs.contains(&v) {
-            return c.integer(1, v.ty()).map(Sym::One);
+        if known.inside && self.window_conditions.contains(&v) {
+            return c.integer(1, v.ty()).map(Sym::Value);
         }
         if let Some(n) = small(v) {
-            return Ok(Sym::Lin(Ptx(c).constant(n)?, 0));
+            return Ok(Sym::AffineInt(Ptx(c).constant(n)?, 0));
         }
-        let Some(bits) = self.depends.get(&v) else { return self.scope.scalar(v).map(Sym::One) };
+        let Some(bits) = self.depends.get(&v) else { return self.scope.scalar(v).map(Sym::Value) };
         let beyond = known.first.is_some_and(|(_, last)| last.is_some());
         let each = bits & SCORE != 0
             || (bits & COLUMN != 0
-                && (beyond || !(self.linear.contains(&v) || self.grows.contains(&v))));
+                && (beyond || !(self.affine_ints.contains(&v) || self.affine_floats.contains(&v))));
         let key = (v, (bits & (ROW | SCORE) != 0).then_some(row), each.then_some(column));
-        if let Some(found) = known.made.get(&key) {
+        if let Some(found) = known.values.get(&key) {
             return Ok(*found);
         }
         let made = match v.def().filter(|_| v.block_arg().is_none()) {
             Some(op) => self.result(c, op, row, column, known, raw)?,
-            None => Sym::One(self.read(c, v, row, column, known)?),
+            None => Sym::Value(self.read(c, v, row, column, known)?),
         };
-        known.made.insert(key, made);
+        known.values.insert(key, made);
         Ok(made)
     }
 
     /// The column's position, of index type.
-    fn column(&self, c: Code, column: usize, known: &Known) -> Result<Value> {
+    fn column(&self, c: Code, column: usize, known: &ScoreCache) -> Result<Value> {
         let p = Ptx(c);
         let Some((first, last)) = known.first else { return c.index(0) };
-        let at = p.plus(first, column)?;
-        let at = last.map_or(Ok(at), |last| p.least(at, last))?;
+        let at = p.add_const(first, column)?;
+        let at = last.map_or(Ok(at), |last| p.min(at, last))?;
         arith::index_cast(c, at, Type::index(c.ctx()))
     }
     /// Reads an operand of the stage.
-    fn read(&self, c: Code, v: Value, row: usize, column: usize, known: &Known) -> Result<Value> {
+    fn read(
+        &self,
+        c: Code,
+        v: Value,
+        row: usize,
+        column: usize,
+        known: &ScoreCache,
+    ) -> Result<Value> {
         let (_, i) = v.block_arg().ok_or("reads what is no operand")?;
         let a: &Access = self.stage.inputs.get(i).ok_or("reads what is no operand")?;
-        let mut dims: Vec<Val> = known.outer.iter().map(|i| Val::One(*i)).collect();
+        let mut dims: Vec<LaneValue> = known.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
         let index = |v: Value| arith::index_cast(c, v, Type::index(c.ctx()));
-        dims.extend([Val::One(index(known.rows[row])?), Val::One(self.column(c, column, known)?)]);
+        dims.extend([
+            LaneValue::Uniform(index(known.rows[row])?),
+            LaneValue::Uniform(self.column(c, column, known)?),
+        ]);
         let one = Lanes { count: 1, mask: None };
         let at = self.scope.address(c, &a.at, &dims, one)?;
-        one.many(c, one.load(c, self.scope.buffer(a.buffer)?, at)?)
+        one.vector(c, one.load(c, self.scope.buffer(a.buffer)?, at)?)
     }
     /// Materialises a symbolic value with this type.
-    fn whole(&self, c: Code, s: Sym, column: usize, ty: Type) -> Result<Value> {
+    fn materialise(&self, c: Code, s: Sym, column: usize, ty: Type) -> Result<Value> {
         let (base, step) = match s {
-            Sym::One(v) => return Ok(v),
-            Sym::Lin(base, step) => (base, step),
-            Sym::Grow(base, step) if column == 0 || number(step) == Some(0.0) => return Ok(base),
-            Sym::Grow(base, step) => {
+            Sym::Value(v) => return Ok(v),
+            Sym::AffineInt(base, step) => (base, step),
+            Sym::AffineFloat(base, step) if column == 0 || number(step) == Some(0.0) => {
+                return Ok(base);
+            }
+            Sym::AffineFloat(base, step) => {
                 return math::fma(c, step, c.number(column as f64, ty)?, base);
             }
         };
-        let v = Ptx(c).shifted(base, step * column as i64)?;
+        let v = Ptx(c).add_signed(base, step * column as i64)?;
         match ty {
             t if t == v.ty() => Ok(v),
             t if t.is_index() => arith::index_cast(c, v, t),
@@ -436,7 +459,7 @@ impl<'a> Score<'a> {
         op: Op,
         row: usize,
         column: usize,
-        known: &mut Known,
+        known: &mut ScoreCache,
         raw: Option<Value>,
     ) -> Result<Sym> {
         let (c, p) = (Code(c.0.at(op.loc())), Ptx(Code(c.0.at(op.loc()))));
@@ -444,13 +467,15 @@ impl<'a> Score<'a> {
         if op.isa::<linalg::Index>() {
             let d = dim(op).map_or(0, |d| d as usize);
             return Ok(match d {
-                d if d == self.outer => Sym::Lin(known.rows[row], 0),
+                d if d == self.outer => Sym::AffineInt(known.rows[row], 0),
                 d if d == self.outer + 1 => match known.first {
-                    Some((first, None)) => Sym::Lin(first, 1),
-                    _ => Sym::Lin(p.of(self.column(c, column, known)?)?, 0),
+                    Some((first, None)) => Sym::AffineInt(first, 1),
+                    _ => Sym::AffineInt(p.index_to_i32(self.column(c, column, known)?)?, 0),
                 },
-                d => Sym::Lin(
-                    p.of(*known.outer.get(d).ok_or("asks for a loop that is not there")?)?,
+                d => Sym::AffineInt(
+                    p.index_to_i32(
+                        *known.outer.get(d).ok_or("asks for a loop that is not there")?,
+                    )?,
                     0,
                 ),
             });
@@ -463,14 +488,14 @@ impl<'a> Score<'a> {
             .collect::<Result<Vec<Sym>>>()?;
         let steps = |n: i64| if n == 1 { Ok(None) } else { p.constant(n).map(Some) };
         match (name.as_str(), all.as_slice()) {
-            (arith::AddI::NAME, [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
-                return Ok(Sym::Lin(p.add(*a, *b)?, x + y));
+            (arith::AddI::NAME, [Sym::AffineInt(a, x), Sym::AffineInt(b, y)]) => {
+                return Ok(Sym::AffineInt(p.add(*a, *b)?, x + y));
             }
-            (arith::SubI::NAME, [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
-                return Ok(Sym::Lin(p.minus(*a, *b)?, x - y));
+            (arith::SubI::NAME, [Sym::AffineInt(a, x), Sym::AffineInt(b, y)]) => {
+                return Ok(Sym::AffineInt(p.sub(*a, *b)?, x - y));
             }
-            (arith::MulI::NAME, [Sym::Lin(a, x), Sym::Lin(b, y)])
-                if self.linear.contains(&op.result(0)) =>
+            (arith::MulI::NAME, [Sym::AffineInt(a, x), Sym::AffineInt(b, y)])
+                if self.affine_ints.contains(&op.result(0)) =>
             {
                 let (value, step, n) = match (integer(op.operand(1)), integer(op.operand(0))) {
                     (Some(n), _) => (*a, *x, n),
@@ -481,56 +506,57 @@ impl<'a> Score<'a> {
                     Some(n) => arith::muli(c, value, n)?,
                     None => value,
                 };
-                return Ok(Sym::Lin(value, step * n));
+                return Ok(Sym::AffineInt(value, step * n));
             }
             (
                 arith::IndexCast::NAME | arith::ExtSI::NAME | arith::TruncI::NAME,
-                [Sym::Lin(a, x)],
-            ) if self.linear.contains(&op.result(0)) => {
-                return Ok(Sym::Lin(*a, *x));
+                [Sym::AffineInt(a, x)],
+            ) if self.affine_ints.contains(&op.result(0)) => {
+                return Ok(Sym::AffineInt(*a, *x));
             }
-            (arith::SIToFP::NAME, [Sym::Lin(a, x)]) if ty.dtype() == Ok(DType::F32) => {
+            (arith::SIToFP::NAME, [Sym::AffineInt(a, x)]) if ty.dtype() == Ok(DType::F32) => {
                 // Exact below 2^24, the largest range in which f32 represents every integer.
-                return Ok(Sym::Grow(arith::sitofp(c, *a, ty)?, c.number(*x as f64, ty)?));
+                return Ok(Sym::AffineFloat(arith::sitofp(c, *a, ty)?, c.number(*x as f64, ty)?));
             }
             (arith::AddF::NAME | arith::SubF::NAME, [a, b])
-                if self.grows.contains(&op.result(0)) =>
+                if self.affine_floats.contains(&op.result(0)) =>
             {
                 let nothing = c.number(0.0, ty)?;
                 let parts = |s: &Sym| match s {
-                    Sym::Grow(base, step) => Ok([*base, *step]),
-                    Sym::One(v) => Ok([*v, nothing]),
-                    Sym::Lin(..) => Err("adds an integer to a float".to_string()),
+                    Sym::AffineFloat(base, step) => Ok([*base, *step]),
+                    Sym::Value(v) => Ok([*v, nothing]),
+                    Sym::AffineInt(..) => Err("adds an integer to a float".to_string()),
                 };
                 let [a, b] = [parts(a)?, parts(b)?];
                 let both = |x: Value, y: Value| match op.isa::<arith::AddF>() {
                     true => arith::addf(c, x, y),
                     false => arith::subf(c, x, y),
                 };
-                return Ok(Sym::Grow(both(a[0], b[0])?, both(a[1], b[1])?));
+                return Ok(Sym::AffineFloat(both(a[0], b[0])?, both(a[1], b[1])?));
             }
             (
                 arith::MulF::NAME,
-                [Sym::Grow(base, step), Sym::One(v)] | [Sym::One(v), Sym::Grow(base, step)],
-            ) if self.grows.contains(&op.result(0)) => {
+                [Sym::AffineFloat(base, step), Sym::Value(v)]
+                | [Sym::Value(v), Sym::AffineFloat(base, step)],
+            ) if self.affine_floats.contains(&op.result(0)) => {
                 let by = |x: Value| arith::mulf(c, x, *v);
-                return Ok(Sym::Grow(by(*base)?, by(*step)?));
+                return Ok(Sym::AffineFloat(by(*base)?, by(*step)?));
             }
-            (arith::CmpI::NAME, [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
+            (arith::CmpI::NAME, [Sym::AffineInt(a, x), Sym::AffineInt(b, y)]) => {
                 use CmpIPredicate as P;
                 let predicate = op.dyn_cast::<arith::CmpI>().and_then(|op| op.predicate());
                 if let Some(signed @ (P::Eq | P::Ne | P::Slt | P::Sle | P::Sgt | P::Sge)) =
                     predicate
                 {
                     let number = p.constant((y - x) * column as i64)?;
-                    return Ok(Sym::One(c.compare(signed, p.minus(*a, *b)?, number)?));
+                    return Ok(Sym::Value(c.compare(signed, p.sub(*a, *b)?, number)?));
                 }
             }
             _ => {}
         }
         let pairs = all.iter().zip(&inputs);
         let operands = pairs
-            .map(|(s, v)| self.whole(c, *s, column, v.ty()))
+            .map(|(s, v)| self.materialise(c, *s, column, v.ty()))
             .collect::<Result<Vec<Value>>>()?;
         if op.isa::<tensor::Extract>() {
             let view = self
@@ -543,14 +569,14 @@ impl<'a> Score<'a> {
             for (i, stride) in operands.iter().zip(&view.strides) {
                 at = c.add(at, c.mul(*i, self.scope.poly(c, stride)?)?)?;
             }
-            return Ok(Sym::One(memref::load(c, self.scope.buffer(view.buffer)?, &[at])?));
+            return Ok(Sym::Value(memref::load(c, self.scope.buffer(view.buffer)?, &[at])?));
         }
         if op.result_count() != 1 || !op.regions().is_empty() {
             return Err(format!("has a {name} in its body").into());
         }
         let narrow = ty.dtype() == Ok(DType::F32);
         if let (math::Tanh::NAME, true, [x]) = (name.as_str(), narrow, operands.as_slice()) {
-            return p.tanh(*x).map(Sym::One);
+            return p.tanh(*x).map(Sym::Value);
         }
         let attrs = op.attrs();
         let mut attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
@@ -564,12 +590,12 @@ impl<'a> Score<'a> {
             // rounding more.
             let part = c.number((1.0 / n as f32).into(), ty)?;
             let product = arith::MulF::new(c, *x, part).fastmath(exactness(true));
-            return product.result().map(Sym::One);
+            return product.result().map(Sym::Value);
         }
         if [arith::AddF::NAME, arith::SubF::NAME, arith::MulF::NAME].contains(&name.as_str()) {
             attrs.retain(|(n, _)| *n != "fastmath");
             attrs.push(("fastmath", exactness(op.isa::<arith::MulF>()).attr(c.ctx())?));
         }
-        Ok(Sym::One(c.op(&name, &operands, ty, &attrs)?))
+        Ok(Sym::Value(c.op(&name, &operands, ty, &attrs)?))
     }
 }

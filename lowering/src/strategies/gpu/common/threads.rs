@@ -1,20 +1,20 @@
 //! Thread and CTA indices, and communication among the threads of a CTA.
 use crate::{
-    emit::{code::Code, partials::Combine},
+    emit::{code::Code, partials::CombineFn},
     target::launch::WARP,
 };
 use kiln_dialects::ir::*;
 
 /// Thread index in the CTA (`threadIdx.x`).
-pub fn thread(c: Code) -> Result<Value> {
+pub fn thread_id(c: Code) -> Result<Value> {
     gpu::thread_id(c, gpu::Dimension::X)
 }
 /// CTA index (`blockIdx.x`).
-pub fn block(c: Code) -> Result<Value> {
+pub fn block_id(c: Code) -> Result<Value> {
     gpu::block_id(c, gpu::Dimension::X)
 }
 /// Number of CTAs (`gridDim.x`).
-pub fn blocks(c: Code) -> Result<Value> {
+pub fn grid_dim(c: Code) -> Result<Value> {
     gpu::grid_dim(c, gpu::Dimension::X)
 }
 /// CTA barrier: waits for all threads of the CTA and makes their writes visible.
@@ -23,23 +23,23 @@ pub fn barrier(c: Code) -> Result<()> {
 }
 
 /// `shfl.bfly`: the value of the lane whose index differs in the bits of `mask`.
-fn neighbour(c: Code, v: Value, mask: usize) -> Result<Value> {
+fn shuffle_xor(c: Code, v: Value, mask: usize) -> Result<Value> {
     shuffle(c, gpu::ShuffleMode::Xor, v, mask, WARP).map(|[v, _]| v)
 }
 
 /// `shfl.up` in segments of `width` lanes: the value of the lane `by` below, and whether it exists;
 /// the thread's own value where it does not.
-pub fn before(c: Code, v: Value, by: usize, width: usize) -> Result<[Value; 2]> {
+pub fn shuffle_up(c: Code, v: Value, by: usize, width: usize) -> Result<[Value; 2]> {
     shuffle(c, gpu::ShuffleMode::Up, v, by, width)
 }
 
 /// `shfl.idx` in segments of `width` lanes: the value of lane `lane`.
-pub fn of_lane(c: Code, v: Value, lane: usize, width: usize) -> Result<Value> {
+pub fn shuffle_idx(c: Code, v: Value, lane: usize, width: usize) -> Result<Value> {
     shuffle(c, gpu::ShuffleMode::Idx, v, lane, width).map(|[v, _]| v)
 }
 
 /// `shfl.idx` with a dynamic lane.
-pub fn of_any(c: Code, v: Value, lane: Value) -> Result<Value> {
+pub fn shuffle_idx_dynamic(c: Code, v: Value, lane: Value) -> Result<Value> {
     shuffled(c, gpu::ShuffleMode::Idx, v, lane, WARP).map(|[v, _]| v)
 }
 
@@ -68,14 +68,14 @@ fn shuffled(
 
 /// Transposes a 4 x 4 block held by four neighbouring lanes, of which this is the `thread`th:
 /// afterwards lane i holds element i of each.
-pub fn turned(c: Code, mut all: Vec<Value>, thread: Value) -> Result<Vec<Value>> {
+pub fn transpose_lanes(c: Code, mut all: Vec<Value>, thread: Value) -> Result<Vec<Value>> {
     for (bit, pairs) in [(1, [(0, 1), (2, 3)]), (2, [(0, 2), (1, 3)])] {
         let number = |n: usize| c.integer(n as i64, thread.ty());
         let odd =
             c.compare(CmpIPredicate::Ne, arith::andi(c, thread, number(bit)?)?, number(0)?)?;
         for (low, high) in pairs {
             let given = c.select(odd, all[low], all[high])?;
-            let taken = neighbour(c, given, bit)?;
+            let taken = shuffle_xor(c, given, bit)?;
             (all[low], all[high]) =
                 (c.select(odd, taken, all[low])?, c.select(odd, all[high], taken)?);
         }
@@ -100,12 +100,12 @@ pub fn butterflies(
     c: Code,
     values: &[Value],
     count: usize,
-    combine: &Combine<'_>,
+    combine: &CombineFn<'_>,
 ) -> Result<Vec<Value>> {
     let mut values = values.to_vec();
     let mut mask = count / 2;
     while mask > 0 {
-        let others = values.iter().map(|v| neighbour(c, *v, mask)).collect::<Result<Vec<_>>>()?;
+        let others = values.iter().map(|v| shuffle_xor(c, *v, mask)).collect::<Result<Vec<_>>>()?;
         values = combine(&values, &others)?;
         mask /= 2;
     }
@@ -114,7 +114,7 @@ pub fn butterflies(
 
 /// A group of threads of a CTA that share a row.
 #[derive(Clone, Copy)]
-pub struct Group {
+pub struct ThreadGroup {
     /// Threads of the group; a power of two.
     pub size: usize,
     /// Thread index in the group.
@@ -125,62 +125,62 @@ pub struct Group {
     pub active: Option<Value>,
 }
 
-impl Group {
+impl ThreadGroup {
     /// Divides a CTA into `groups` groups of `size` threads.
-    pub fn of(c: Code, size: usize, groups: usize) -> Result<Group> {
-        let thread = thread(c)?;
+    pub fn of(c: Code, size: usize, groups: usize) -> Result<ThreadGroup> {
+        let thread = thread_id(c)?;
         let (number, thread) = match groups {
             1 => (c.index(0)?, thread),
             _ => (c.div(thread, c.index(size as i64)?)?, c.rem(thread, c.index(size as i64)?)?),
         };
-        Ok(Group { size, thread, number, active: None })
+        Ok(ThreadGroup { size, thread, number, active: None })
     }
 
     /// Grid-stride loop over rows 0 to `total`, one for each of the CTA's `groups` at a time. The
     /// trip count is uniform across the CTA, so that every thread reaches each barrier. A group
     /// without a row redoes another group's.
-    pub fn rounds(
+    pub fn for_each_row(
         &self,
         c: Code,
         groups: usize,
         total: Value,
-        body: &mut dyn FnMut(Code, Group, Value) -> Result<()>,
+        body: &mut dyn FnMut(Code, ThreadGroup, Value) -> Result<()>,
     ) -> Result<()> {
         let count = c.index(groups as i64)?;
-        let start = c.mul(block(c)?, count)?;
-        let step = c.mul(blocks(c)?, count)?;
-        c.strided(start, total, step, &[], &mut |c, base, _| {
+        let start = c.mul(block_id(c)?, count)?;
+        let step = c.mul(grid_dim(c)?, count)?;
+        c.for_dynamic_step(start, total, step, &[], &mut |c, base, _| {
             let row = c.add(base, self.number)?;
             let (row, active) = match groups {
                 1 => (row, None),
                 _ => {
-                    let active = c.below(row, total)?;
+                    let active = c.less_than(row, total)?;
                     (c.select(active, row, base)?, Some(active))
                 }
             };
-            body(c, Group { active, ..*self }, row).map(|()| vec![])
+            body(c, ThreadGroup { active, ..*self }, row).map(|()| vec![])
         })?;
         Ok(())
     }
 
     /// Predicate: whether a thread is the first of a group that has a row (elected thread).
-    pub fn speaks(&self, c: Code) -> Result<Option<Value>> {
+    pub fn elected(&self, c: Code) -> Result<Option<Value>> {
         let first = if self.size == 1 {
             None
         } else {
             Some(c.compare(CmpIPredicate::Eq, self.thread, c.index(0)?)?)
         };
-        c.both(&[first, self.active].into_iter().flatten().collect::<Vec<_>>())
+        c.all_of(&[first, self.active].into_iter().flatten().collect::<Vec<_>>())
     }
 
     /// All-reduce over the group's threads. `exchange`: for each value one shared-memory slot per
     /// warp of the CTA.
-    pub fn all(
+    pub fn all_reduce(
         &self,
         c: Code,
         values: &[Value],
         exchange: &[Option<Value>],
-        combine: &Combine<'_>,
+        combine: &CombineFn<'_>,
     ) -> Result<Vec<Value>> {
         let values = butterflies(c, values, WARP.min(self.size), combine)?;
         if self.size <= WARP || values.is_empty() {
@@ -199,7 +199,7 @@ impl Group {
             let at = c.add(base, warp)?;
             values.iter().zip(&memory).try_for_each(|(v, m)| memref::store(c, *v, *m, &[at]))
         };
-        c.when(first, &mut give, None)?;
+        c.if_else(first, &mut give, None)?;
         barrier(c)?;
         // Every warp reduces the warps' partial results by itself.
         let mine = c.add(base, c.rem(lane, c.index(warps as i64)?)?)?;

@@ -11,25 +11,25 @@ impl Ptx {
     }
     /// Named barrier of a group of `threads` threads of the CTA; orders their shared-memory writes.
     /// `group`: its index, below 15.
-    pub fn group_barrier(self, group: Value, threads: usize) -> Result<()> {
+    pub fn named_barrier(self, group: Value, threads: usize) -> Result<()> {
         // Barrier 0 is the CTA's.
-        let (group, threads) = (self.plus(group, 1)?, self.number(threads)?);
+        let (group, threads) = (self.add_const(group, 1)?, self.number(threads)?);
         nvvm::Barrier::new(self, &[]).barrier_id(group).number_of_threads(threads).build().map(drop)
     }
     /// Proxy fence: makes this thread's shared-memory writes visible to TMA (async proxy).
-    pub fn release(self) -> Result<()> {
+    pub fn fence_proxy_async(self) -> Result<()> {
         nvvm::FenceProxy::new(self, nvvm::ProxyKind::AsyncShared)
             .space(nvvm::SharedSpace::SharedCta)
             .build()
             .map(drop)
     }
     /// Prefetches a tensor map.
-    pub fn prefetch(self, map: Value) -> Result<()> {
+    pub fn prefetch_tensor_map(self, map: Value) -> Result<()> {
         nvvm::Prefetch::new(self, map).tensormap(true).build().map(drop)
     }
     /// Starts a TMA im2col load of as many pixels as the tensor map says, from coordinates channel,
     /// width, height, image. Each pixel is read at the given offsets in width and height.
-    pub fn copy_pixels(
+    pub fn tma_load_im2col(
         self,
         to: Value,
         map: Value,
@@ -40,8 +40,8 @@ impl Ptx {
         let short = Type::integer(self.0.ctx(), 16);
         let further: Vec<Value> =
             further.iter().map(|v| arith::trunci(self, *v, short)).collect::<Result<_>>()?;
-        let to = llvm::addrspacecast(self, self.at(to)?, self.cluster_ptr())?;
-        let barrier = self.at(barrier)?;
+        let to = llvm::addrspacecast(self, self.pointer(to)?, self.cluster_ptr())?;
+        let barrier = self.pointer(barrier)?;
         nvvm::CpAsyncBulkTensorGlobalToSharedCluster::new(
             self,
             to,
@@ -57,7 +57,7 @@ impl Ptx {
     }
     /// Starts a bulk copy of this many bytes, a multiple of 16, to the shared memory of another CTA
     /// of the cluster. It completes on that CTA's mbarrier of this address.
-    pub fn send(
+    pub fn bulk_copy_to_cluster(
         self,
         from: Value,
         to: Value,
@@ -66,15 +66,15 @@ impl Ptx {
         barrier: Value,
     ) -> Result<()> {
         // The op's operand type is a pointer to the CTA's own shared memory; it takes any address.
-        let barrier = llvm::ptrtoint(self, self.of_block(barrier, block)?, self.i32())?;
-        let (to, from) = (self.of_block(to, block)?, self.at(from)?);
-        let (barrier, bytes) = (self.at(barrier)?, self.number(bytes)?);
+        let barrier = llvm::ptrtoint(self, self.mapa(barrier, block)?, self.i32())?;
+        let (to, from) = (self.mapa(to, block)?, self.pointer(from)?);
+        let (barrier, bytes) = (self.pointer(barrier)?, self.number(bytes)?);
         nvvm::cp_async_bulk_shared_cluster_shared_cta(self, to, from, barrier, bytes)
     }
     /// Starts a TMA store of a box at these coordinates, the innermost first, as a bulk group of
     /// its own. Elements out of bounds are not written.
-    pub fn store(self, map: Value, from: Value, coordinates: &[Value]) -> Result<()> {
-        let from = self.at(from)?;
+    pub fn tma_store(self, map: Value, from: Value, coordinates: &[Value]) -> Result<()> {
+        let from = self.pointer(from)?;
         nvvm::CpAsyncBulkTensorSharedCTAToGlobal::new(self, map, from, coordinates)
             .mode(nvvm::TMAStoreMode::Tile)
             .build()?;
@@ -82,44 +82,49 @@ impl Ptx {
     }
     /// Waits until at most `left` of this thread's TMA stores are in flight. A store is done when
     /// it has read shared memory, with `written` when it has written global memory.
-    pub fn stored(self, left: usize, written: bool) -> Result<()> {
+    pub fn tma_store_wait(self, left: usize, written: bool) -> Result<()> {
         nvvm::CpAsyncBulkWaitGroup::new(self, left as i64).read(!written).build().map(drop)
     }
     /// `stmatrix.x4`: a warp stores four 8 x 8 matrices of 16-bit elements. Of matrix i, lane l
     /// holds elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 as `parts[i]`; lane 8 i + r has the
     /// address of row r.
-    pub fn matrices(self, address: Value, parts: [Value; 4]) -> Result<()> {
+    pub fn stmatrix(self, address: Value, parts: [Value; 4]) -> Result<()> {
         let shape = self.attr("#nvvm.ld_st_matrix_shape<m = 8, n = 8>")?;
         let (layout, element) = (nvvm::MMALayout::Row, nvvm::LdStMatrixEltType::B16);
-        nvvm::stmatrix(self, self.at(address)?, &parts, layout, shape, element)
+        nvvm::stmatrix(self, self.pointer(address)?, &parts, layout, shape, element)
     }
     /// Packs two contiguous 16-bit elements into one i32.
-    pub fn packed(self, pair: Value) -> Result<Value> {
+    pub fn pack_elements(self, pair: Value) -> Result<Value> {
         llvm::bitcast(self, pair, self.i32())
     }
     /// Loads a 16-bit element from shared memory.
-    pub fn read(self, address: Value, element: Type) -> Result<Value> {
+    pub fn load_shared(self, address: Value, element: Type) -> Result<Value> {
         self.aligned_load(address, element, 2)
     }
     fn aligned_load(self, address: Value, ty: Type, bytes: usize) -> Result<Value> {
-        llvm::Load::new(self, self.at(address)?, ty)
+        llvm::Load::new(self, self.pointer(address)?, ty)
             .alignment(bytes as i64)
             .ordering(llvm::AtomicOrdering::NotAtomic)
             .result()
     }
     /// Vector load of `count` contiguous 32-bit elements from shared memory, aligned to its size.
-    pub fn read_beside(self, address: Value, element: Type, count: usize) -> Result<Vec<Value>> {
+    pub fn load_shared_vector(
+        self,
+        address: Value,
+        element: Type,
+        count: usize,
+    ) -> Result<Vec<Value>> {
         let all = self.aligned_load(address, Type::vector(element, count), 4 * count)?;
-        (0..count).map(|i| partials::part(self.0, all, i)).collect()
+        (0..count).map(|i| partials::extract_lane(self.0, all, i)).collect()
     }
     /// The same for two elements.
-    pub fn read_two(self, address: Value, element: Type) -> Result<[Value; 2]> {
-        let both = self.read_beside(address, element, 2)?;
+    pub fn load_shared_pair(self, address: Value, element: Type) -> Result<[Value; 2]> {
+        let both = self.load_shared_vector(address, element, 2)?;
         Ok([both[0], both[1]])
     }
     /// Vector store to shared memory, aligned to its size.
-    pub fn write(self, address: Value, vector: Value, bytes: usize) -> Result<()> {
-        llvm::Store::new(self, vector, self.at(address)?)
+    pub fn store_shared(self, address: Value, vector: Value, bytes: usize) -> Result<()> {
+        llvm::Store::new(self, vector, self.pointer(address)?)
             .alignment(bytes as i64)
             .ordering(llvm::AtomicOrdering::NotAtomic)
             .build()

@@ -1,13 +1,13 @@
 //! Fast dimension (coalescing) and vector width of a nest's accesses.
-use crate::analysis::{Access, Kernel, Nest, Plan, Poly};
+use crate::analysis::{Access, Kernel, Nest, NestPlan, Poly};
 
 /// All memory accesses of a nest.
 fn accesses<'a>(
     k: &'a Kernel,
-    plan: &'a Plan,
+    plan: &'a NestPlan,
     nest: &'a Nest,
 ) -> impl Iterator<Item = (&'a Access, bool)> {
-    let real = |a: &&Access| !plan.passed.get(a.buffer).copied().unwrap_or(false);
+    let real = |a: &&Access| !plan.forwarded.get(a.buffer).copied().unwrap_or(false);
     let stages = || nest.all().filter_map(|s| k.stages.get(s));
     let reads = stages().flat_map(|s| s.reads()).filter(real).map(|a| (a, false));
     reads
@@ -15,10 +15,10 @@ fn accesses<'a>(
 }
 
 /// The dimension of `of` along which most accesses are contiguous; the last one on a tie.
-pub fn fast_dim(k: &Kernel, plan: &Plan, nest: &Nest, of: &[usize]) -> Option<usize> {
+pub fn fast_dim(k: &Kernel, plan: &NestPlan, nest: &Nest, of: &[usize]) -> Option<usize> {
     let cost = |d: usize| -> i64 {
         let step = |a: &Access| match a.at.coefficient(d).known() {
-            _ if a.at.in_rest(d) => 6,
+            _ if a.at.in_division(d) => 6,
             Some(0) => 1,
             Some(1) => 0,
             _ => 8,
@@ -38,19 +38,25 @@ pub fn fast_dim(k: &Kernel, plan: &Plan, nest: &Nest, of: &[usize]) -> Option<us
 
 /// Vector width along a dimension, at most 16 bytes. It is a power of two, so that every access
 /// that is contiguous there is aligned to its size.
-pub fn width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize) -> usize {
+pub fn width(k: &Kernel, plan: &NestPlan, nest: &Nest, d: usize) -> usize {
     of_bytes(k, plan, nest, d, None, |all| all.max())
 }
 
 /// The vector width for the narrowest element type: wider elements take several accesses. `but`: a
 /// buffer to ignore.
-pub fn narrow_width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize, but: Option<usize>) -> usize {
+pub fn narrow_width(
+    k: &Kernel,
+    plan: &NestPlan,
+    nest: &Nest,
+    d: usize,
+    but: Option<usize>,
+) -> usize {
     of_bytes(k, plan, nest, d, but, |all| all.min())
 }
 
 fn of_bytes(
     k: &Kernel,
-    plan: &Plan,
+    plan: &NestPlan,
     nest: &Nest,
     d: usize,
     but: Option<usize>,
@@ -63,7 +69,7 @@ fn of_bytes(
         padded || nest.all().filter_map(|s| k.stages.get(s)).any(|s| !s.captured.is_empty());
     let mut sizes = all.iter().filter(|a| contiguous(a, d)).map(|a| bytes(k, a));
     match choose(&mut sizes).filter(|_| nest.split.is_none() && !extracts) {
-        Some(size) => within(d, &all, size),
+        Some(size) => max_width(d, &all, size),
         None => 1,
     }
 }
@@ -74,23 +80,23 @@ pub fn bytes(k: &Kernel, a: &Access) -> usize {
 }
 
 fn contiguous(a: &Access, d: usize) -> bool {
-    a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d)
+    a.at.coefficient(d).known() == Some(1) && !a.at.in_division(d)
 }
 
 /// Vector width of these accesses along a dimension, at most 16 bytes of any, `others` included,
 /// which are accessed in another place (shared memory).
 pub fn aligned_width(k: &Kernel, d: usize, all: &[&Access], others: &[&Access]) -> usize {
     let beside = all.iter().filter(|a| contiguous(a, d)).chain(others);
-    within(d, all, beside.map(|a| bytes(k, a)).max().unwrap_or(16))
+    max_width(d, all, beside.map(|a| bytes(k, a)).max().unwrap_or(16))
 }
 
 /// Elements of `size` bytes in 16 bytes, or fewer where contiguous accesses are not aligned to
 /// that.
-fn within(d: usize, all: &[&Access], size: usize) -> usize {
+fn max_width(d: usize, all: &[&Access], size: usize) -> usize {
     let multiple = |p: &Poly, w: usize| p.multiple_of(w as i64);
     let aligned = |a: &&Access, w: usize| {
         let dims = a.at.dims.iter().all(|(e, p)| *e == d || multiple(p, w));
-        dims && multiple(&a.at.constant, w) && a.at.rest.iter().all(|(_, p)| multiple(p, w))
+        dims && multiple(&a.at.constant, w) && a.at.divisions.iter().all(|(_, p)| multiple(p, w))
     };
     let mut w = (16 / size.max(1)).max(1);
     while w > 1 && !all.iter().filter(|a| contiguous(a, d)).all(|a| aligned(a, w)) {

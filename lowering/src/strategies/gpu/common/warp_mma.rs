@@ -30,22 +30,22 @@ impl Ptx {
         let shape = self.attr("#nvvm.shape<m = 16, n = 8, k = 16>")?;
         let (left, right) = (as_operands(&left)?, as_operands(&right)?);
         let (row, col, made) =
-            (nvvm::MMALayout::Row, nvvm::MMALayout::Col, self.sums(2 * sums.len()));
+            (nvvm::MMALayout::Row, nvvm::MMALayout::Col, self.accumulator_type(2 * sums.len()));
         let done = nvvm::Mma::new(self, shape, row, col, &left, &right, sums, made)
             .multiplicand_a_ptx_type(kind)
             .multiplicand_b_ptx_type(kind)
             .result()?;
-        self.each(done, sums.len())
+        self.extract_accumulators(done, sums.len())
     }
 }
 
 impl Ptx {
     /// Of two registers with two 16-bit elements each, packs the first elements, or the second
     /// ones.
-    pub fn turned(self, low: Value, high: Value, second: usize) -> Result<Value> {
+    pub fn permute_pairs(self, low: Value, high: Value, second: usize) -> Result<Value> {
         let text =
             format!("prmt.b32 $0, $1, $2, {};", if second == 0 { "0x5410" } else { "0x7632" });
-        self.assembly(&text, "=r,r,r", &[low, high], self.i32(), false)
+        self.inline_asm(&text, "=r,r,r", &[low, high], self.i32(), false)
     }
 }
 
@@ -53,46 +53,46 @@ impl Ptx {
 impl Ptx {
     /// Starts a `cp.async` of `most` bytes (4 or 16) to shared memory; bytes after the first
     /// `bytes` are zero-filled.
-    pub fn copy_some(self, to: Value, from: Value, bytes: Value, most: usize) -> Result<()> {
+    pub fn cp_async(self, to: Value, from: Value, bytes: Value, most: usize) -> Result<()> {
         let from = llvm::inttoptr(self, from, Type::llvm_ptr(self.0.ctx(), 1))?;
         // `cg` (bypass L1) takes 16 bytes only.
         use nvvm::LoadCacheModifierKind as Cache;
         let cache = if most == 16 { Cache::Cg } else { Cache::Ca };
-        nvvm::CpAsync::new(self, self.at(to)?, from, most as i64, cache)
+        nvvm::CpAsync::new(self, self.pointer(to)?, from, most as i64, cache)
             .cp_size(bytes)
             .build()
             .map(drop)
     }
     /// Size in bytes of this many elements, as i64.
-    pub fn bytes(self, elements: Value, size: usize) -> Result<Value> {
+    pub fn size_in_bytes(self, elements: Value, size: usize) -> Result<Value> {
         let wide = Type::scalar(self.0.ctx(), DType::I64);
         let all = arith::index_cast(self, elements, wide)?;
         arith::muli(self, all, self.0.integer(size as i64, wide)?)
     }
     /// `cp.async.commit_group`: commits the copies started so far as one group.
-    pub fn copies(self) -> Result<()> {
+    pub fn cp_async_commit_group(self) -> Result<()> {
         nvvm::cp_async_commit_group(self)
     }
     /// `cp.async.wait_group`: waits until at most `under_way` of this thread's groups are in
     /// flight.
-    pub fn copied(self, under_way: usize) -> Result<()> {
+    pub fn cp_async_wait_group(self, under_way: usize) -> Result<()> {
         nvvm::cp_async_wait_group(self, under_way as i64)
     }
     /// `ldmatrix.x4`: a warp loads four 8 x 8 matrices of 16-bit elements; lane 8 i + r has the
     /// address of row r of matrix i. Of each, lane l gets elements 2 (l % 4) and 2 (l % 4) + 1 of
     /// row l / 4, or of column l / 4 if `across` (`.trans`).
-    pub fn read_matrices(self, address: Value, across: bool) -> Result<[Value; 4]> {
+    pub fn ldmatrix(self, address: Value, across: bool) -> Result<[Value; 4]> {
         use nvvm::{LdStMatrixEltType, MMALayout};
         let layout = if across { MMALayout::Col } else { MMALayout::Row };
         let shape = self.attr("#nvvm.ld_st_matrix_shape<m = 8, n = 8>")?;
         let words = Type::llvm_struct(self.0.ctx(), &[self.i32(); 4]);
-        let (address, element) = (self.at(address)?, LdStMatrixEltType::B16);
+        let (address, element) = (self.pointer(address)?, LdStMatrixEltType::B16);
         let all = nvvm::ldmatrix(self, address, 4, layout, shape, element, words)?;
         let part = |i: i64| llvm::extractvalue(self, all, &[i], self.i32());
         Ok([part(0)?, part(1)?, part(2)?, part(3)?])
     }
     /// The address of a buffer's first element, as an integer.
-    pub fn begin_of(self, memory: Value) -> Result<Value> {
+    pub fn base_address(self, memory: Value) -> Result<Value> {
         let at = memref::extract_aligned_pointer_as_index(self, memory)?;
         arith::index_cast(self, at, Type::scalar(self.0.ctx(), DType::I64))
     }

@@ -1,7 +1,7 @@
 //! Warp specialisation: in the first warpgroup of a CTA one elected thread issues copies
 //! (producer); the other warpgroups run `wgmma` (consumers).
 use crate::{
-    emit::code::{Code, Then},
+    emit::code::{BranchBody, Code},
     strategies::gpu::common::{ptx::Ptx, threads},
 };
 use kiln_dialects::ir::*;
@@ -11,51 +11,51 @@ use kiln_dialects::ir::*;
 pub type Multiplies<'a> = dyn FnMut(Code, Value, Value, Value) -> Result<()> + 'a;
 
 /// Roles of a CTA's warps.
-pub struct Roles<'a> {
+pub struct WarpRoles<'a> {
     /// Registers of a producer and of a consumer thread (`setmaxnreg`), if they differ.
     pub registers: Option<(usize, usize)>,
     /// Initialises all mbarriers.
-    pub barriers: &'a mut Then<'a>,
+    pub barriers: &'a mut BranchBody<'a>,
     /// The producer thread.
-    pub copies: &'a mut Then<'a>,
+    pub copies: &'a mut BranchBody<'a>,
     /// What the producer warpgroup does after the last copy.
-    pub copied: Option<&'a mut Then<'a>>,
+    pub copied: Option<&'a mut BranchBody<'a>>,
     /// A consumer warpgroup.
     pub multiplies: &'a mut Multiplies<'a>,
 }
 
 /// Emits all roles of a CTA.
-pub fn emit(c: Code, roles: Roles<'_>) -> Result<()> {
-    let Roles { registers, barriers, copies, mut copied, multiplies } = roles;
+pub fn emit(c: Code, roles: WarpRoles<'_>) -> Result<()> {
+    let WarpRoles { registers, barriers, copies, mut copied, multiplies } = roles;
     let p = Ptx(c);
-    let thread = p.thread()?;
-    let warp = p.warp(thread)?;
-    let first = p.is(thread, 0)?;
-    c.when(
+    let thread = p.thread_id()?;
+    let warp = p.warp_id(thread)?;
+    let first = p.eq_const(thread, 0)?;
+    c.if_else(
         first,
         &mut |c| {
             barriers(c)?;
-            Ptx(c).publish()
+            Ptx(c).fence_mbarrier_init()
         },
         None,
     )?;
     threads::barrier(c)?;
-    let copying = p.is(p.over(warp, 4)?, 0)?;
+    let copying = p.eq_const(p.div_const(warp, 4)?, 0)?;
     let limit = |c: Code, count: Option<usize>, more: bool| {
-        count.map_or(Ok(()), |n| Ptx(c).registers(n, more))
+        count.map_or(Ok(()), |n| Ptx(c).setmaxnreg(n, more))
     };
-    c.when(
+    c.if_else(
         copying,
         &mut |c| {
             limit(c, registers.map(|r| r.0), false)?;
-            c.when(first, copies, None)?;
+            c.if_else(first, copies, None)?;
             copied.as_mut().map_or(Ok(()), |copied| copied(c))
         },
         Some(&mut |c| {
             limit(c, registers.map(|r| r.1), true)?;
             let p = Ptx(c);
-            let group = p.minus(p.over(warp, 4)?, p.number(1)?)?;
-            multiplies(c, group, p.rest(thread, 128)?, warp)
+            let group = p.sub(p.div_const(warp, 4)?, p.number(1)?)?;
+            multiplies(c, group, p.rem_const(thread, 128)?, warp)
         }),
     )
 }

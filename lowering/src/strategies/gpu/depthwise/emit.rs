@@ -1,24 +1,24 @@
 //! Depthwise convolutions: a thread takes 16 bytes of channels and several neighbouring output
 //! pixels in width, and loads each input pixel under their windows once.
 use crate::{
-    analysis::Plan,
+    analysis::NestPlan,
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         loops::{Loops, decode},
     },
     strategies::gpu::{
         common::{grid_stride, threads},
-        depthwise::{Params, Window, depthwise},
+        depthwise::{DepthwiseWindow, Params, depthwise},
     },
 };
 use kiln_dialects::ir::*;
 
 /// What all pixels of a thread share.
-struct Line<'a> {
+struct PixelRow<'a> {
     scope: &'a Scope<'a>,
-    d: &'a Window,
+    d: &'a DepthwiseWindow,
     lanes: Lanes,
     /// The first channel.
     channel: Value,
@@ -28,22 +28,22 @@ struct Line<'a> {
     start: Value,
 }
 
-impl Line<'_> {
-    fn lane(&self, i: Value) -> Val {
-        if self.lanes.count == 1 { Val::One(i) } else { Val::Steps(i, 1) }
+impl PixelRow<'_> {
+    fn lane(&self, i: Value) -> LaneValue {
+        if self.lanes.count == 1 { LaneValue::Uniform(i) } else { LaneValue::Strided(i, 1) }
     }
     /// The channels of a pixel; zeros in the padding.
-    fn pixel(&self, c: Code, x: Value) -> Result<Val> {
-        let (memory, wide) = (self.scope.buffer(self.d.image)?, &self.d.along[1]);
-        let beside = if wide.padded { Some(c.below(x, c.index(wide.image)?)?) } else { None };
-        let inside = c.both(&[self.inside, beside].into_iter().flatten().collect::<Vec<_>>())?;
+    fn pixel(&self, c: Code, x: Value) -> Result<LaneValue> {
+        let (memory, wide) = (self.scope.buffer(self.d.image)?, &self.d.spatial[1]);
+        let beside = if wide.padded { Some(c.less_than(x, c.index(wide.image)?)?) } else { None };
+        let inside = c.all_of(&[self.inside, beside].into_iter().flatten().collect::<Vec<_>>())?;
         let at = c.add(c.mul(c.add(self.start, x)?, c.index(self.d.channels)?)?, self.channel)?;
         let Some(inside) = inside else { return self.lanes.load(c, memory, self.lane(at)) };
         // In the padding, reads the first pixel instead, which exists.
         let read = self.lanes.load(c, memory, self.lane(c.select(inside, at, self.channel)?))?;
-        let value = self.lanes.many(c, read)?;
+        let value = self.lanes.vector(c, read)?;
         let value = c.select(inside, value, c.number(0.0, value.ty())?)?;
-        Ok(if self.lanes.count == 1 { Val::One(value) } else { Val::Many(value) })
+        Ok(if self.lanes.count == 1 { LaneValue::Uniform(value) } else { LaneValue::Vector(value) })
     }
 }
 
@@ -51,14 +51,14 @@ impl Line<'_> {
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     params: &Params,
     threads: usize,
 ) -> Result<()> {
     let d =
         depthwise(scope.kernel, plan).ok_or("is no depthwise convolution with channels last")?;
     let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[d.stage]);
-    let [high, wide] = &d.along;
+    let [high, wide] = &d.spatial;
     let vector = params.vector as i64;
     if d.channels % vector != 0 {
         return Err(format!(
@@ -80,8 +80,8 @@ pub fn emit(
     ];
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let block = c.index(threads as i64)?;
-    let first = c.add(c.mul(threads::block(c)?, block)?, threads::thread(c)?)?;
-    c.strided(first, total, c.mul(threads::blocks(c)?, block)?, &[], &mut |c, i, _| {
+    let first = c.add(c.mul(threads::block_id(c)?, block)?, threads::thread_id(c)?)?;
+    c.for_dynamic_step(first, total, c.mul(threads::grid_dim(c)?, block)?, &[], &mut |c, i, _| {
         let at = decode(c, i, &sizes)?;
         let [image, line, part, channels] = at.as_slice() else {
             return Err("has lost an index".into());
@@ -90,13 +90,13 @@ pub fn emit(
         // same results again.
         let left = c.min(c.mul(*part, c.index(across)?)?, c.index(wide.out - across)?)?;
         let channel = c.mul(*channels, c.index(vector)?)?;
-        let dims = |c: Code, column: i64, window: [Value; 2]| -> Result<Vec<Val>> {
-            let mut all = vec![Val::One(c.index(0)?); nest.extents.len()];
+        let dims = |c: Code, column: i64, window: [Value; 2]| -> Result<Vec<LaneValue>> {
+            let mut all = vec![LaneValue::Uniform(c.index(0)?); nest.extents.len()];
             let own = [*image, *line, c.add(left, c.index(column)?)?]
-                .map(Val::One)
+                .map(LaneValue::Uniform)
                 .into_iter()
                 .chain([loops.lane(c, channel, 0)?]);
-            let window = window.map(Val::One);
+            let window = window.map(LaneValue::Uniform);
             for (d, v) in
                 d.dims.iter().zip(own).chain([&high.dim, &wide.dim].into_iter().zip(window))
             {
@@ -107,28 +107,35 @@ pub fn emit(
         let zero = c.index(0)?;
         let mut sums = vec![];
         for column in 0..across {
-            let start = scope.start(
+            let start = scope.initial_value(
                 c,
                 &stage.outputs[0].init,
                 &dims(c, column, [zero; 2])?,
                 lanes,
-                &Passed::new(),
+                &ForwardedElements::new(),
             )?;
-            sums.push(lanes.many(c, start.ok_or("reduces into a tensor without contents")?)?);
+            sums.push(lanes.vector(c, start.ok_or("reduces into a tensor without contents")?)?);
         }
         let top = c.sub(c.mul(*line, c.index(high.stride)?)?, c.index(high.low)?)?;
         let begin = c.sub(c.mul(left, c.index(wide.stride)?)?, c.index(wide.low)?)?;
-        let sums = c.each(zero, c.index(high.size)?, 1, &sums, &mut |c, down, sums| {
+        let sums = c.for_loop(zero, c.index(high.size)?, 1, &sums, &mut |c, down, sums| {
             let y = c.add(top, c.mul(down, c.index(high.dilation)?)?)?;
-            let inside = if high.padded { Some(c.below(y, c.index(high.image)?)?) } else { None };
+            let inside =
+                if high.padded { Some(c.less_than(y, c.index(high.image)?)?) } else { None };
             let start =
                 c.mul(c.add(c.mul(*image, c.index(high.image)?)?, y)?, c.index(wide.image)?)?;
-            let row = Line { scope, d: &d, lanes, channel, inside, start };
+            let row = PixelRow { scope, d: &d, lanes, channel, inside, start };
             let weight = &stage.inputs[usize::from(d.first)];
             let read = |n: i64| {
-                scope.read(c, weight, &dims(c, 0, [down, c.index(n)?])?, lanes, &Passed::new())
+                scope.read(
+                    c,
+                    weight,
+                    &dims(c, 0, [down, c.index(n)?])?,
+                    lanes,
+                    &ForwardedElements::new(),
+                )
             };
-            let weights = (0..wide.size).map(read).collect::<Result<Vec<Val>>>()?;
+            let weights = (0..wide.size).map(read).collect::<Result<Vec<LaneValue>>>()?;
             let mut sums = sums.to_vec();
             for x in 0..=(across - 1) * wide.stride + (wide.size - 1) * wide.dilation {
                 // The window offset of an output pixel that covers this input pixel.
@@ -149,7 +156,11 @@ pub fn emit(
                     } else {
                         [weights[place as usize], pixel]
                     };
-                    let running = if lanes.count == 1 { Val::One(*sum) } else { Val::Many(*sum) };
+                    let running = if lanes.count == 1 {
+                        LaneValue::Uniform(*sum)
+                    } else {
+                        LaneValue::Vector(*sum)
+                    };
                     let made = scope.stage(
                         c,
                         stage,
@@ -157,7 +168,7 @@ pub fn emit(
                         &[],
                         lanes,
                     )?;
-                    *sum = lanes.many(c, *made.first().ok_or("has no sum")?)?;
+                    *sum = lanes.vector(c, *made.first().ok_or("has no sum")?)?;
                 }
             }
             Ok(sums)

@@ -3,9 +3,10 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Body, Kernel, Lin, Place, Plan, Poly, Role},
+    analysis::{Body, Kernel, LinearExpr, NestPlan, Poly, Role, StridedView},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::{
             common::{
                 assumed,
@@ -42,7 +43,7 @@ impl Strategy for Depthwise {
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str =
         "Depthwise convolutions and pools, channels last: a thread per channel vector";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "is no depthwise convolution with channels last";
     const LIBRARIES: &'static [&'static str] = &[CUDNN];
 
@@ -52,7 +53,7 @@ impl Strategy for Depthwise {
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
-            let (each, outer) = pieces(&depthwise(r.kernel, r.plan)?, p);
+            let (each, outer) = work_items(&depthwise(r.kernel, r.plan)?, p);
             let outer = e.product(largest(r.plan)?, &outer)?;
             Some(format!("(({outer}) * {each}) ceildiv {}", p.threads))
         })?;
@@ -68,7 +69,7 @@ impl Strategy for Depthwise {
 
 /// A spatial dimension of the window: height or width.
 #[derive(Clone, Debug)]
-pub struct Along {
+pub struct SpatialDim {
     /// The reduction loop over the window; `None` if its size is 1.
     pub dim: Option<usize>,
     /// Window size.
@@ -89,7 +90,7 @@ pub struct Along {
 
 /// A depthwise convolution.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct DepthwiseWindow {
     /// The stage that reduces.
     pub stage: usize,
     /// The image's buffer.
@@ -101,10 +102,10 @@ pub struct Window {
     /// Channels.
     pub channels: i64,
     /// Height and width.
-    pub along: [Along; 2],
+    pub spatial: [SpatialDim; 2],
 }
 
-impl Window {
+impl DepthwiseWindow {
     /// The loop over channels.
     pub fn fast(&self) -> Option<usize> {
         self.dims[3]
@@ -113,7 +114,7 @@ impl Window {
 
 /// Matches a kernel that is a depthwise convolution, with or without stages on or beside the
 /// result. All sizes but the batch are static.
-pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
+pub fn depthwise(k: &Kernel, plan: &NestPlan) -> Option<DepthwiseWindow> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
@@ -142,10 +143,10 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
             if at.as_dim().is_some() {
                 Some(at.as_dim())
             } else {
-                (*at == Lin::default()).then_some(None)
+                (*at == LinearExpr::default()).then_some(None)
             }
         };
-        let place: &Place = k.views.get(&s.op.operand(image))?;
+        let place: &StridedView = k.views.get(&s.op.operand(image))?;
         let buffer = k.buffers.get(place.buffer)?;
         let pads = k.pads.get(&place.buffer);
         if !matches!(buffer.role, Role::Input(_) | Role::Padded(_))
@@ -158,24 +159,25 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
             return None;
         }
         let of_result = &k.views.get(&s.op.result(0))?.sizes;
-        let direction =
-            |i: usize, (parallel, window): ((usize, i64), Option<(usize, i64)>)| -> Option<Along> {
-                let dim = window.map_or(Some(None), |(d, _)| loops(d))?;
-                let whole = place.sizes.get(1 + i)?.known()?;
-                let (low, image) =
-                    pads.map_or(Some((0, whole)), |p| Some((p[1 + i].0, p[1 + i].1.known()?)))?;
-                let size = dim.map_or(Some(1), |d| nest.extents.get(d)?.known())?;
-                Some(Along {
-                    dim,
-                    size,
-                    stride: parallel.1,
-                    dilation: window.map_or(1, |w| w.1),
-                    low,
-                    image,
-                    out: of_result.get(1 + i)?.known()?,
-                    padded: whole != image,
-                })
-            };
+        let direction = |i: usize,
+                         (parallel, window): ((usize, i64), Option<(usize, i64)>)|
+         -> Option<SpatialDim> {
+            let dim = window.map_or(Some(None), |(d, _)| loops(d))?;
+            let whole = place.sizes.get(1 + i)?.known()?;
+            let (low, image) =
+                pads.map_or(Some((0, whole)), |p| Some((p[1 + i].0, p[1 + i].1.known()?)))?;
+            let size = dim.map_or(Some(1), |d| nest.extents.get(d)?.known())?;
+            Some(SpatialDim {
+                dim,
+                size,
+                stride: parallel.1,
+                dilation: window.map_or(1, |w| w.1),
+                low,
+                image,
+                out: of_result.get(1 + i)?.known()?,
+                padded: whole != image,
+            })
+        };
         let along = [direction(0, steps_h)?, direction(1, steps_w)?];
         let dims = [loops(own[0])?, loops(own[1])?, loops(own[2])?, Some(loops(own[3])??)];
         // A collapsed loop is none of the result's own.
@@ -192,13 +194,13 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
             .iter()
             .all(|a| a.image > 0 && a.out > 0 && a.size > 0 && a.stride > 0 && a.dilation > 0);
         let channels = place.sizes.get(3)?.known().filter(|c| *c > 0)?;
-        (used == nest.extents.len() && free && some).then_some(Window {
+        (used == nest.extents.len() && free && some).then_some(DepthwiseWindow {
             stage: *stage,
             image: place.buffer,
             first,
             dims,
             channels,
-            along,
+            spatial: along,
         })
     })
 }
@@ -206,27 +208,28 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
 /// Threads per CTA.
 const THREADS: i64 = 128;
 /// Threads that an SM should have before each takes more pixels.
-const BUSY: i64 = 512;
+const THREADS_PER_SM: i64 = 512;
 
 /// Neighbouring output pixels in width per thread, so that it loads each input pixel of a row once:
 /// as many as keep the GPU busy.
-fn params(k: &Kernel, plan: &Plan, d: &Window) -> Option<Params> {
+fn params(k: &Kernel, plan: &NestPlan, d: &DepthwiseWindow) -> Option<Params> {
     let nest = plan.main()?;
     let mut vector = narrow_width(k, plan, nest, d.fast()?, Some(d.image)) as i64;
     while vector > 1 && d.channels % vector != 0 {
         vector /= 2;
     }
     let images = d.dims[0].map_or(1, |n| nest.extents[n].known().unwrap_or(assumed::IMAGES));
-    let lines = images * d.along[0].out * (d.channels / vector);
-    let busy =
-        |across: &i64| lines * ((d.along[1].out + across - 1) / across) >= BUSY * PROCESSORS as i64;
-    let across = [4, 2].into_iter().find(|a| *a <= d.along[1].out && busy(a)).unwrap_or(1);
+    let lines = images * d.spatial[0].out * (d.channels / vector);
+    let busy = |across: &i64| {
+        lines * ((d.spatial[1].out + across - 1) / across) >= THREADS_PER_SM * PROCESSORS as i64
+    };
+    let across = [4, 2].into_iter().find(|a| *a <= d.spatial[1].out && busy(a)).unwrap_or(1);
     Some(Params { pixels: across as usize, threads: THREADS as usize, vector: vector as usize })
 }
 
 /// Work items per line of the result and its channels, and the loops outside of these.
-fn pieces(d: &Window, p: &Params) -> (i64, Vec<usize>) {
-    let across = (p.pixels as i64).clamp(1, d.along[1].out);
-    let lines = (d.along[1].out + across - 1) / across;
+fn work_items(d: &DepthwiseWindow, p: &Params) -> (i64, Vec<usize>) {
+    let across = (p.pixels as i64).clamp(1, d.spatial[1].out);
+    let lines = (d.spatial[1].out + across - 1) / across;
     (lines * (d.channels / p.vector as i64), d.dims[..2].iter().flatten().copied().collect())
 }

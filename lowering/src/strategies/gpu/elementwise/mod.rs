@@ -4,7 +4,8 @@
 use crate::{
     analysis::Nest,
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::common::{
             dims,
             grid::{grid, largest},
@@ -30,21 +31,21 @@ pub struct Params {
 }
 
 /// Results from which on threads take vectors; fewer are spread over many threads.
-const MANY: i64 = 1 << 16;
+const MIN_VECTOR_RESULTS: i64 = 1 << 16;
 
 impl Strategy for Elementwise {
     type Params = Params;
     const NAME: &'static str = "elementwise";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "A thread per vector of neighbouring results, grid-stride";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str =
         "has stages that depend on each other; strategy rows computes these";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
         let vector = |n: &Nest| {
             let d = fast_dim(r.kernel, r.plan, n, &dims(n, 0, false))?;
-            let few = size(n, &dims(n, 0, false)).is_some_and(|s| s < MANY);
+            let few = size(n, &dims(n, 0, false)).is_some_and(|s| s < MIN_VECTOR_RESULTS);
             let scalar = few || n.reduction.contains(&true);
             Some(if scalar { 1 } else { width(r.kernel, r.plan, n, d) })
         };

@@ -1,13 +1,13 @@
 //! Matches convolutions of images that cuDNN has: with or without groups, a bias per filter, a
 //! residual, and a relu or a tanh gelu.
 use crate::{
-    analysis::{Kernel, Lin, Place, Plan, Poly, Role, Stage, row_major},
+    analysis::{Kernel, LinearExpr, NestPlan, Poly, Role, Stage, StridedView, row_major},
     strategies::gpu::{
-        common::roles::sums,
-        library::{activation, element, epilogue::Sum, numbers, role, stated},
+        common::roles::contractions,
+        library::{activation, activation_entry, element, epilogue::ReductionStage, numbers, role},
         wgmma_gemm::{
             self,
-            im2col::{Step, pixel},
+            im2col::{LoopStride, pixel},
         },
     },
 };
@@ -16,13 +16,13 @@ use kiln_runtime::convolution::{Convolution, Volume};
 
 /// The layout of a tensor: offset of the first element, sizes as NCHW, and strides where they
 /// matter.
-type Lies = (i64, [i64; 4], [Option<i64>; 4]);
+type TensorLayout = (i64, [i64; 4], [Option<i64>; 4]);
 
 /// The loops of a convolution's op.
-struct Loops {
+struct ConvolutionLoops {
     images: usize,
     /// Over the output's height and width, and over the window's, if it is more than one pixel.
-    along: [(Step, Option<Step>); 2],
+    along: [(LoopStride, Option<LoopStride>); 2],
     /// The reduction over a group's channels; `None` if there is one.
     channel: Option<usize>,
     /// Over groups, if there are several.
@@ -30,28 +30,29 @@ struct Loops {
     /// Over the filters of a group; `None` if there is one.
     filter: Option<usize>,
     /// The image's dimensions of channels, height and width.
-    place: [usize; 3],
+    image_dims: [usize; 3],
 }
 
 /// A convolution, matched by its operands' access maps.
-struct Found<'a> {
+struct ConvolutionMatch<'a> {
     stage: &'a Stage,
     /// Trip counts of the op's loops, some of which are merged into one loop of the nest.
     steps: Vec<Option<i64>>,
-    loops: Loops,
-    image: &'a Place,
+    loops: ConvolutionLoops,
+    image: &'a StridedView,
     /// The weight's buffer, and its access over the op's loops.
-    weight: (usize, Lin),
+    weight: (usize, LinearExpr),
 }
 
 /// The `kiln.library` entries of a kernel that is a convolution.
-pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
+pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
     let [nest] = plan.nests.as_slice() else { return None };
-    let (stages, _, element) = sums(k, nest)?;
+    let (stages, _, element) = contractions(k, nest)?;
     let [number] = stages.as_slice() else { return None };
     let stage = k.stages.get(*number)?;
-    let f =
-        [(0, 1), (1, 0)].into_iter().find_map(|(image, weight)| found(k, stage, image, weight))?;
+    let f = [(0, 1), (1, 0)]
+        .into_iter()
+        .find_map(|(image, weight)| match_convolution(k, stage, image, weight))?;
     let (l, c) = (&f.loops, k.func.ctx());
     let outputs: Vec<_> = k
         .stages
@@ -63,10 +64,10 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
     let [n, p, q] = [l.images, l.along[0].0.0, l.along[1].0.0];
     // Merged loops of the result do not determine its strides.
     let result = [Some(n), Some(p), Some(q), l.group, l.filter];
-    result.iter().flatten().map(|d| f.own(*d)).collect::<Option<Vec<_>>>()?;
+    result.iter().flatten().map(|d| f.nest_loop(*d)).collect::<Option<Vec<_>>>()?;
     let (groups, filters) = (f.size(l.group)?, f.size(l.filter)?);
     let own = |all: &[Option<usize>]| {
-        all.iter().flatten().filter_map(|d| f.own(*d)?).collect::<Vec<usize>>()
+        all.iter().flatten().filter_map(|d| f.nest_loop(*d)?).collect::<Vec<usize>>()
     };
     let elements = own(&result);
     let across: Vec<(usize, i64)> = own(&[l.group])
@@ -74,25 +75,26 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
         .map(|d| (d, filters))
         .chain(own(&[l.filter]).into_iter().map(|d| (d, 1)))
         .collect();
-    let made = Sum { k, nest, stage: *number, across: &across, elements: &elements }
-        .of(out.access.buffer)?;
+    let made = ReductionStage { k, nest, stage: *number, bias_loops: &across, elements: &elements }
+        .terms(out.access.buffer)?;
 
     let sizes = [f.size(Some(n))?, groups * filters, f.size(Some(p))?, f.size(Some(q))?];
     // An access over the nest's loops, as a tensor layout like the result's.
-    let like = |at: &Lin| {
-        let of = |d: usize| f.own(d).flatten().map(|d| at.coefficient(d));
+    let like = |at: &LinearExpr| {
+        let of = |d: usize| f.nest_loop(d).flatten().map(|d| at.coefficient(d));
         let known = |d: Option<usize>| d.and_then(of).map_or(Some(None), |p| p.known().map(Some));
         let strides = [
             known(Some(n))?,
-            f.together(known(l.group)?, known(l.filter)?)?,
+            f.merged_stride(known(l.group)?, known(l.filter)?)?,
             known(Some(p))?,
             known(Some(q))?,
         ];
-        let plain = at.rest.is_empty() && at.dims.keys().all(|d| elements.contains(d));
+        let plain = at.divisions.is_empty() && at.dims.keys().all(|d| elements.contains(d));
         Some((at.constant.known().filter(|_| plain)?, sizes, strides))
     };
-    let volume = |argument: usize, (offset, sizes, strides): Lies, element: Type| {
-        let place = [&[argument as i64, offset][..], &sizes, &filled(sizes, strides)?].concat();
+    let volume = |argument: usize, (offset, sizes, strides): TensorLayout, element: Type| {
+        let place =
+            [&[argument as i64, offset][..], &sizes, &with_unit_strides(sizes, strides)?].concat();
         let fits = offset >= 0
             && sizes.iter().all(|n| *n > 0)
             && element.dtype().is_ok_and(|d| [DType::BF16, DType::F16, DType::F32].contains(&d));
@@ -126,7 +128,7 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
         let (argument, element) = added(*buffer)?;
         entries.push(("residual", volume(argument, like(at)?, element)?));
     }
-    entries.extend(stated(c, made.activation));
+    entries.extend(activation_entry(c, made.activation));
     if tf32 && element == DType::F32 {
         entries.push(("tf32", Attr::i64(c, 1)));
     }
@@ -135,7 +137,7 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
 
 /// Fills in strides that do not matter, of dimensions of size 1, as if the tensor were contiguous,
 /// channels-last if its other strides are. `None` if elements alias.
-fn filled(sizes: [i64; 4], strides: [Option<i64>; 4]) -> Option<[i64; 4]> {
+fn with_unit_strides(sizes: [i64; 4], strides: [Option<i64>; 4]) -> Option<[i64; 4]> {
     let last = strides[1].is_none_or(|s| s == 1);
     let (mut all, mut next) = ([0; 4], 1);
     for d in if last { [1, 3, 2, 0] } else { [3, 2, 1, 0] } {
@@ -149,14 +151,19 @@ fn filled(sizes: [i64; 4], strides: [Option<i64>; 4]) -> Option<[i64; 4]> {
 }
 
 /// Matches the convolution whose image is operand `image` of a stage's op.
-fn found<'a>(k: &'a Kernel, stage: &'a Stage, image: usize, weight: usize) -> Option<Found<'a>> {
+fn match_convolution<'a>(
+    k: &'a Kernel,
+    stage: &'a Stage,
+    image: usize,
+    weight: usize,
+) -> Option<ConvolutionMatch<'a>> {
     let op = stage.op;
     let (maps, reduction) = stage.indices().filter(|(maps, _)| maps.len() == 3)?;
     let (read, kernels) = (maps[image].as_ref()?, maps[weight].as_ref()?);
     let in_weight = |d: usize| kernels.iter().any(|l| l.uses(d));
     // All loops of the channel dimension index the weight; the other dimensions have a loop that
     // indexes only the result.
-    let of_weight = |l: &Lin| l.dims.keys().all(|d| in_weight(*d)) && !l.dims.is_empty();
+    let of_weight = |l: &LinearExpr| l.dims.keys().all(|d| in_weight(*d)) && !l.dims.is_empty();
     let [first, others @ ..] = read.as_slice() else { return None };
     let channels = 1 + others.iter().position(of_weight)?;
     let [height, width] =
@@ -192,16 +199,23 @@ fn found<'a>(k: &'a Kernel, stage: &'a Stage, image: usize, weight: usize) -> Op
     let place = k.views.get(&op.operand(weight))?;
     let (written, to) = (maps[2].as_ref()?, k.views.get(&op.result(0))?);
     let sized = |d: usize| {
-        let own = |l: &Lin| l.as_dim() == Some(d);
-        let of = |lins: &[Lin], place: &Place| {
+        let own = |l: &LinearExpr| l.as_dim() == Some(d);
+        let of = |lins: &[LinearExpr], place: &StridedView| {
             lins.iter().position(own).and_then(|i| place.sizes.get(i)?.known())
         };
         of(written, to).or_else(|| of(kernels, place))
     };
-    let f = Found {
+    let f = ConvolutionMatch {
         stage,
         steps: (0..reduction.len()).map(sized).collect(),
-        loops: Loops { images, along, channel, group, filter, place: [channels, height, width] },
+        loops: ConvolutionLoops {
+            images,
+            along,
+            channel,
+            group,
+            filter,
+            image_dims: [channels, height, width],
+        },
         image: k.views.get(&op.operand(image))?,
         weight: (place.buffer, place.at(kernels)),
     };
@@ -210,17 +224,17 @@ fn found<'a>(k: &'a Kernel, stage: &'a Stage, image: usize, weight: usize) -> Op
     let each = f.size(l.channel)?;
     let behind = l.channel.is_none_or(|d| at.coefficient(d).known() == Some(1))
         && l.group.is_none_or(|d| at.coefficient(d).known() == Some(each));
-    (distinct && right && behind && at.constant.is_zero() && at.rest.is_empty()).then_some(f)
+    (distinct && right && behind && at.constant.is_zero() && at.divisions.is_empty()).then_some(f)
 }
 
-impl Found<'_> {
+impl ConvolutionMatch<'_> {
     /// The nest's loop of a loop of the op; `Some(None)` if the op's loop has one step.
-    fn own(&self, d: usize) -> Option<Option<usize>> {
+    fn nest_loop(&self, d: usize) -> Option<Option<usize>> {
         let at = self.stage.dims.get(d)?;
         if at.as_dim().is_some() {
             Some(at.as_dim())
         } else {
-            (*at == Lin::default()).then_some(None)
+            (*at == LinearExpr::default()).then_some(None)
         }
     }
     /// Trip count of a loop.
@@ -228,14 +242,14 @@ impl Found<'_> {
         d.map_or(Some(1), |d| *self.steps.get(d)?)
     }
     /// The merged stride of groups and the filters of each, of which either may be absent.
-    fn together(&self, group: Option<i64>, filter: Option<i64>) -> Option<Option<i64>> {
+    fn merged_stride(&self, group: Option<i64>, filter: Option<i64>) -> Option<Option<i64>> {
         match (group, filter) {
             (Some(g), Some(f)) => (g == f * self.size(self.loops.filter)?).then_some(Some(f)),
             (one, other) => Some(one.or(other)),
         }
     }
     /// The layout of the weight.
-    fn weight(&self) -> Option<Lies> {
+    fn weight(&self) -> Option<TensorLayout> {
         let (l, at) = (&self.loops, &self.weight.1);
         let of = |d: Option<usize>| match d.filter(|d| self.size(Some(*d)) != Some(1)) {
             Some(d) => at.coefficient(d).known().map(Some),
@@ -248,11 +262,12 @@ impl Found<'_> {
             self.size(r)?,
             self.size(s)?,
         ];
-        let strides = [self.together(of(l.group)?, of(l.filter)?)?, of(l.channel)?, of(r)?, of(s)?];
-        Some((at.constant.known().filter(|_| at.rest.is_empty())?, sizes, strides))
+        let strides =
+            [self.merged_stride(of(l.group)?, of(l.filter)?)?, of(l.channel)?, of(r)?, of(s)?];
+        Some((at.constant.known().filter(|_| at.divisions.is_empty())?, sizes, strides))
     }
     /// The layout of the image, and the window: strides, dilation, padding before and after.
-    fn image(&self, k: &Kernel, out: [i64; 2]) -> Option<(Lies, [i64; 8])> {
+    fn image(&self, k: &Kernel, out: [i64; 2]) -> Option<(TensorLayout, [i64; 8])> {
         let (l, place) = (&self.loops, self.image);
         let whole = place.offset.is_zero()
             && k.buffers.get(place.buffer).is_some_and(|b| b.sizes == place.sizes);
@@ -264,7 +279,7 @@ impl Found<'_> {
                 (sizes.clone(), row_major(&sizes))
             }
         };
-        let order = [0, l.place[0], l.place[1], l.place[2]];
+        let order = [0, l.image_dims[0], l.image_dims[1], l.image_dims[2]];
         let take = |all: &[Poly]| -> Option<[i64; 4]> {
             let all: Vec<i64> =
                 order.iter().map(|d| all.get(*d)?.known()).collect::<Option<_>>()?;

@@ -1,16 +1,16 @@
 //! Matches products that cuBLASLt has: with or without a bias per column and a relu or a tanh gelu.
 use crate::{
-    analysis::{Kernel, Plan},
+    analysis::{Kernel, NestPlan},
     strategies::gpu::{
-        library::{activation, element, epilogue::Sum, numbers, role, stated},
-        wgmma_gemm::{self, Operand},
+        library::{activation, activation_entry, element, epilogue::ReductionStage, numbers, role},
+        wgmma_gemm::{self, MatrixOperand},
     },
 };
 use kiln_dialects::{ir::*, value::DType};
 use kiln_runtime::gemm::{Gemm, Matrix, Vector};
 
 /// The `kiln.library` entries of a kernel that is a product.
-pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
+pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
     let [nest] = plan.nests.as_slice() else { return None };
     let c = k.func.ctx();
     let p = wgmma_gemm::product(k, plan).filter(|p| p.prologue.is_none())?;
@@ -19,7 +19,7 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
         && p.window.is_none()
         && r.rows.len() == 1
         && r.columns.len() == 1
-        && r.depth.len() == 1
+        && r.k.len() == 1
         && r.batch.len() < 2;
     let outputs: Vec<_> = k
         .stages
@@ -32,15 +32,18 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
     else {
         return None;
     };
-    let made = Sum { k, nest, stage: *stage, across: &[(r.columns[0], 1)], elements: &[] }
-        .of(out.access.buffer)?;
+    let made =
+        ReductionStage { k, nest, stage: *stage, bias_loops: &[(r.columns[0], 1)], elements: &[] }
+            .terms(out.access.buffer)?;
     // The layout of the result: rows contiguous.
     let dims: Vec<usize> =
         [r.columns[0], r.rows[0]].into_iter().chain(r.batch.iter().copied()).collect();
     let size = |d: usize| nest.extents.get(d)?.known();
     let to = &out.access.at;
     let known = |d: usize| to.coefficient(d).known();
-    if known(dims[0]) != Some(1) || !to.rest.is_empty() || to.dims.keys().any(|d| !dims.contains(d))
+    if known(dims[0]) != Some(1)
+        || !to.divisions.is_empty()
+        || to.dims.keys().any(|d| !dims.contains(d))
     {
         return None;
     }
@@ -71,10 +74,10 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
     }
     let mut entries = vec![
         ("batch", Attr::i64(c, batch)),
-        ("left", matrix(&operand(&p.left, p.left.deep)?, factor)),
+        ("left", matrix(&operand(&p.left, p.left.k_major)?, factor)),
         ("result", matrix(&place, result)),
         // The right operand's K dimension is its rows.
-        ("right", matrix(&operand(&p.rights[0], !p.rights[0].deep)?, factor)),
+        ("right", matrix(&operand(&p.rights[0], !p.rights[0].k_major)?, factor)),
     ];
     if let Some((buffer, offset)) = made.bias {
         let Some(Some(number)) = role(k, buffer) else { return None };
@@ -87,7 +90,7 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
             ),
         ));
     }
-    entries.extend(stated(c, made.activation));
+    entries.extend(activation_entry(c, made.activation));
     if tf32 && p.element == DType::F32 {
         entries.push(("tf32", Attr::i64(c, 1)));
     }
@@ -96,7 +99,7 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
 
 /// The layout of an operand: argument, first element, lines, elements per line, line stride, matrix
 /// stride, whether lines are columns.
-fn operand(o: &Operand, lines_are_rows: bool) -> Option<[i64; 7]> {
+fn operand(o: &MatrixOperand, lines_are_rows: bool) -> Option<[i64; 7]> {
     let (size, stride) = (
         |i: usize| o.sizes.get(i)?.known(),
         |i: usize| o.strides.get(i).map_or(Some(0), |s| s.known()),

@@ -5,7 +5,7 @@ pub(crate) mod epilogue;
 pub(crate) mod gemm;
 
 use crate::{
-    analysis::{Kernel, Plan, Role},
+    analysis::{Kernel, NestPlan, Role},
     target::launch::LIBRARY,
 };
 use kiln_dialects::ir::*;
@@ -18,7 +18,7 @@ use kiln_runtime::{
 ///
 /// # Errors
 /// There is no such library, or it does not support the kernel.
-pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Result<()> {
+pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Result<()> {
     let Some(name) = k.func.attr(LIBRARY).and_then(Attr::as_string) else { return Ok(()) };
     let (told, what) = match name.as_str() {
         CUBLASLT => (gemm::describe(k, plan, tf32), "product"),
@@ -69,7 +69,7 @@ fn element(a: Attr) -> Option<String> {
 }
 
 /// The entry of an activation, if it is not none.
-fn stated(c: Ctx, activation: Activation) -> Option<(&'static str, Attr)> {
+fn activation_entry(c: Ctx, activation: Activation) -> Option<(&'static str, Attr)> {
     let (name, _) =
         Activation::ALL.iter().find(|(_, a)| *a == activation && *a != Activation::None)?;
     Some(("activation", Attr::string(c, name)))

@@ -3,35 +3,35 @@
 //! kernel's later stages on the accumulators. For a convolution the left tile's rows are pixels
 //! (im2col).
 use crate::{
-    analysis::Plan,
+    analysis::NestPlan,
     emit::{
         body::Scope,
-        code::{Code, known},
+        code::{Code, constant_value},
         loops::decode,
     },
     strategies::gpu::{
         common::{
-            fragments::{Part, Results},
+            fragments::{ProductResults, WarpFragment},
             grid_stride,
             ptx::Ptx,
             threads,
         },
         mma_gemm::{DEPTH, Params, THREADS, im2col, product, warps},
-        prologue::{emit as prologue_emit, emit::Elements},
-        wgmma_gemm::{Operand, ROW},
+        prologue::{emit as prologue_emit, emit::PrologueElements},
+        wgmma_gemm::{MatrixOperand, ROW},
     },
 };
 use kiln_dialects::ir::*;
 
 /// Rows of a shared-memory tile that one cp.async of all threads fills: eight threads copy a row of
 /// 128 bytes.
-pub(crate) const COPIED: usize = THREADS / 8;
+pub(crate) const ROWS_PER_COPY: usize = THREADS / 8;
 /// Bytes of a slice: 64 such rows.
-const SLAB: usize = 64 * ROW;
+const SLICE_BYTES: usize = 64 * ROW;
 
 /// What all parts of the emission share.
-pub(crate) struct Tile<'a> {
-    pub(crate) results: Results<'a>,
+pub(crate) struct MmaTile<'a> {
+    pub(crate) results: ProductResults<'a>,
     pub(crate) m: usize,
     n: usize,
     /// Warps along M and along N of the tile.
@@ -40,7 +40,7 @@ pub(crate) struct Tile<'a> {
     /// The K steps, at least one.
     steps: Value,
     /// The base of the pipeline's stages in shared memory.
-    ring: Value,
+    pipeline: Value,
     pub(crate) thread: Value,
     /// The thread's lane.
     lane: Value,
@@ -49,14 +49,14 @@ pub(crate) struct Tile<'a> {
 }
 
 /// An operand's part of a tile.
-pub(crate) struct Side<'a> {
-    pub(crate) operand: &'a Operand,
+pub(crate) struct OperandTile<'a> {
+    pub(crate) operand: &'a MatrixOperand,
     /// Whether it is the left operand.
     pub(crate) left: bool,
     /// The tile's size along M (left) or N (right).
     pub(crate) across: usize,
     /// The address of the matrix in global memory.
-    pub(crate) begin: Value,
+    pub(crate) base: Value,
     /// The tile's first row (left) or first column (right).
     pub(crate) first: Value,
     /// The pixels that this thread copies, for a convolution's left operand.
@@ -64,7 +64,7 @@ pub(crate) struct Side<'a> {
 }
 
 /// Emits the nest of a product, and the plan's other nests.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
     let product = product(scope.kernel, plan)
         .ok_or("is no product whose rows cp.async copies 16 bytes at a time")?;
     let nest = &plan.nests[0];
@@ -75,14 +75,24 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
         .collect();
     let (m, n, stages) = (params.block_m, params.block_n, params.stages);
     let p = Ptx(c);
-    let (ring, thread) = (p.memory(scope.kernel.func)?, p.thread()?);
-    let number = p.warp(thread)?;
+    let (ring, thread) = (p.dynamic_shared(scope.kernel.func)?, p.thread_id()?);
+    let number = p.warp_id(thread)?;
     let warps = warps(m, n);
-    let warp = [p.over(number, warps.1)?, p.rest(number, warps.1)?];
-    let results = Results { scope, plan, nest, product: &product, outs, tile: [m, n] };
+    let warp = [p.div_const(number, warps.1)?, p.rem_const(number, warps.1)?];
+    let results = ProductResults { scope, plan, nest, product: &product, outs, tile: [m, n] };
     let steps = results.steps(c)?;
-    let t =
-        Tile { results, m, n, warps, stages, steps, ring, thread, lane: p.rest(thread, 32)?, warp };
+    let t = MmaTile {
+        results,
+        m,
+        n,
+        warps,
+        stages,
+        steps,
+        pipeline: ring,
+        thread,
+        lane: p.rem_const(thread, 32)?,
+        warp,
+    };
     // Consecutive CTAs share columns and differ in rows.
     let mut sizes: Vec<Value> = product
         .roles
@@ -93,19 +103,38 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
     sizes.push(c.ceil_div(t.results.columns(c)?, c.index(n as i64)?)?);
     sizes.push(c.ceil_div(t.results.rows(c)?, c.index(m as i64)?)?);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
-        let at = decode(c, tile, &sizes)?;
-        let (batch, [over, down]) = at.split_at(at.len() - 2) else {
-            return Err("has no tiles".into());
-        };
-        t.tile(c, batch, [Ptx(c).times(Ptx(c).of(*down)?, m)?, Ptx(c).times(Ptx(c).of(*over)?, n)?])
+    c.for_dynamic_step(
+        threads::block_id(c)?,
+        total,
+        threads::grid_dim(c)?,
+        &[],
+        &mut |c, tile, _| {
+            let at = decode(c, tile, &sizes)?;
+            let (batch, [over, down]) = at.split_at(at.len() - 2) else {
+                return Err("has no tiles".into());
+            };
+            t.tile(
+                c,
+                batch,
+                [
+                    Ptx(c).mul_const(Ptx(c).index_to_i32(*down)?, m)?,
+                    Ptx(c).mul_const(Ptx(c).index_to_i32(*over)?, n)?,
+                ],
+            )
             .map(|()| vec![])
-    })?;
+        },
+    )?;
     plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, THREADS, 4))
 }
 
-impl Tile<'_> {
-    fn side<'b>(&'b self, p: Ptx, left: bool, batch: &[Value], first: Value) -> Result<Side<'b>> {
+impl MmaTile<'_> {
+    fn operand_tile<'b>(
+        &'b self,
+        p: Ptx,
+        left: bool,
+        batch: &[Value],
+        first: Value,
+    ) -> Result<OperandTile<'b>> {
         let (product, scope) = (self.results.product, self.results.scope);
         let (operand, across) =
             if left { (&product.left, self.m) } else { (&product.rights[0], self.n) };
@@ -113,50 +142,57 @@ impl Tile<'_> {
         for (i, stride) in batch.iter().zip(&operand.strides[1..]) {
             at = p.0.add(at, p.0.mul(*i, scope.poly(p.0, stride)?)?)?;
         }
-        let begin = arith::addi(p, p.begin_of(scope.buffer(operand.buffer)?)?, p.bytes(at, 2)?)?;
+        let begin = arith::addi(
+            p,
+            p.base_address(scope.buffer(operand.buffer)?)?,
+            p.size_in_bytes(at, 2)?,
+        )?;
         let pixels = match &product.window {
             Some(w) if left => self.pixels(p.0, w, begin, first)?,
             _ => vec![],
         };
-        Ok(Side { operand, left, across, begin, first, pixels })
+        Ok(OperandTile { operand, left, across, base: begin, first, pixels })
     }
     /// The address of an operand's tile in a stage.
-    fn slot(&self, p: Ptx, slot: Value, left: bool) -> Result<Value> {
-        let at = p.add(self.ring, p.times(slot, (self.m + self.n) * ROW)?)?;
-        p.plus(at, if left { 0 } else { self.m * ROW })
+    fn stage_address(&self, p: Ptx, stage: Value, left: bool) -> Result<Value> {
+        let at = p.add(self.pipeline, p.mul_const(stage, (self.m + self.n) * ROW)?)?;
+        p.add_const(at, if left { 0 } else { self.m * ROW })
     }
 
     /// Issues the cp.asyncs of a K step. A row of a tile is 64 contiguous elements; an MN-major
     /// operand's tile has slices of 64 rows (K).
-    fn copy(&self, c: Code, side: &Side<'_>, step: Value, slot: Value) -> Result<()> {
+    fn copy_stage(&self, c: Code, side: &OperandTile<'_>, step: Value, stage: Value) -> Result<()> {
         let (p, o) = (Ptx(c), side.operand);
-        let (row, chunk) = (p.over(self.thread, 8)?, p.rest(self.thread, 8)?);
-        let place = arith::xori(p, chunk, p.rest(row, 8)?)?;
-        let to =
-            p.add(self.slot(p, slot, side.left)?, p.add(p.times(row, ROW)?, p.times(place, 16)?)?)?;
+        let (row, chunk) = (p.div_const(self.thread, 8)?, p.rem_const(self.thread, 8)?);
+        let place = arith::xori(p, chunk, p.rem_const(row, 8)?)?;
+        let to = p.add(
+            self.stage_address(p, stage, side.left)?,
+            p.add(p.mul_const(row, ROW)?, p.mul_const(place, 16)?)?,
+        )?;
         if let Some(w) = &self.results.product.window {
             return self.copy_window(c, w, side, step, to, chunk);
         }
-        let size = |i: usize| p.of(self.results.scope.poly(c, &o.sizes[i])?);
+        let size = |i: usize| p.index_to_i32(self.results.scope.poly(c, &o.sizes[i])?);
         let (near_size, far_size) = (size(0)?, size(1)?);
         let stride = self.results.scope.poly(c, &o.strides[0])?;
-        let depth = p.times(step, DEPTH)?;
-        let (near0, far0) = if o.deep { (depth, side.first) } else { (side.first, depth) };
-        let (near0, far0) = (p.add(near0, p.times(chunk, 8)?)?, p.add(far0, row)?);
-        let (slabs, rows) = if o.deep { (1, side.across) } else { (side.across / DEPTH, DEPTH) };
+        let depth = p.mul_const(step, DEPTH)?;
+        let (near0, far0) = if o.k_major { (depth, side.first) } else { (side.first, depth) };
+        let (near0, far0) = (p.add(near0, p.mul_const(chunk, 8)?)?, p.add(far0, row)?);
+        let (slices, rows) =
+            if o.k_major { (1, side.across) } else { (side.across / DEPTH, DEPTH) };
         let zero = p.number(0)?;
-        for slab in 0..slabs {
-            let near = p.plus(near0, slab * DEPTH)?;
+        for slice in 0..slices {
+            let near = p.add_const(near0, slice * DEPTH)?;
             // The bytes left in the row, at most 16: cp.async fills the rest with zeros.
             let left =
-                p.least(p.most(p.times(p.minus(near_size, near)?, 2)?, zero)?, p.number(16)?)?;
-            for i in 0..rows / COPIED {
-                let far = p.plus(far0, i * COPIED)?;
+                p.min(p.max(p.mul_const(p.sub(near_size, near)?, 2)?, zero)?, p.number(16)?)?;
+            for i in 0..rows / ROWS_PER_COPY {
+                let far = p.add_const(far0, i * ROWS_PER_COPY)?;
                 let inside = c.compare(CmpIPredicate::Slt, far, far_size)?;
-                let element = c.add(c.mul(p.index(far)?, stride)?, p.index(near)?)?;
-                let from = arith::addi(p, side.begin, p.bytes(element, 2)?)?;
-                let to = p.plus(to, slab * SLAB + i * COPIED * ROW)?;
-                p.copy_some(to, from, c.select(inside, left, zero)?, 16)?;
+                let element = c.add(c.mul(p.i32_to_index(far)?, stride)?, p.i32_to_index(near)?)?;
+                let from = arith::addi(p, side.base, p.size_in_bytes(element, 2)?)?;
+                let to = p.add_const(to, slice * SLICE_BYTES + i * ROWS_PER_COPY * ROW)?;
+                p.cp_async(to, from, c.select(inside, left, zero)?, 16)?;
             }
         }
         Ok(())
@@ -167,74 +203,84 @@ impl Tile<'_> {
     fn fragment(
         &self,
         p: Ptx,
-        side: &Side<'_>,
+        side: &OperandTile<'_>,
         tile: Value,
         x: Value,
         k: usize,
     ) -> Result<[Value; 4]> {
-        let deep = side.operand.deep;
-        let (low, high) = (p.rest(self.lane, 8)?, p.over(self.lane, 16)?);
-        let middle = p.rest(p.over(self.lane, 8)?, 2)?;
+        let k_major = side.operand.k_major;
+        let (low, high) = (p.rem_const(self.lane, 8)?, p.div_const(self.lane, 16)?);
+        let middle = p.rem_const(p.div_const(self.lane, 8)?, 2)?;
         // The row and 16-byte chunk that each lane addresses. A left fragment has the second 8 rows
         // before the second 8 of K.
-        let (row, chunk) = if side.left == deep {
-            (p.rest(self.lane, 16)?, high)
+        let (row, chunk) = if side.left == k_major {
+            (p.rem_const(self.lane, 16)?, high)
         } else {
-            (p.add(low, p.times(high, 8)?)?, middle)
+            (p.add(low, p.mul_const(high, 8)?)?, middle)
         };
-        let swizzled = |chunk: Value| p.times(arith::xori(p, chunk, low)?, 16);
-        let at = if deep {
+        let swizzled = |chunk: Value| p.mul_const(arith::xori(p, chunk, low)?, 16);
+        let at = if k_major {
             let chunk = arith::xori(p, chunk, p.number(2 * k)?)?;
-            p.add(p.times(p.add(x, row)?, ROW)?, swizzled(chunk)?)?
+            p.add(p.mul_const(p.add(x, row)?, ROW)?, swizzled(chunk)?)?
         } else {
-            let chunk = p.add(p.rest(p.over(x, 8)?, 8)?, chunk)?;
-            let slab = p.times(p.over(x, DEPTH)?, SLAB)?;
-            p.add(slab, p.add(p.times(p.plus(row, 16 * k)?, ROW)?, swizzled(chunk)?)?)?
+            let chunk = p.add(p.rem_const(p.div_const(x, 8)?, 8)?, chunk)?;
+            let slice = p.mul_const(p.div_const(x, DEPTH)?, SLICE_BYTES)?;
+            p.add(slice, p.add(p.mul_const(p.add_const(row, 16 * k)?, ROW)?, swizzled(chunk)?)?)?
         };
-        p.read_matrices(p.add(tile, at)?, !deep)
+        p.ldmatrix(p.add(tile, at)?, !k_major)
     }
 
     /// The left operand's prologue at a tile, if it has one. A thread has two of each 16 of a
     /// warp's rows.
-    fn elements(&self, c: Code, batch: &[Value], row: Value) -> Result<Option<Elements<'_>>> {
+    fn prologue(
+        &self,
+        c: Code,
+        batch: &[Value],
+        row: Value,
+    ) -> Result<Option<PrologueElements<'_>>> {
         if self.results.product.prologue.is_none() {
             return Ok(None);
         }
         let (p, down) = (Ptx(c), self.m / self.warps.0);
-        let own = p.add(row, p.add(p.times(self.warp[0], down)?, p.over(self.lane, 4)?)?)?;
-        let rows = (0..down / 8).map(|i| p.plus(own, 8 * i)).collect::<Result<Vec<Value>>>()?;
-        Elements::of(c, &self.results, batch, &rows).map(Some)
+        let own =
+            p.add(row, p.add(p.mul_const(self.warp[0], down)?, p.div_const(self.lane, 4)?)?)?;
+        let rows =
+            (0..down / 8).map(|i| p.add_const(own, 8 * i)).collect::<Result<Vec<Value>>>()?;
+        PrologueElements::of(c, &self.results, batch, &rows).map(Some)
     }
 
     /// Multiplies a stage. `step`: the K step that the stage holds.
     fn multiply(
         &self,
         c: Code,
-        sides: [&Side<'_>; 2],
-        elements: Option<&Elements<'_>>,
-        (slot, step): (Value, Value),
+        sides: [&OperandTile<'_>; 2],
+        elements: Option<&PrologueElements<'_>>,
+        (stage, step): (Value, Value),
         sums: &[Value],
     ) -> Result<Vec<Value>> {
         let (p, mut sums) = (Ptx(c), sums.to_vec());
-        let column = || p.add(p.times(step, DEPTH)?, p.times(p.rest(self.lane, 4)?, 2)?);
+        let column =
+            || p.add(p.mul_const(step, DEPTH)?, p.mul_const(p.rem_const(self.lane, 4)?, 2)?);
         let mut known = elements.map(|e| e.step(c, column()?)).transpose()?;
         let (down, over) = (self.m / self.warps.0 / 16, self.n / self.warps.1 / 16);
         let element = self.results.product.element;
         for k in 0..DEPTH / 16 {
-            let read = |side: &Side<'_>, first: Value, count: usize| -> Result<Vec<[Value; 4]>> {
-                let tile = self.slot(p, slot, side.left)?;
-                (0..count)
-                    .map(|i| self.fragment(p, side, tile, p.plus(first, 16 * i)?, k))
-                    .collect()
-            };
-            let mut left = read(sides[0], p.times(self.warp[0], 16 * down)?, down)?;
+            let read =
+                |side: &OperandTile<'_>, first: Value, count: usize| -> Result<Vec<[Value; 4]>> {
+                    let tile = self.stage_address(p, stage, side.left)?;
+                    (0..count)
+                        .map(|i| self.fragment(p, side, tile, p.add_const(first, 16 * i)?, k))
+                        .collect()
+                };
+            let mut left = read(sides[0], p.mul_const(self.warp[0], 16 * down)?, down)?;
             if let (Some(e), Some(known)) = (elements, &mut known) {
                 for (i, words) in left.iter_mut().enumerate() {
                     let mut made = vec![];
                     for (j, word) in words.iter().enumerate() {
-                        for (b, raw) in prologue_emit::two(c, *word, self.results.product.raw)?
-                            .into_iter()
-                            .enumerate()
+                        for (b, raw) in
+                            prologue_emit::unpack_pair(c, *word, self.results.product.raw)?
+                                .into_iter()
+                                .enumerate()
                         {
                             made.push(e.element(
                                 c,
@@ -249,7 +295,7 @@ impl Tile<'_> {
                         .map_err(|_| "has no four registers")?;
                 }
             }
-            let right = read(sides[1], p.times(self.warp[1], 16 * over)?, over)?;
+            let right = read(sides[1], p.mul_const(self.warp[1], 16 * over)?, over)?;
             for (i, a) in left.iter().enumerate() {
                 for (j, b) in right.iter().flat_map(|b| [[b[0], b[1]], [b[2], b[3]]]).enumerate() {
                     let at = 4 * (2 * over * i + j);
@@ -263,58 +309,72 @@ impl Tile<'_> {
 
     fn tile(&self, c: Code, batch: &[Value], [row, column]: [Value; 2]) -> Result<()> {
         let p = Ptx(c);
-        let (left, right) = (self.side(p, true, batch, row)?, self.side(p, false, batch, column)?);
-        let copy = |c: Code, step: Value, slot: Value| {
-            self.copy(c, &left, step, slot)?;
-            self.copy(c, &right, step, slot)
+        let (left, right) =
+            (self.operand_tile(p, true, batch, row)?, self.operand_tile(p, false, batch, column)?);
+        let copy = |c: Code, step: Value, stage: Value| {
+            self.copy_stage(c, &left, step, stage)?;
+            self.copy_stage(c, &right, step, stage)
         };
         let ahead = self.stages - 1;
         for s in 0..ahead {
-            match known(self.steps) {
+            match constant_value(self.steps) {
                 Some(steps) if s as i64 >= steps => {}
                 None if s > 0 => {
-                    let more = c.below(c.index(s as i64)?, self.steps)?;
-                    c.when(more, &mut |c| copy(c, Ptx(c).number(s)?, Ptx(c).number(s)?), None)?;
+                    let more = c.less_than(c.index(s as i64)?, self.steps)?;
+                    c.if_else(more, &mut |c| copy(c, Ptx(c).number(s)?, Ptx(c).number(s)?), None)?;
                 }
                 _ => copy(c, p.number(s)?, p.number(s)?)?,
             }
-            p.copies()?;
+            p.cp_async_commit_group()?;
         }
         let (down, over) = (self.m / self.warps.0, self.n / self.warps.1);
         let zero = c.number(0.0, p.f32())?;
         let sums = vec![zero; down * over / 32];
-        let elements = self.elements(c, batch, row)?;
-        let end = match known(self.steps) {
+        let elements = self.prologue(c, batch, row)?;
+        let end = match constant_value(self.steps) {
             Some(steps) => p.number(steps as usize)?,
-            None => p.of(self.steps)?,
+            None => p.index_to_i32(self.steps)?,
         };
-        let sums =
-            c.strided(c.index(0)?, self.steps, c.index(1)?, &sums, &mut |c, step, sums| {
+        let sums = c.for_dynamic_step(
+            c.index(0)?,
+            self.steps,
+            c.index(1)?,
+            &sums,
+            &mut |c, step, sums| {
                 let p = Ptx(c);
-                let step = p.of(step)?;
+                let step = p.index_to_i32(step)?;
                 // All threads' copies of the oldest stage are complete, and all threads have read
                 // the stage that is filled next.
-                p.copied(ahead - 1)?;
+                p.cp_async_wait_group(ahead - 1)?;
                 threads::barrier(c)?;
-                let next = p.plus(step, ahead)?;
+                let next = p.add_const(step, ahead)?;
                 let more = c.compare(CmpIPredicate::Slt, next, end)?;
-                c.when(more, &mut |c| copy(c, next, Ptx(c).rest(next, self.stages)?), None)?;
-                p.copies()?;
+                c.if_else(
+                    more,
+                    &mut |c| copy(c, next, Ptx(c).rem_const(next, self.stages)?),
+                    None,
+                )?;
+                p.cp_async_commit_group()?;
                 self.multiply(
                     c,
                     [&left, &right],
                     elements.as_ref(),
-                    (p.rest(step, self.stages)?, step),
+                    (p.rem_const(step, self.stages)?, step),
                     sums,
                 )
-            })?;
+            },
+        )?;
         // The next tile reuses the pipeline's stages.
         threads::barrier(c)?;
-        let [group, quarter] = [p.over(self.lane, 4)?, p.rest(self.lane, 4)?];
-        let mine = p.add(p.times(self.warp[0], down)?, group)?;
-        let beside = p.add(p.times(self.warp[1], over)?, p.times(quarter, 2)?)?;
-        let at = [p.index(p.add(row, mine)?)?, p.index(p.add(column, beside)?)?];
+        let [group, quarter] = [p.div_const(self.lane, 4)?, p.rem_const(self.lane, 4)?];
+        let mine = p.add(p.mul_const(self.warp[0], down)?, group)?;
+        let beside = p.add(p.mul_const(self.warp[1], over)?, p.mul_const(quarter, 2)?)?;
+        let at = [p.i32_to_index(p.add(row, mine)?)?, p.i32_to_index(p.add(column, beside)?)?];
         let values: Vec<Vec<&[Value]>> = sums.chunks(over / 2).map(|block| vec![block]).collect();
-        self.results.spread(c, self.results.scope, &Part { batch, at, apart: 16, values: &values })
+        self.results.store(
+            c,
+            self.results.scope,
+            &WarpFragment { batch, at, row_stride: 16, values: &values },
+        )
     }
 }

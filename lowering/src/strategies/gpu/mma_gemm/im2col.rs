@@ -4,7 +4,7 @@ use crate::{
     emit::code::Code,
     strategies::gpu::{
         common::ptx::Ptx,
-        mma_gemm::emit::{COPIED, Side, Tile},
+        mma_gemm::emit::{MmaTile, OperandTile, ROWS_PER_COPY},
         wgmma_gemm::{DEPTH, ROW, im2col::Window},
     },
 };
@@ -17,11 +17,11 @@ pub struct Pixel {
 }
 
 /// A coordinate outside of every image.
-const NOWHERE: i64 = -(1 << 30);
+const OUT_OF_IMAGE: i64 = -(1 << 30);
 
-impl Tile<'_> {
+impl MmaTile<'_> {
     fn number(&self, c: Code, p: &crate::analysis::Poly) -> Result<Value> {
-        Ptx(c).of(self.results.scope.poly(c, p)?)
+        Ptx(c).index_to_i32(self.results.scope.poly(c, p)?)
     }
     /// The pixels whose channels this thread copies into a tile that begins at `first`; pixels
     /// beyond the last one lie in no image.
@@ -34,16 +34,17 @@ impl Tile<'_> {
     ) -> Result<Vec<Pixel>> {
         let p = Ptx(c);
         let (high, wide) = (self.number(c, &w.out[0])?, self.number(c, &w.out[1])?);
-        let total = p.of(self.results.rows(c)?)?;
+        let total = p.index_to_i32(self.results.rows(c)?)?;
         let strides = &self.results.product.left.strides;
         let distance = |i: usize| self.results.scope.poly(c, &strides[i]);
-        let own = p.add(first, p.over(self.thread, 8)?)?;
+        let own = p.add(first, p.div_const(self.thread, 8)?)?;
         let one = |i: usize| -> Result<Pixel> {
-            let row = p.plus(own, i * COPIED)?;
+            let row = p.add_const(own, i * ROWS_PER_COPY)?;
             let (line, across) = (arith::divui(p, row, wide)?, arith::remui(p, row, wide)?);
             let (image, down) = (arith::divui(p, line, high)?, arith::remui(p, line, high)?);
-            let from =
-                |x: Value, i: usize| p.shifted(p.times(x, w.strides[i] as usize)?, -w.low[i]);
+            let from = |x: Value, i: usize| {
+                p.add_signed(p.mul_const(x, w.strides[i] as usize)?, -w.low[i])
+            };
             let (h, x) = (from(down, 0)?, from(across, 1)?);
             // Coordinates in the padding are negative.
             let signed = |v: Value| arith::index_cast(c, v, Type::index(c.ctx()));
@@ -51,24 +52,25 @@ impl Tile<'_> {
                 c.add(c.mul(signed(image)?, distance(2)?)?, c.mul(signed(h)?, distance(1)?)?)?;
             let element = c.add(rows, c.mul(signed(x)?, distance(0)?)?)?;
             let there = c.compare(CmpIPredicate::Slt, row, total)?;
-            let h = c.select(there, h, p.constant(NOWHERE)?)?;
-            Ok(Pixel { at: [h, x], begin: arith::addi(p, begin, p.bytes(element, 2)?)? })
+            let h = c.select(there, h, p.constant(OUT_OF_IMAGE)?)?;
+            Ok(Pixel { at: [h, x], begin: arith::addi(p, begin, p.size_in_bytes(element, 2)?)? })
         };
-        (0..self.m / COPIED).map(one).collect()
+        (0..self.m / ROWS_PER_COPY).map(one).collect()
     }
     /// Issues the cp.asyncs of a K step: channels at one window position, or their weights.
     pub(crate) fn copy_window(
         &self,
         c: Code,
         w: &Window,
-        side: &Side<'_>,
+        side: &OperandTile<'_>,
         step: Value,
         to: Value,
         chunk: Value,
     ) -> Result<()> {
         let (p, o, blocks) = (Ptx(c), side.operand, w.blocks() as usize);
-        let place = p.over(step, blocks)?;
-        let channel = p.add(p.times(p.rest(step, blocks)?, DEPTH)?, p.times(chunk, 8)?)?;
+        let place = p.div_const(step, blocks)?;
+        let channel =
+            p.add(p.mul_const(p.rem_const(step, blocks)?, DEPTH)?, p.mul_const(chunk, 8)?)?;
         let (zero, sixteen) = (p.number(0)?, p.number(16)?);
         // A chunk is either whole or absent: channels are a multiple of 8.
         let left = if w.channels % DEPTH as i64 == 0 {
@@ -86,16 +88,19 @@ impl Tile<'_> {
                 o.strides.last().ok_or("has no weights")?,
             );
             let (rows, stride) = (self.number(c, size)?, self.results.scope.poly(c, stride)?);
-            let near = p.index(p.add(p.times(place, w.channels as usize)?, channel)?)?;
-            for i in 0..side.across / COPIED {
-                let far = p.add(side.first, p.plus(p.over(self.thread, 8)?, i * COPIED)?)?;
+            let near = p.i32_to_index(p.add(p.mul_const(place, w.channels as usize)?, channel)?)?;
+            for i in 0..side.across / ROWS_PER_COPY {
+                let far = p.add(
+                    side.first,
+                    p.add_const(p.div_const(self.thread, 8)?, i * ROWS_PER_COPY)?,
+                )?;
                 let from = arith::addi(
                     p,
-                    side.begin,
-                    p.bytes(c.add(c.mul(p.index(far)?, stride)?, near)?, 2)?,
+                    side.base,
+                    p.size_in_bytes(c.add(c.mul(p.i32_to_index(far)?, stride)?, near)?, 2)?,
                 )?;
-                p.copy_some(
-                    p.plus(to, i * COPIED * ROW)?,
+                p.cp_async(
+                    p.add_const(to, i * ROWS_PER_COPY * ROW)?,
                     from,
                     c.select(c.compare(CmpIPredicate::Slt, far, rows)?, left, zero)?,
                     16,
@@ -105,15 +110,15 @@ impl Tile<'_> {
         }
         let wide = w.sizes[1] as usize;
         let further = [
-            p.times(p.over(place, wide)?, w.dilation[0] as usize)?,
-            p.times(p.rest(place, wide)?, w.dilation[1] as usize)?,
+            p.mul_const(p.div_const(place, wide)?, w.dilation[0] as usize)?,
+            p.mul_const(p.rem_const(place, wide)?, w.dilation[1] as usize)?,
         ];
         let distance = |i: usize| self.results.scope.poly(c, &o.strides[i]);
         let offset = c.add(
-            c.mul(p.index(further[0])?, distance(1)?)?,
-            c.mul(p.index(further[1])?, distance(0)?)?,
+            c.mul(p.i32_to_index(further[0])?, distance(1)?)?,
+            c.mul(p.i32_to_index(further[1])?, distance(0)?)?,
         )?;
-        let offset = p.bytes(c.add(offset, p.index(channel)?)?, 2)?;
+        let offset = p.size_in_bytes(c.add(offset, p.i32_to_index(channel)?)?, 2)?;
         let (high, width) = (self.number(c, &o.sizes[2])?, self.number(c, &o.sizes[1])?);
         for (i, pixel) in side.pixels.iter().enumerate() {
             // ult: unsigned, a negative coordinate is out of bounds.
@@ -121,9 +126,14 @@ impl Tile<'_> {
                 c.compare(CmpIPredicate::Ult, p.add(pixel.at[0], further[0])?, high)?,
                 c.compare(CmpIPredicate::Ult, p.add(pixel.at[1], further[1])?, width)?,
             ];
-            let inside = c.both(&inside)?.ok_or("has no condition")?;
+            let inside = c.all_of(&inside)?.ok_or("has no condition")?;
             let from = arith::addi(p, pixel.begin, offset)?;
-            p.copy_some(p.plus(to, i * COPIED * ROW)?, from, c.select(inside, left, zero)?, 16)?;
+            p.cp_async(
+                p.add_const(to, i * ROWS_PER_COPY * ROW)?,
+                from,
+                c.select(inside, left, zero)?,
+                16,
+            )?;
         }
         Ok(())
     }

@@ -4,12 +4,13 @@ pub(crate) mod emit;
 pub(crate) mod im2col;
 
 use crate::{
-    analysis::{Kernel, Nest, Plan, Poly},
+    analysis::{Kernel, Nest, NestPlan, Poly},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::{
             common::{assumed, ceil_div as up, grid::grid},
-            wgmma_gemm::{self, Product, ROW, tiles::PROCESSORS},
+            wgmma_gemm::{self, ROW, TensorCoreProduct, tiles::PROCESSORS},
         },
     },
     target::launch::WARP,
@@ -40,7 +41,7 @@ impl Strategy for MmaGemm {
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str =
         "Products and convolutions of bf16 and f16 by mma.sync and cp.async";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "is no product whose rows cp.async copies 16 bytes at a time";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT, CUDNN];
 
@@ -96,7 +97,7 @@ const TILES: &[(usize, usize, usize)] = &[(128, 128, 3), (128, 64, 4), (64, 128,
 
 /// The matrix product of a kernel, if cp.async can copy its operands 16 bytes at a time. A
 /// convolution must meet the conditions of TMA's im2col mode.
-pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
     wgmma_gemm::product(k, plan)
         .filter(|p| p.rights.len() == 1 && p.element != DType::F32 && p.raw != DType::F32)
 }
@@ -112,7 +113,7 @@ pub fn warps(m: usize, n: usize) -> (usize, usize) {
 }
 
 /// Chooses the tile whose busiest SM finishes first by the cost model.
-fn params(nest: &Nest, p: &Product) -> Params {
+fn params(nest: &Nest, p: &TensorCoreProduct) -> Params {
     let size = |dims: &[usize]| {
         Poly::product(dims.iter().map(|d| &nest.extents[*d]))
             .known()

@@ -3,9 +3,10 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Kernel, Plan},
+    analysis::{Kernel, NestPlan},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::{
             common::{
                 check_threads,
@@ -70,7 +71,7 @@ impl Strategy for NaiveContraction {
     const NAME: &'static str = "naive_contraction";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Any sum of products: gathered tiles in shared memory, FMAs";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "is no contraction";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT, CUDNN];
 
@@ -108,7 +109,7 @@ impl Strategy for NaiveContraction {
 }
 
 /// Tiles of a contraction; `None` if M or N is too small for one.
-fn params(k: &Kernel, plan: &Plan, r: &Roles) -> Option<Params> {
+fn params(k: &Kernel, plan: &NestPlan, r: &Roles) -> Option<Params> {
     let nest = plan.nests.first()?;
     let (m, n) = (size(nest, &r.rows), size(nest, &r.columns));
     if m.is_some_and(|m| m < 8) || n.is_some_and(|n| n < 8) {

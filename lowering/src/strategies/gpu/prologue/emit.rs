@@ -6,11 +6,11 @@ use crate::{
     analysis::{Access, Stage},
     emit::{
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         partials,
     },
     strategies::gpu::{
-        common::{fragments::Results, ptx::Ptx},
+        common::{fragments::ProductResults, ptx::Ptx},
         prologue::Prologue,
         wgmma_gemm::DEPTH,
     },
@@ -22,14 +22,14 @@ use std::collections::HashMap;
 const ROW: u8 = 1;
 const COLUMN: u8 = 2;
 
-const ONE: Lanes = Lanes { count: 1, mask: None };
+const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
 
 /// A value of the body, with its row and its column where it depends on these.
 type Key = (Value, Option<usize>, Option<usize>);
 
 /// The prologue of a product, at a thread's position.
-pub struct Elements<'a> {
-    results: &'a Results<'a>,
+pub struct PrologueElements<'a> {
+    results: &'a ProductResults<'a>,
     stage: &'a Stage,
     prologue: &'a Prologue,
     depends: HashMap<Value, u8>,
@@ -39,7 +39,7 @@ pub struct Elements<'a> {
     rows: Vec<Value>,
     /// The block argument of the left operand's element.
     raw: Value,
-    known: HashMap<Key, Value>,
+    cache: HashMap<Key, Value>,
     /// The size of K, if a K step may exceed it.
     depth: Option<Value>,
 }
@@ -47,10 +47,10 @@ pub struct Elements<'a> {
 /// A K step: the thread's first column, the cached values of its columns, and which columns are in
 /// bounds.
 #[derive(Default)]
-pub struct Step {
+pub struct KStep {
     first: Option<Value>,
-    known: HashMap<Key, Value>,
-    there: Vec<Value>,
+    cache: HashMap<Key, Value>,
+    in_bounds: Vec<Value>,
 }
 
 /// A thread's columns of a K step, relative to its first one: a pair of each eight.
@@ -58,14 +58,14 @@ fn columns() -> impl Iterator<Item = usize> {
     (0..DEPTH / 8).map(|eight| 8 * eight)
 }
 
-impl<'a> Elements<'a> {
+impl<'a> PrologueElements<'a> {
     /// At a tile. `rows`: the thread's rows, as 32-bit integers, possibly out of bounds.
     pub fn of(
         c: Code,
-        results: &'a Results<'a>,
+        results: &'a ProductResults<'a>,
         batch: &[Value],
         rows: &[Value],
-    ) -> Result<Elements<'a>> {
+    ) -> Result<PrologueElements<'a>> {
         let product = results.product;
         let prologue = product.prologue.as_ref().ok_or("has no prologue")?;
         let stage = product
@@ -77,8 +77,7 @@ impl<'a> Elements<'a> {
         let access = prologue.raw(stage).ok_or("has no left operand")?;
         let number = stage.inputs.iter().position(|a| a == access).ok_or("has no left operand")?;
         let raw = *args.get(number).ok_or("has no left operand")?;
-        let ([row], [deep]) = (product.roles.rows.as_slice(), product.roles.depth.as_slice())
-        else {
+        let ([row], [k_dim]) = (product.roles.rows.as_slice(), product.roles.k.as_slice()) else {
             return Err("has several dimensions of rows".into());
         };
         let mut depends = HashMap::new();
@@ -88,7 +87,7 @@ impl<'a> Elements<'a> {
                 *args.get(*i).ok_or("reads what is no input")?,
             );
             depends
-                .insert(v, u8::from(a.at.uses(*row)) * ROW + u8::from(a.at.uses(*deep)) * COLUMN);
+                .insert(v, u8::from(a.at.uses(*row)) * ROW + u8::from(a.at.uses(*k_dim)) * COLUMN);
         }
         for op in &prologue.ops {
             let bits = op.operands().iter().filter_map(|v| depends.get(v)).fold(0, |a, b| a | b);
@@ -99,17 +98,17 @@ impl<'a> Elements<'a> {
         let last = c.sub(results.rows(c)?, c.index(1)?)?;
         // Rows out of bounds read what the last row reads, and their results are not stored.
         let there = |row: &Value| {
-            let row = Ptx(c).index(*row)?;
-            if results.whole()[0] { Ok(row) } else { c.min(row, last) }
+            let row = Ptx(c).i32_to_index(*row)?;
+            if results.is_full()[0] { Ok(row) } else { c.min(row, last) }
         };
         let rows: Vec<Value> = rows.iter().map(there).collect::<Result<_>>()?;
-        let extent = &results.nest.extents[*deep];
+        let extent = &results.nest.extents[*k_dim];
         let depth = if extent.multiple_of(DEPTH as i64) {
             None
         } else {
             Some(results.scope.poly(c, extent)?)
         };
-        let mut e = Elements {
+        let mut e = PrologueElements {
             results,
             stage,
             prologue,
@@ -117,10 +116,10 @@ impl<'a> Elements<'a> {
             batch: batch.to_vec(),
             rows,
             raw,
-            known: HashMap::new(),
+            cache: HashMap::new(),
             depth,
         };
-        let mut tile = Step::default();
+        let mut tile = KStep::default();
         let all = prologue
             .inputs
             .iter()
@@ -131,7 +130,7 @@ impl<'a> Elements<'a> {
                 e.value(c, v, row, 0, &mut tile, None)?;
             }
         }
-        e.known = tile.known;
+        e.cache = tile.cache;
         Ok(e)
     }
 
@@ -140,14 +139,14 @@ impl<'a> Elements<'a> {
     }
 
     /// A K step. `first`: the thread's first column, as a 32-bit integer.
-    pub fn step(&self, c: Code, first: Value) -> Result<Step> {
+    pub fn step(&self, c: Code, first: Value) -> Result<KStep> {
         let (p, mut step) =
-            (Ptx(c), Step { first: Some(first), known: self.known.clone(), there: vec![] });
+            (Ptx(c), KStep { first: Some(first), cache: self.cache.clone(), in_bounds: vec![] });
         if let Some(depth) = self.depth {
-            let depth = p.of(depth)?;
+            let depth = p.index_to_i32(depth)?;
             // slt; a pair is in bounds as a whole, since rows are multiples of 16 bytes.
-            step.there = columns()
-                .map(|at| c.compare(CmpIPredicate::Slt, p.plus(first, at)?, depth))
+            step.in_bounds = columns()
+                .map(|at| c.compare(CmpIPredicate::Slt, p.add_const(first, at)?, depth))
                 .collect::<Result<_>>()?;
         }
         Ok(step)
@@ -158,14 +157,14 @@ impl<'a> Elements<'a> {
     pub fn element(
         &self,
         c: Code,
-        step: &mut Step,
+        step: &mut KStep,
         raw: Value,
         row: usize,
         column: usize,
     ) -> Result<Value> {
         let v = self.value(c, self.prologue.value, row, column, step, Some(raw))?;
         // Beyond K the right operand is 0, and 0 × NaN is NaN, so the left one must be 0 too.
-        match step.there.get(column / 8) {
+        match step.in_bounds.get(column / 8) {
             Some(there) => c.select(*there, v, c.number(0.0, v.ty())?),
             None => Ok(v),
         }
@@ -174,7 +173,9 @@ impl<'a> Elements<'a> {
     /// The left factor's elements of a K step as fragment registers: of each 16 columns, both rows
     /// of the first 8, then both rows of the second 8, in pairs.
     pub fn packed(&self, p: Ptx, made: &[Value]) -> Result<Vec<Value>> {
-        made.chunks(2).map(|two| p.pair(self.prologue.element, two[0], two[1])).collect()
+        made.chunks(2)
+            .map(|unpack_pair| p.pack_pair(self.prologue.element, unpack_pair[0], unpack_pair[1]))
+            .collect()
     }
 
     fn value(
@@ -183,7 +184,7 @@ impl<'a> Elements<'a> {
         v: Value,
         row: usize,
         column: usize,
-        step: &mut Step,
+        step: &mut KStep,
         raw: Option<Value>,
     ) -> Result<Value> {
         if v == self.raw {
@@ -191,7 +192,7 @@ impl<'a> Elements<'a> {
         }
         let Some(bits) = self.depends.get(&v) else { return self.results.scope.scalar(v) };
         let key = (v, (bits & ROW != 0).then_some(row), (bits & COLUMN != 0).then_some(column));
-        if let Some(found) = step.known.get(&key) {
+        if let Some(found) = step.cache.get(&key) {
             return Ok(*found);
         }
         let made = match (v.block_arg(), v.def()) {
@@ -205,9 +206,9 @@ impl<'a> Elements<'a> {
                 let a = self.stage.inputs.get(i).ok_or("reads what is no input")?;
                 let (first, even) =
                     (step.first.ok_or("reads columns in front of the steps")?, column / 2 * 2);
-                let pair = self.pair(c, a, Ptx(c).plus(first, even)?)?;
+                let pair = self.pair(c, a, Ptx(c).add_const(first, even)?)?;
                 (0..2).for_each(|e| {
-                    step.known.insert((v, None, Some(even + e)), pair[e]);
+                    step.cache.insert((v, None, Some(even + e)), pair[e]);
                 });
                 return Ok(pair[column % 2]);
             }
@@ -219,18 +220,18 @@ impl<'a> Elements<'a> {
                 let all = all.collect::<Result<HashMap<Value, Value>>>()?;
                 let get = |v: Value| {
                     all.get(&v)
-                        .map(|v| Val::One(*v))
+                        .map(|v| LaneValue::Uniform(*v))
                         .ok_or_else(|| "takes what is not there".into())
                 };
                 let c = Code(c.0.at(op.loc()));
-                match self.results.scope.scalar_op(c, self.stage, op, &[], ONE, &get)? {
-                    Val::One(v) => v,
+                match self.results.scope.scalar_op(c, self.stage, op, &[], ONE_LANE, &get)? {
+                    LaneValue::Uniform(v) => v,
                     _ => return Err("has several values where one is wanted".into()),
                 }
             }
             _ => return Err("reads another tensor of all rows and columns".into()),
         };
-        step.known.insert(key, made);
+        step.cache.insert(key, made);
         Ok(made)
     }
 
@@ -238,13 +239,13 @@ impl<'a> Elements<'a> {
     fn pair(&self, c: Code, a: &Access, column: Value) -> Result<[Value; 2]> {
         let p = Ptx(c);
         let column = match self.depth {
-            Some(depth) => p.least(column, p.shifted(p.of(depth)?, -2)?)?,
+            Some(depth) => p.min(column, p.add_signed(p.index_to_i32(depth)?, -2)?)?,
             None => column,
         };
-        let (column, zero) = (p.index(column)?, c.index(0)?);
-        let deep = self.results.product.roles.depth[0];
-        let even = |d: &usize, n: &crate::analysis::Poly| *d == deep || n.multiple_of(2);
-        let together = a.at.coefficient(deep).known() == Some(1)
+        let (column, zero) = (p.i32_to_index(column)?, c.index(0)?);
+        let k_dim = self.results.product.roles.k[0];
+        let even = |d: &usize, n: &crate::analysis::Poly| *d == k_dim || n.multiple_of(2);
+        let together = a.at.coefficient(k_dim).known() == Some(1)
             && a.at.constant.multiple_of(2)
             && a.at.dims.iter().all(|(d, n)| even(d, n));
         if together {
@@ -265,20 +266,21 @@ impl<'a> Elements<'a> {
         count: usize,
     ) -> Result<Vec<Value>> {
         let roles = &self.results.product.roles;
-        let mut dims = vec![Val::One(c.index(0)?); self.results.nest.extents.len()];
-        roles.batch.iter().zip(&self.batch).for_each(|(d, i)| dims[*d] = Val::One(*i));
-        dims[roles.rows[0]] = Val::One(row);
-        dims[roles.depth[0]] = if count > 1 { Val::Steps(column, 1) } else { Val::One(column) };
+        let mut dims = vec![LaneValue::Uniform(c.index(0)?); self.results.nest.extents.len()];
+        roles.batch.iter().zip(&self.batch).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
+        dims[roles.rows[0]] = LaneValue::Uniform(row);
+        dims[roles.k[0]] =
+            if count > 1 { LaneValue::Strided(column, 1) } else { LaneValue::Uniform(column) };
         let (lanes, scope) = (Lanes { count, mask: None }, self.results.scope);
         match lanes.load(c, scope.buffer(a.buffer)?, scope.address(c, &a.at, &dims, lanes)?)? {
-            Val::One(v) => Ok(vec![v]),
-            v => (0..count).map(|i| partials::part(c, lanes.many(c, v)?, i)).collect(),
+            LaneValue::Uniform(v) => Ok(vec![v]),
+            v => (0..count).map(|i| partials::extract_lane(c, lanes.vector(c, v)?, i)).collect(),
         }
     }
 }
 
 /// Unpacks two adjacent elements from a 32-bit register.
-pub fn two(c: Code, word: Value, element: DType) -> Result<[Value; 2]> {
+pub fn unpack_pair(c: Code, word: Value, element: DType) -> Result<[Value; 2]> {
     let both = llvm::bitcast(c, word, Type::vector(Type::scalar(c.ctx(), element), 2))?;
-    Ok([partials::part(c, both, 0)?, partials::part(c, both, 1)?])
+    Ok([partials::extract_lane(c, both, 0)?, partials::extract_lane(c, both, 1)?])
 }

@@ -24,14 +24,14 @@ pub struct Prologue {
 /// Instructions per clock and SM.
 pub const RATE: f64 = 128.0;
 /// Instructions per element besides its ops: reading it from shared memory, and rounding it.
-pub const READ: f64 = 2.0;
+pub const READ_COST: f64 = 2.0;
 /// Instructions of an op that has no instruction of its own, such as an exponential or a quotient.
-pub const DEAR: f64 = 12.0;
+pub const EXPANDED_COST: f64 = 12.0;
 
 /// Whether an op expands to several instructions.
-fn dear(name: &str) -> bool {
-    const CHEAP: &[&str] = &[math::AbsF::NAME, math::Fma::NAME, math::CopySign::NAME];
-    name == arith::DivF::NAME || name.starts_with("math.") && !CHEAP.contains(&name)
+fn is_expanded(name: &str) -> bool {
+    const SINGLE_INSTRUCTION: &[&str] = &[math::AbsF::NAME, math::Fma::NAME, math::CopySign::NAME];
+    name == arith::DivF::NAME || name.starts_with("math.") && !SINGLE_INSTRUCTION.contains(&name)
 }
 
 fn is_f32(v: Value) -> bool {
@@ -55,7 +55,7 @@ impl Prologue {
             let element =
                 right.ty().dtype().ok().filter(|d| [DType::BF16, DType::F16].contains(d))?;
             let fits = number < stage.inputs.len() && rounded.result(0).ty().dtype() == Ok(element);
-            let (inputs, ops) = cone(block, rounded.operand(0))?;
+            let (inputs, ops) = backward_slice(block, rounded.operand(0))?;
             let own = inputs.iter().all(|i| *i < stage.inputs.len() && *i != number);
             (fits && own).then(|| Prologue {
                 value: rounded.operand(0),
@@ -69,14 +69,18 @@ impl Prologue {
 
     /// Clocks in which an SM's threads compute one element.
     pub fn clocks(&self) -> f64 {
-        let ops: f64 = self.ops.iter().map(|op| if dear(&op.name()) { DEAR } else { 1.0 }).sum();
-        (READ + ops) / RATE
+        let ops: f64 = self
+            .ops
+            .iter()
+            .map(|op| if is_expanded(&op.name()) { EXPANDED_COST } else { 1.0 })
+            .sum();
+        (READ_COST + ops) / RATE
     }
     /// The left operand: the only input that has all dimensions of the others, and the reduction
     /// dimension.
     pub fn raw<'s>(&self, stage: &'s Stage) -> Option<&'s Access> {
         let right = stage.inputs.get(self.right)?;
-        let deep = |a: &Access| {
+        let k_dim = |a: &Access| {
             (0..stage.extents.len()).all(|d| {
                 let summed = stage.reduction.get(d) == Some(&true);
                 let others =
@@ -84,15 +88,15 @@ impl Prologue {
                 a.at.uses(d) || !(summed || others)
             })
         };
-        let mut all = self.inputs.iter().filter_map(|i| stage.inputs.get(*i)).filter(|a| deep(a));
-        let raw = all.next().filter(|a| a.at.rest.is_empty() && *a != right)?;
+        let mut all = self.inputs.iter().filter_map(|i| stage.inputs.get(*i)).filter(|a| k_dim(a));
+        let raw = all.next().filter(|a| a.at.divisions.is_empty() && *a != right)?;
         all.next().is_none().then_some(raw)
     }
 }
 
 /// The block arguments that a value is computed from, by index, and the ops in order; `None` if it
 /// uses anything but scalars from outside the block.
-fn cone(block: Block, value: Value) -> Option<(Vec<usize>, Vec<Op>)> {
+fn backward_slice(block: Block, value: Value) -> Option<(Vec<usize>, Vec<Op>)> {
     let (mut inputs, mut wanted, mut stack) = (vec![], vec![], vec![value]);
     while let Some(v) = stack.pop() {
         match (v.block_arg(), v.def()) {

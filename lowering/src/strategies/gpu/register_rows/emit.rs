@@ -1,18 +1,18 @@
 //! Rows in registers: a group of threads loads its row once, in vector accesses. Every element
 //! stays in the thread that loaded it, from nest to nest; only results of reductions are exchanged.
 use crate::{
-    analysis::{Access, Nest, Plan, Role},
+    analysis::{Access, Nest, NestPlan, Role},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         loops::{decode, reducing},
         partials,
     },
     strategies::gpu::{
         common::{
-            cooperative::Ending,
-            threads::{self, Group},
+            cooperative::FinalReduction,
+            threads::{self, ThreadGroup},
         },
         register_rows::{self, Params},
         rows::emit::exchanges,
@@ -20,10 +20,10 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-const ONE: Lanes = Lanes { count: 1, mask: None };
+const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
 
 /// Emits all nests of a kernel whose rows fit registers.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
     let length = register_rows::length(scope.kernel, plan)
         .ok_or("has no rows of one known size that its stages share")?;
     let (size, groups) = (params.row_threads, params.rows_per_cta);
@@ -40,7 +40,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
             "has a schedule whose row_threads * unroll * vector is less than the {length} elements of its rows"
         ).into());
     }
-    let group = Group::of(c, size, groups)?;
+    let group = ThreadGroup::of(c, size, groups)?;
     let exchange: Vec<_> =
         plan.nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Result<_>>()?;
     let barriers = exchange.iter().filter(|all| all.iter().any(Option::is_some)).count();
@@ -48,20 +48,21 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
     let sizes: Vec<Value> =
         first.extents[..plan.rows].iter().map(|e| scope.poly(c, e)).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    group.rounds(c, groups, total, &mut |c, group, row| {
-        let at: Vec<Val> = decode(c, row, &sizes)?.into_iter().map(Val::One).collect();
-        let speaks = Scope { writes: group.speaks(c)?, ..scope.clone() };
+    group.for_each_row(c, groups, total, &mut |c, group, row| {
+        let at: Vec<LaneValue> =
+            decode(c, row, &sizes)?.into_iter().map(LaneValue::Uniform).collect();
+        let elected = Scope { store_predicate: group.elected(c)?, ..scope.clone() };
         let pieces = (0..count)
-            .map(|p| Piece::of(c, scope, &group, (p, lanes), length))
+            .map(|p| RowChunk::of(c, scope, &group, (p, lanes), length))
             .collect::<Result<_>>()?;
-        let mut row = Row {
+        let mut row = RegisterRow {
             plan,
             group,
-            speaks,
+            elected,
             at,
             lanes: Lanes { count: lanes, mask: None },
-            pieces,
-            known: Passed::new(),
+            chunks: pieces,
+            uniform: ForwardedElements::new(),
         };
         for (nest, exchange) in plan.nests.iter().zip(&exchange) {
             row.nest(c, nest, exchange)?;
@@ -73,64 +74,77 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
 }
 
 /// Contiguous elements of a row that a thread holds.
-struct Piece<'a> {
+struct RowChunk<'a> {
     /// Index of the first; clamped to the row's first where the row has ended.
-    start: Val,
+    start: LaneValue,
     /// Predicate: whether the row has them; `None` if it always has.
     inside: Option<Value>,
     /// The scope with the predicate of their stores.
     scope: Scope<'a>,
-    known: Passed,
+    forwarded: ForwardedElements,
 }
 
-impl<'a> Piece<'a> {
+impl<'a> RowChunk<'a> {
     fn of(
         c: Code,
         scope: &Scope<'a>,
-        group: &Group,
+        group: &ThreadGroup,
         (number, lanes): (usize, usize),
         length: usize,
-    ) -> Result<Piece<'a>> {
+    ) -> Result<RowChunk<'a>> {
         let before = number * group.size * lanes;
         let mut start =
             c.add(c.mul(group.thread, c.index(lanes as i64)?)?, c.index(before as i64)?)?;
         let mut inside = None;
         if before + group.size * lanes > length {
-            let condition = c.below(start, c.index(length as i64)?)?;
+            let condition = c.less_than(start, c.index(length as i64)?)?;
             start = c.select(condition, start, c.index(0)?)?;
             inside = Some(condition);
         }
-        let writes = c.both(&[inside, group.active].into_iter().flatten().collect::<Vec<_>>())?;
-        let start = if lanes == 1 { Val::One(start) } else { Val::Steps(start, 1) };
-        Ok(Piece { start, inside, scope: Scope { writes, ..scope.clone() }, known: Passed::new() })
+        let writes = c.all_of(&[inside, group.active].into_iter().flatten().collect::<Vec<_>>())?;
+        let start =
+            if lanes == 1 { LaneValue::Uniform(start) } else { LaneValue::Strided(start, 1) };
+        Ok(RowChunk {
+            start,
+            inside,
+            scope: Scope { store_predicate: writes, ..scope.clone() },
+            forwarded: ForwardedElements::new(),
+        })
     }
 }
 
 /// State of a group's row across the nests.
-struct Row<'a> {
-    plan: &'a Plan,
-    group: Group,
+struct RegisterRow<'a> {
+    plan: &'a NestPlan,
+    group: ThreadGroup,
     /// The scope in which only the group's first thread stores.
-    speaks: Scope<'a>,
+    elected: Scope<'a>,
     /// Indices of the row.
-    at: Vec<Val>,
+    at: Vec<LaneValue>,
     lanes: Lanes,
-    pieces: Vec<Piece<'a>>,
+    chunks: Vec<RowChunk<'a>>,
     /// Values that are uniform over the row.
-    known: Passed,
+    uniform: ForwardedElements,
 }
 
-impl Row<'_> {
+impl RegisterRow<'_> {
     fn nest(&mut self, c: Code, nest: &Nest, exchange: &[Option<Value>]) -> Result<()> {
         if nest.extents.len() == self.plan.rows {
-            return self.speaks.iteration(c, &nest.stages, &self.at, ONE, &mut [], &mut self.known);
+            return self.elected.iteration(
+                c,
+                &nest.stages,
+                &self.at,
+                ONE_LANE,
+                &mut [],
+                &mut self.uniform,
+            );
         }
-        self.reads(c, nest)?;
-        let scope = &self.speaks;
+        self.load(c, nest)?;
+        let scope = &self.elected;
         let mut running = partials::identities(c, scope, nest, self.lanes.count)?;
-        for piece in &mut self.pieces {
+        for piece in &mut self.chunks {
             let dims = [self.at.as_slice(), &[piece.start]].concat();
-            piece.known.extend(self.known.iter().map(|(a, v)| (a.clone(), *v)));
+            piece.forwarded.extend(self.uniform.iter().map(|(a, v)| (a.clone(), *v)));
             let old = running.clone();
             piece.scope.iteration(
                 c,
@@ -138,7 +152,7 @@ impl Row<'_> {
                 &dims,
                 self.lanes,
                 &mut running,
-                &mut piece.known,
+                &mut piece.forwarded,
             )?;
             for (new, old) in running.iter_mut().zip(old) {
                 *new = piece.inside.map_or(Ok(*new), |inside| c.select(inside, *new, old))?;
@@ -147,27 +161,27 @@ impl Row<'_> {
         if running.is_empty() {
             return Ok(());
         }
-        let dims = [self.at.as_slice(), &[Val::One(c.index(0)?)]].concat();
-        let ending = Ending {
+        let dims = [self.at.as_slice(), &[LaneValue::Uniform(c.index(0)?)]].concat();
+        let ending = FinalReduction {
             scope,
             group: self.group,
             lanes: self.lanes.count,
             dims: &dims,
-            passed: &self.known,
+            forwarded: &self.uniform,
         };
         let results = ending.results(c, nest, &running, exchange)?;
-        for (o, v) in reducing(scope, nest).zip(results.into_iter().map(Val::One)) {
-            scope.write(c, o, &dims, ONE, v, false)?;
-            self.known.insert(o.access.clone(), v);
+        for (o, v) in reducing(scope, nest).zip(results.into_iter().map(LaneValue::Uniform)) {
+            scope.write(c, o, &dims, ONE_LANE, v, false)?;
+            self.uniform.insert(o.access.clone(), v);
         }
-        scope.iteration(c, &nest.after, &dims, ONE, &mut [], &mut self.known)
+        scope.iteration(c, &nest.after, &dims, ONE_LANE, &mut [], &mut self.uniform)
     }
 
     /// Issues all loads of the row that a nest is the first to need, before its arithmetic, so that
     /// they are in flight together. Operands shared by all rows, such as weights, hit the cache and
     /// need not occupy registers so early.
-    fn reads(&mut self, c: Code, nest: &Nest) -> Result<()> {
-        let scope = &self.speaks;
+    fn load(&mut self, c: Code, nest: &Nest) -> Result<()> {
+        let scope = &self.elected;
         let own = |a: &Access| {
             a.at.uses(self.plan.rows)
                 && (self.plan.rows == 0 || (0..self.plan.rows).any(|d| a.at.uses(d)))
@@ -183,11 +197,11 @@ impl Row<'_> {
             .flat_map(|s| s.reads())
             .filter(input);
         for a in all {
-            for piece in &mut self.pieces {
+            for piece in &mut self.chunks {
                 let dims = [self.at.as_slice(), &[piece.start]].concat();
-                if !piece.known.contains_key(a) {
-                    let v = scope.read(c, a, &dims, self.lanes, &Passed::new())?;
-                    piece.known.insert(a.clone(), v);
+                if !piece.forwarded.contains_key(a) {
+                    let v = scope.read(c, a, &dims, self.lanes, &ForwardedElements::new())?;
+                    piece.forwarded.insert(a.clone(), v);
                 }
             }
         }

@@ -3,9 +3,10 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, Plan, Role, nests},
+    analysis::{Access, Kernel, Nest, NestPlan, Role, nests},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::common::{
             check_threads, combine,
             grid::{grid, largest},
@@ -18,11 +19,11 @@ use kiln_dialects::Result;
 use std::collections::BTreeSet;
 
 /// Plan with intermediates in registers.
-pub const VIEW: View = View {
+pub const NESTING: Nesting = Nesting {
     name: "register_nests",
-    make: |mut k| {
+    build: |mut k| {
         let mut plan = nests(&mut k, i64::MAX);
-        hold(&k, &mut plan);
+        keep_in_registers(&k, &mut plan);
         Some((k, plan))
     },
 };
@@ -52,7 +53,7 @@ impl Strategy for RegisterRows {
     const NAME: &'static str = "register_rows";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Stages that share rows, kept in registers and read once";
-    const VIEW: View = VIEW;
+    const NESTING: Nesting = NESTING;
     const MISMATCH: &'static str = "has no rows of one known size that its stages share";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -82,24 +83,24 @@ impl Strategy for RegisterRows {
 }
 
 /// Most bytes of a row in the registers of a CTA: half of the register file.
-const MOST: usize = 128 << 10;
+const MAX_ROW_BYTES: usize = 128 << 10;
 /// Bytes of a row per thread, if there are enough threads for that.
-const EACH: usize = 128;
+const BYTES_PER_THREAD: usize = 128;
 /// Threads per CTA with small groups.
 const BLOCK: usize = 128;
 /// Most threads per group.
 const THREADS: usize = 1024;
 
 /// Drops the memory of all intermediates: they are SSA values in registers.
-fn hold(k: &Kernel, plan: &mut Plan) {
-    for (passed, buffer) in plan.passed.iter_mut().zip(&k.buffers) {
+fn keep_in_registers(k: &Kernel, plan: &mut NestPlan) {
+    for (passed, buffer) in plan.forwarded.iter_mut().zip(&k.buffers) {
         *passed |= buffer.role == Role::Temporary;
     }
 }
 
 /// The length of a row, if every nest iterates over its elements or once per row, and no nest reads
 /// another element of the row than its own iteration writes.
-pub fn length(k: &Kernel, plan: &Plan) -> Option<usize> {
+pub fn length(k: &Kernel, plan: &NestPlan) -> Option<usize> {
     let d = plan.rows;
     if !plan.dependent
         || plan
@@ -127,7 +128,7 @@ fn in_place(k: &Kernel) -> bool {
 
 /// Liveness: bytes per element in registers at the barrier with the highest register pressure, of
 /// values defined before it and used after it.
-fn live(k: &Kernel, plan: &Plan) -> usize {
+fn live_bytes(k: &Kernel, plan: &NestPlan) -> usize {
     let whole = |a: &&Access| a.at.uses(plan.rows);
     let stages = |nests: &'_ [Nest]| {
         nests.iter().flat_map(Nest::all).filter_map(|s| k.stages.get(s)).collect::<Vec<_>>()
@@ -154,7 +155,7 @@ fn live(k: &Kernel, plan: &Plan) -> usize {
 }
 
 /// The largest vector width of a nest to which the start of every row is aligned.
-pub fn lanes(k: &Kernel, plan: &Plan, length: usize) -> usize {
+pub fn lanes(k: &Kernel, plan: &NestPlan, length: usize) -> usize {
     let wide = plan
         .nests
         .iter()
@@ -169,14 +170,14 @@ pub fn lanes(k: &Kernel, plan: &Plan, length: usize) -> usize {
 }
 
 /// The parameters, if registers can hold the rows.
-pub fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
-    let (length, live) = (length(k, plan)?, live(k, plan));
-    if length.checked_mul(live)? > MOST {
+pub fn params(k: &Kernel, plan: &NestPlan) -> Option<Params> {
+    let (length, live_bytes) = (length(k, plan)?, live_bytes(k, plan));
+    if length.checked_mul(live_bytes)? > MAX_ROW_BYTES {
         return None;
     }
     let lanes = lanes(k, plan, length);
     let vectors = length.div_ceil(lanes);
-    let most = (EACH / (lanes * live)).max(1);
+    let most = (BYTES_PER_THREAD / (lanes * live_bytes)).max(1);
     // Several short rows share a warp. A single warp takes as much as it can, since it needs no
     // barrier.
     let group = if vectors <= WARP * most {

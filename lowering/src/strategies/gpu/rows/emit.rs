@@ -1,18 +1,18 @@
 //! Rows: a group of threads runs all nests for its row; intermediates are in shared memory.
 use crate::{
-    analysis::{Lin, Nest, Plan, Poly, Role},
+    analysis::{LinearExpr, Nest, NestPlan, Poly, Role},
     emit::{
         body::Scope,
         code::Code,
-        loops::{Fixed, decode, reducing},
+        loops::{FixedDims, decode, reducing},
         partials,
     },
     strategies::gpu::common::shared,
     strategies::{
         gpu::common::{
-            cooperative::{self, Row},
-            grid_stride::{Share, items},
-            threads::{self, Group},
+            cooperative::{self, CooperativeRow},
+            grid_stride::{ThreadItems, items},
+            threads::{self, ThreadGroup},
         },
         gpu::rows::Params,
     },
@@ -27,7 +27,7 @@ const ONE_BY_ONE: i64 = 8;
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     nests: &[&Nest],
     params: &Params,
 ) -> Result<()> {
@@ -37,7 +37,7 @@ pub fn emit(
         false => (0..first.extents.len()).filter(|d| !first.reduction[*d]).collect(),
     };
     let (size, groups) = (params.row_threads, params.rows_per_cta);
-    let group = Group::of(c, size, groups)?;
+    let group = ThreadGroup::of(c, size, groups)?;
     let exchange: Vec<_> =
         nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Result<_>>()?;
     // Each group has its own slice of the scratch.
@@ -47,11 +47,17 @@ pub fn emit(
     let sizes: Vec<Value> =
         rows.iter().map(|d| scope.poly(c, &first.extents[*d])).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    group.rounds(c, groups, total, &mut |c, group, row| {
-        let all = Row { scope: &scope, plan, group, most: params.vector, pieces: params.unroll };
+    group.for_each_row(c, groups, total, &mut |c, group, row| {
+        let all = CooperativeRow {
+            scope: &scope,
+            plan,
+            group,
+            max_vector: params.vector,
+            unroll: params.unroll,
+        };
         let at = decode(c, row, &sizes)?;
         for (n, exchange) in nests.iter().zip(&exchange) {
-            let mut fixed: Fixed = vec![None; n.extents.len()];
+            let mut fixed: FixedDims = vec![None; n.extents.len()];
             rows.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
             nest(c, &all, n, &fixed, exchange)?;
             threads::barrier(c)?;
@@ -69,7 +75,7 @@ pub fn exchanges(
     size: usize,
     groups: usize,
 ) -> Result<Vec<Option<Value>>> {
-    if !partials::possible(scope, nest) {
+    if !partials::combinable(scope, nest) {
         return Ok(vec![]);
     }
     let of = |o: &crate::analysis::Output| -> Result<Option<Value>> {
@@ -82,22 +88,22 @@ pub fn exchanges(
 /// Emits one nest of a row.
 fn nest(
     c: Code,
-    row: &Row<'_>,
+    row: &CooperativeRow<'_>,
     nest: &Nest,
-    fixed: &Fixed,
+    fixed: &FixedDims,
     exchange: &[Option<Value>],
 ) -> Result<()> {
-    let Row { scope, plan, group, most, pieces } = row;
+    let CooperativeRow { scope, plan, group, max_vector: most, unroll: pieces } = row;
     let free: Vec<usize> =
         (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
     let results = Poly::product(free.iter().map(|d| &nest.extents[*d])).known();
-    if !partials::possible(scope, nest) || results.is_none_or(|n| n >= ONE_BY_ONE) {
-        let share = Share {
+    if !partials::combinable(scope, nest) || results.is_none_or(|n| n >= ONE_BY_ONE) {
+        let share = ThreadItems {
             first: group.thread,
             step: c.index(group.size as i64)?,
             active: group.active,
-            most: *most,
-            pieces: *pieces,
+            max_vector: *most,
+            unroll: *pieces,
         };
         return items(c, scope, plan, nest, fixed, &share);
     }
@@ -107,7 +113,7 @@ fn nest(
     let sizes: Vec<Value> =
         free.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    c.each(c.index(0)?, total, 1, &[], &mut |c, i, _| {
+    c.for_loop(c.index(0)?, total, 1, &[], &mut |c, i, _| {
         let mut fixed = fixed.clone();
         free.iter().zip(decode(c, i, &sizes)?).for_each(|(d, i)| fixed[*d] = Some(i));
         cooperative::reduce(c, row, nest, &fixed, exchange)?;
@@ -119,13 +125,14 @@ fn nest(
 
 /// The kernel with the scratch of group `number`: offsets its temporaries by that many times their
 /// span.
-fn with_groups(scope: &Scope<'_>, plan: &Plan, number: Value) -> crate::analysis::Kernel {
+fn with_groups(scope: &Scope<'_>, plan: &NestPlan, number: Value) -> crate::analysis::Kernel {
     let mut k = scope.kernel.clone();
     let span = |b: usize| (k.span(b, 0).unwrap_or(0) + 15) / 16 * 16;
-    let temporary = |b: usize| k.buffers[b].role == Role::Temporary && !plan.passed[b];
-    let before: Vec<Option<Lin>> = (0..k.buffers.len())
+    let temporary = |b: usize| k.buffers[b].role == Role::Temporary && !plan.forwarded[b];
+    let before: Vec<Option<LinearExpr>> = (0..k.buffers.len())
         .map(|b| {
-            temporary(b).then(|| Lin::fixed(Poly::symbol(number).times(&Poly::number(span(b)))))
+            temporary(b)
+                .then(|| LinearExpr::fixed(Poly::symbol(number).times(&Poly::number(span(b)))))
         })
         .collect();
     if only(number) {
@@ -148,5 +155,5 @@ fn with_groups(scope: &Scope<'_>, plan: &Plan, number: Value) -> crate::analysis
 
 /// Whether the CTA has one group.
 fn only(number: Value) -> bool {
-    crate::emit::code::known(number) == Some(0)
+    crate::emit::code::constant_value(number) == Some(0)
 }

@@ -5,13 +5,14 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Kernel, Nest, Plan, Poly, Role},
+    analysis::{Kernel, Nest, NestPlan, Poly, Role},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::common::{
-            assumed, check_threads, combine, dims,
+            assumed, check_threads, combine, dims, floor_power_of_two,
             grid::{grid, largest},
-            power_below, size,
+            size,
             vector_width::{fast_dim, width},
         },
     },
@@ -53,7 +54,7 @@ impl Strategy for Rows {
     const NAME: &'static str = "rows";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Stages that share rows, which a group of threads reads again";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "has no rows that its stages share";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -82,12 +83,12 @@ impl Strategy for RowReduction {
     const NAME: &'static str = "row_reduction";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "A group of threads a result: partial results, then shuffles";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str =
         "has stages that depend on each other; strategy rows computes these";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
-        let work = |n| together(r.kernel, r.plan, n);
+        let work = |n| cooperative_extent(r.kernel, r.plan, n);
         let work = r.plan.nests.iter().map(work).try_fold(0, |most: i64, n| Some(most.max(n?)));
         Match::first(work.map(|work| params(r.kernel, r.plan, work)))
     }
@@ -117,15 +118,15 @@ fn launch(
 }
 
 /// Threads per row for this much work, and as many rows as fill a CTA and fit shared memory.
-fn params(k: &Kernel, plan: &Plan, work: i64) -> Params {
+fn params(k: &Kernel, plan: &NestPlan, work: i64) -> Params {
     let vector = |n: &Nest| {
         let free: Vec<usize> = (plan.rows..n.extents.len()).collect();
         fast_dim(k, plan, n, &free).map(|d| width(k, plan, n, d))
     };
     let vector = plan.nests.iter().filter_map(vector).max().unwrap_or(1) as i64;
-    let group = power_below(work / (UNROLL * vector)).clamp(WARP as i64, MOST_THREADS);
+    let group = floor_power_of_two(work / (UNROLL * vector)).clamp(WARP as i64, MOST_THREADS);
     let scratch: i64 = (0..k.buffers.len())
-        .filter(|b| k.buffers[*b].role == Role::Temporary && !plan.passed[*b])
+        .filter(|b| k.buffers[*b].role == Role::Temporary && !plan.forwarded[*b])
         .map(|b| {
             (k.span(b, plan.rows).unwrap_or(0) + 15) / 16
                 * 16
@@ -148,7 +149,7 @@ fn params(k: &Kernel, plan: &Plan, work: i64) -> Params {
 
 /// The extent that each result of a nest reduces, if a group of threads is profitable: partial
 /// results combine, and what is reduced is contiguous or long.
-fn together(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<i64> {
+fn cooperative_extent(k: &Kernel, plan: &NestPlan, nest: &Nest) -> Option<i64> {
     let (free, reduced) = (dims(nest, 0, false), dims(nest, 0, true));
     let work = size(nest, &reduced).unwrap_or(assumed::ROW);
     let all: Vec<usize> = (0..nest.extents.len()).collect();

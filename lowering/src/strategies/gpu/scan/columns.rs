@@ -1,20 +1,20 @@
 //! Scans along a strided axis (down columns): threads below each other share a column and combine
 //! the totals of the threads above.
 use crate::{
-    emit::{code::Code, lanes::Val, loops::decode},
+    emit::{code::Code, lanes::LaneValue, loops::decode},
     strategies::gpu::common::shared,
     strategies::gpu::{
         common::threads,
-        scan::emit::{Around, Walk},
+        scan::emit::{OuterPosition, ScanEmitter},
     },
 };
 use kiln_dialects::ir::*;
 
-impl Walk<'_> {
+impl ScanEmitter<'_> {
     /// Emits a scan along a strided axis.
     pub(crate) fn columns(&self, c: Code) -> Result<()> {
         let (across, beside, count) = (self.across, self.beside, self.lanes.count);
-        let (thread, side) = (threads::thread(c)?, c.index(beside as i64)?);
+        let (thread, side) = (threads::thread_id(c)?, c.index(beside as i64)?);
         let (column, part) = (c.rem(thread, side)?, c.div(thread, side)?);
         let places = across * beside * count;
         let memory =
@@ -24,27 +24,29 @@ impl Walk<'_> {
             .collect();
         dims.push(self.fast);
         let (sizes, total) = self.sizes(c, &dims, true)?;
-        let own = c.mul(part, c.index(self.pieces as i64)?)?;
+        let own = c.mul(part, c.index(self.chunks as i64)?)?;
         let first =
-            (0..self.pieces).map(|p| c.add(own, c.index(p as i64)?)).collect::<Result<Vec<_>>>()?;
-        let (start, step) = (c.mul(threads::block(c)?, side)?, c.mul(threads::blocks(c)?, side)?);
-        let val = |i: Value| if count == 1 { Val::One(i) } else { Val::Steps(i, 1) };
+            (0..self.chunks).map(|p| c.add(own, c.index(p as i64)?)).collect::<Result<Vec<_>>>()?;
+        let (start, step) =
+            (c.mul(threads::block_id(c)?, side)?, c.mul(threads::grid_dim(c)?, side)?);
+        let val =
+            |i: Value| if count == 1 { LaneValue::Uniform(i) } else { LaneValue::Strided(i, 1) };
         // Uniform trip count across the CTA, so that every thread reaches each barrier.
-        c.strided(start, total, step, &[], &mut |c, base, _| {
+        c.for_dynamic_step(start, total, step, &[], &mut |c, base, _| {
             let item = c.add(base, column)?;
-            let active = c.below(item, total)?;
+            let active = c.less_than(item, total)?;
             let mut at = decode(c, c.select(active, item, base)?, &sizes)?;
             let last = c.mul(at.pop().ok_or("has no columns")?, c.index(count as i64)?)?;
-            let mut at: Vec<(usize, Val)> =
-                dims.iter().copied().zip(at.into_iter().map(Val::One)).collect();
+            let mut at: Vec<(usize, LaneValue)> =
+                dims.iter().copied().zip(at.into_iter().map(LaneValue::Uniform)).collect();
             at.push((self.fast, val(last)));
             let mut state = vec![self.identity(c, self.lanes)?];
             if memory.is_some() {
                 state.push(c.index(0)?);
             }
-            self.parts(
+            self.for_each_step(
                 c,
-                &Around { at, active: Some(active) },
+                &OuterPosition { at, active: Some(active) },
                 &first,
                 1,
                 &state,
@@ -54,7 +56,7 @@ impl Walk<'_> {
                         // A thread with a whole column continues from the carried value.
                         let before =
                             all.last().copied().or(if across == 1 { Some(state[0]) } else { None });
-                        all.push(before.map_or(Ok(*v), |before| self.two(c, before, *v))?);
+                        all.push(before.map_or(Ok(*v), |before| self.combine_two(c, before, *v))?);
                     }
                     let (own, carried) = (*all.last().ok_or("has no pieces")?, state[0]);
                     let (start, state) = match memory {
@@ -63,7 +65,11 @@ impl Walk<'_> {
                             let place = |c: Code, from: Value, thread: Value| {
                                 c.mul(c.add(from, thread)?, c.index(count as i64)?).map(val)
                             };
-                            let many = if count == 1 { Val::One(own) } else { Val::Many(own) };
+                            let many = if count == 1 {
+                                LaneValue::Uniform(own)
+                            } else {
+                                LaneValue::Vector(own)
+                            };
                             self.lanes.store(
                                 c,
                                 memory,
@@ -80,10 +86,10 @@ impl Walk<'_> {
                                     c.add(column, c.index((other * beside) as i64)?)?,
                                 )?;
                                 let v = self.lanes.load(c, memory, at)?;
-                                sum = self.two(c, sum, self.lanes.many(c, v)?)?;
+                                sum = self.combine_two(c, sum, self.lanes.vector(c, v)?)?;
                                 if other + 1 < across {
                                     start = c.select(
-                                        c.below(c.index(other as i64)?, part)?,
+                                        c.less_than(c.index(other as i64)?, part)?,
                                         sum,
                                         start,
                                     )?;
@@ -99,18 +105,18 @@ impl Walk<'_> {
                         }
                     };
                     for (n, piece) in pieces.iter_mut().enumerate() {
-                        let mine = if self.scan.before {
+                        let mine = if self.scan.exclusive {
                             n.checked_sub(1).map(|n| all[n])
                         } else {
                             Some(all[n])
                         };
                         let v = match (start, mine) {
-                            (Some(start), Some(mine)) => self.two(c, start, mine)?,
+                            (Some(start), Some(mine)) => self.combine_two(c, start, mine)?,
                             (Some(start), None) => start,
                             (None, Some(mine)) => mine,
                             (None, None) => carried,
                         };
-                        self.give(c, piece, v)?;
+                        self.epilogue(c, piece, v)?;
                     }
                     Ok(state)
                 },

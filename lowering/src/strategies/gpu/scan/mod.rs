@@ -7,9 +7,13 @@ pub(crate) mod emit;
 pub(crate) mod rows;
 
 use crate::{
-    analysis::{Access, Body, Init, Kernel, Lin, Nest, Plan, Poly, Role, Stage, drop_units, nests},
+    analysis::{
+        Access, Body, Init, Kernel, LinearExpr, Nest, NestPlan, Poly, Role, Stage, drop_units,
+        nests,
+    },
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::common::{
             assumed, check_threads,
             grid::grid,
@@ -48,7 +52,7 @@ impl Strategy for Scan {
     const NAME: &'static str = "scan";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Cumulative sums, products and extremes: one walk along an axis";
-    const VIEW: View = View { name: "scan", make: walk };
+    const NESTING: Nesting = Nesting { name: "scan", build: linear_scan };
     const MISMATCH: &'static str = "is no scan";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -91,7 +95,7 @@ pub struct ScanLoop {
     /// The value of the stage's body that is combined.
     pub value: Value,
     /// Whether the scan is exclusive.
-    pub before: bool,
+    pub exclusive: bool,
 }
 
 /// Warps that keep the GPU busy, if each thread has `BYTES` in flight.
@@ -99,19 +103,19 @@ const WARPS: i64 = 4096;
 /// Bytes that a thread keeps in flight.
 const BYTES: i64 = 64;
 /// Registers for what a thread combines down a column.
-const WORDS: i64 = 64;
+const SCAN_REGISTERS: i64 = 64;
 /// Threads per CTA with small groups.
 const BLOCK: i64 = 128;
 /// Most threads that share a strided axis: each combines the totals of all of these.
-const ACROSS: i64 = 16;
+const MAX_STRIDED_THREADS: i64 = 16;
 /// Least bytes of neighbouring columns that a CTA reads.
-const SIDE: i64 = 64;
+const MIN_COLUMN_BYTES: i64 = 64;
 /// Longest axis that is scanned in O(n²), each element by a reduction, without a remark.
-const SHORT: i64 = 1024;
+const MAX_QUADRATIC: i64 = 1024;
 
 /// Rewrites a kernel's scan, a reduction for each element, as one with O(n) steps, with its plan.
 /// `None` if there is no scan or several, or if another stage has other loops.
-pub fn walk(mut k: Kernel) -> Option<(Kernel, Plan)> {
+pub fn linear_scan(mut k: Kernel) -> Option<(Kernel, NestPlan)> {
     let mut all = (0..k.stages.len()).filter_map(|s| Some((s, *k.stages[s].scan()?)));
     let (Some((number, t)), None) = (all.next(), all.next()) else { return None };
     // Drops unit dimensions, wherever they are.
@@ -123,7 +127,7 @@ pub fn walk(mut k: Kernel) -> Option<(Kernel, Plan)> {
     let now = |d: usize| if d > of { d - 1 } else { d };
     s.extents = extents.clone();
     s.reduction = vec![false; extents.len()];
-    s.substitute(&extents, &|d| Lin::dim(now(if d == of { element } else { d })));
+    s.substitute(&extents, &|d| LinearExpr::dim(now(if d == of { element } else { d })));
     for o in &mut s.outputs {
         (o.reduces, o.init) = (false, Init::None);
     }
@@ -148,21 +152,21 @@ fn in_place(k: &Kernel) -> bool {
     })
 }
 
-/// The scan of a kernel that [`walk`] has rewritten.
-pub fn scan(k: &Kernel, plan: &Plan) -> Option<ScanLoop> {
+/// The scan of a kernel that [`linear_scan`] has rewritten.
+pub fn scan(k: &Kernel, plan: &NestPlan) -> Option<ScanLoop> {
     let nest = plan.nests.first()?;
     nest.stages.iter().find_map(|number| {
         let s = k.stages.get(*number)?;
         let own = s.scan()?;
         let axis = s.dims.get(own.over)?.as_dim()?;
-        Some(ScanLoop { stage: *number, axis, value: own.value, before: own.exclusive })
+        Some(ScanLoop { stage: *number, axis, value: own.value, exclusive: own.exclusive })
     })
 }
 
 /// Why a long scan is not computed in one walk and stays O(n²).
 fn refused(k: &Kernel) -> Option<String> {
     let t = k.stages.iter().find_map(|s| Some(s.extents[s.scan()?.over].clone()))?;
-    let long = t.known().is_none_or(|n| n > SHORT);
+    let long = t.known().is_none_or(|n| n > MAX_QUADRATIC);
     long.then(|| {
         "the scan shares its kernel with other loops, so that it costs O(n^2) in the axis length"
             .into()
@@ -170,7 +174,7 @@ fn refused(k: &Kernel) -> Option<String> {
 }
 
 /// The dimension of vector accesses of a scan, and the vector width.
-pub fn lanes(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<(usize, usize)> {
+pub fn lanes(k: &Kernel, plan: &NestPlan, nest: &Nest) -> Option<(usize, usize)> {
     let all: Vec<usize> = (0..nest.extents.len()).collect();
     let fast = fast_dim(k, plan, nest, &all)?;
     let mut lanes = width(k, plan, nest, fast);
@@ -181,11 +185,11 @@ pub fn lanes(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<(usize, usize)> {
 }
 
 /// Bytes of the widest element that the scan loads or stores.
-fn bytes(k: &Kernel, plan: &Plan, nest: &Nest) -> i64 {
+fn bytes(k: &Kernel, plan: &NestPlan, nest: &Nest) -> i64 {
     let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
     let all = stages().flat_map(|s| s.reads().chain(s.outputs.iter().map(|o| &o.access)));
     let real = all.filter(|a| {
-        !plan.passed.get(a.buffer).copied().unwrap_or(false)
+        !plan.forwarded.get(a.buffer).copied().unwrap_or(false)
             && k.buffers[a.buffer].role != Role::Temporary
     });
     real.map(|a| crate::strategies::gpu::common::vector_width::bytes(k, a) as i64)
@@ -213,7 +217,7 @@ pub fn reads<'a>(k: &'a Kernel, nest: &Nest, axis: usize) -> Vec<&'a Access> {
 }
 
 /// Parameters of a scan.
-fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
+fn params(k: &Kernel, plan: &NestPlan) -> Option<Params> {
     let (scan, nest) = (scan(k, plan)?, plan.nests.first()?);
     let (fast, lanes) = lanes(k, plan, nest)?;
     let lanes = lanes as i64;
@@ -253,11 +257,13 @@ fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
             .ok()?
             .byte_size() as i64
             / 4;
-        let most = (WORDS / (reads * lanes * words.max(1))).clamp(2, 16);
-        let across = below((WARPS * WARP as i64 / 2 / columns).min(n / 4)).clamp(1, ACROSS);
-        let side = (SIDE / (lanes * bytes(k, plan, nest))).clamp(2, ACROSS);
+        let most = (SCAN_REGISTERS / (reads * lanes * words.max(1))).clamp(2, 16);
+        let across =
+            below((WARPS * WARP as i64 / 2 / columns).min(n / 4)).clamp(1, MAX_STRIDED_THREADS);
+        let side =
+            (MIN_COLUMN_BYTES / (lanes * bytes(k, plan, nest))).clamp(2, MAX_STRIDED_THREADS);
         // Narrow CTAs where there are few columns.
-        let beside = if across == ACROSS {
+        let beside = if across == MAX_STRIDED_THREADS {
             side
         } else {
             (BLOCK / across).min(above(columns)).max(side).max(WARP as i64 / across)

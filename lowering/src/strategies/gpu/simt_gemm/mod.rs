@@ -3,9 +3,10 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, Plan, Poly, Role},
+    analysis::{Access, Kernel, Nest, NestPlan, Poly, Role},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::{
             common::{
                 assumed, ceil_div as up,
@@ -58,7 +59,7 @@ impl Strategy for SimtGemm {
     const NAME: &'static str = "simt_gemm";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Products of f32 by FMAs, tiles by cp.async";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "is no product of f32 whose addresses are linear";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT];
 
@@ -132,62 +133,67 @@ pub const TILES: &[(usize, usize, usize, usize)] = &[
 
 /// An operand: M × K or N × K.
 #[derive(Clone, Debug)]
-pub struct Side {
+pub struct SimtOperand {
     /// Its access in memory.
     pub access: Access,
     /// The stride along M or N, in elements.
-    pub across: Poly,
+    pub mn_stride: Poly,
     /// The stride along K, in elements.
-    pub deep: Poly,
+    pub k_stride: Poly,
     /// Whether 16 bytes along M or N can be copied at once.
-    pub wide: bool,
+    pub is_vectorised: bool,
 }
 
-impl Side {
+impl SimtOperand {
     /// Whether it is K-major: contiguous along K.
-    pub fn is_deep(&self) -> bool {
-        self.deep.known() == Some(1)
+    pub fn is_k_major(&self) -> bool {
+        self.k_stride.known() == Some(1)
     }
 }
 
 /// A matrix product of f32.
 #[derive(Clone, Debug)]
-pub struct Product {
+pub struct SimtProduct {
     /// The roles of the nest's dimensions; one dimension each for rows, columns and K.
     pub roles: Roles,
     /// The left operand, M × K.
-    pub left: Side,
+    pub left: SimtOperand,
     /// The right operand, N × K.
-    pub right: Side,
+    pub right: SimtOperand,
 }
 
 /// The matrix product of a kernel, if its addresses are affine.
-pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<SimtProduct> {
     let nest = plan.main()?;
     let roles = contraction(k, plan)?;
     let stage = k.stages.get(roles.stage)?;
     let ([row], [column], [depth]) =
-        (roles.rows.as_slice(), roles.columns.as_slice(), roles.depth.as_slice())
+        (roles.rows.as_slice(), roles.columns.as_slice(), roles.k.as_slice())
     else {
         return None;
     };
     let side = |a: &Access, across: usize| {
         let buffer = k.buffers.get(a.buffer)?;
-        let linear = a.at.rest.is_empty()
+        let linear = a.at.divisions.is_empty()
             && matches!(buffer.role, Role::Input(_))
             && buffer.element.dtype() == Ok(DType::F32);
-        let (beside, deep) = (a.at.coefficient(across), a.at.coefficient(*depth));
+        let (beside, k_dim) = (a.at.coefficient(across), a.at.coefficient(*depth));
         let units = |p: &Poly| p.multiple_of(UNIT as i64);
         let others = a.at.dims.iter().all(|(d, p)| *d == across || units(p));
         let wide = beside.known() == Some(1) && others && units(&a.at.constant);
-        linear.then(|| Side { access: a.clone(), across: beside, deep, wide })
+        linear.then(|| SimtOperand {
+            access: a.clone(),
+            mn_stride: beside,
+            k_stride: k_dim,
+            is_vectorised: wide,
+        })
     };
     let f32 = stage.contraction()?.accumulator == DType::F32;
     // Small results do not fill a tile.
     let fits = |d: usize| nest.extents.get(d)?.known().is_none_or(|n| n >= 8).then_some(());
     fits(*row).and(fits(*column))?;
     let (left, right) = (side(stage.inputs.first()?, *row)?, side(stage.inputs.get(1)?, *column)?);
-    f32.then_some(Product { roles, left, right })
+    f32.then_some(SimtProduct { roles, left, right })
 }
 
 /// Elements between adjacent K rows of a tile in shared memory. A padding of 16 bytes puts the
@@ -197,13 +203,13 @@ pub fn pitch(across: usize) -> usize {
 }
 
 /// Bytes of a pipeline stage.
-pub fn slot(p: &Params) -> usize {
+pub fn stage_bytes(p: &Params) -> usize {
     4 * p.block_k * (pitch(p.block_m) + pitch(p.block_n))
 }
 
 /// Bytes of shared memory of a launch.
 pub fn shared(p: &Params) -> usize {
-    1024 + p.stages * slot(p)
+    1024 + p.stages * stage_bytes(p)
 }
 
 /// The threads of a CTA.
@@ -242,7 +248,7 @@ fn threads(p: &Params) -> Result<usize> {
 }
 
 /// Chooses the tile whose busiest SM finishes first by the cost model.
-fn params(k: &Kernel, nest: &Nest, p: &Product) -> Params {
+fn params(k: &Kernel, nest: &Nest, p: &SimtProduct) -> Params {
     let size = |dims: &[usize]| {
         Poly::product(dims.iter().map(|d| &nest.extents[*d]))
             .known()
@@ -250,13 +256,13 @@ fn params(k: &Kernel, nest: &Nest, p: &Product) -> Params {
             .max(1)
     };
     let (batch, rows, columns, depth) =
-        (size(&p.roles.batch), size(&p.roles.rows), size(&p.roles.columns), size(&p.roles.depth));
+        (size(&p.roles.batch), size(&p.roles.rows), size(&p.roles.columns), size(&p.roles.k));
     // A long epilogue needs registers, which many accumulators do not leave.
     let after: usize =
         nest.after.iter().filter_map(|s| k.stages.get(*s)).map(|s| walk(s.op).len()).sum();
     // CTAs per SM, so that one multiplies while another waits: 128 registers per thread, or 170
     // where dynamic sizes and strides or an epilogue take registers.
-    let dims = [&p.roles.batch, &p.roles.rows, &p.roles.columns, &p.roles.depth];
+    let dims = [&p.roles.batch, &p.roles.rows, &p.roles.columns, &p.roles.k];
     let open = dims.iter().flat_map(|d| d.iter()).any(|d| nest.extents[*d].known().is_none());
     let most = if open || after > 0 { 384 } else { 512 };
     let resident = |(m, m_each, n, n_each): &(usize, usize, usize, usize)| {

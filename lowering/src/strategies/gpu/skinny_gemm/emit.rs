@@ -3,38 +3,40 @@
 //! operands. The warps of a CTA take K steps in turn; a reduction in warp order adds their
 //! accumulators.
 use crate::{
-    analysis::{Access, Nest, Output, Plan, Stage},
+    analysis::{Access, Nest, NestPlan, Output, Stage},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         loops::decode,
     },
     strategies::gpu::{
         common::{accumulators, ptx::Ptx, shared, threads},
-        skinny_gemm::{self, DEPTH, EACH, Few, INSTRUCTION, Params, Side, line},
+        skinny_gemm::{
+            self, DEPTH, INSTRUCTION, Params, SkinnyOperand, SkinnyProduct, VECTOR, column_pitch,
+        },
     },
     target::launch::WARP,
 };
 use kiln_dialects::{ir::*, value::DType};
 
-const ONE: Lanes = Lanes { count: 1, mask: None };
+const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
 /// The vector width of a thread's loads.
-const WIDE: Lanes = Lanes { count: EACH, mask: None };
+const VECTOR_LANES: Lanes = Lanes { count: VECTOR, mask: None };
 
 /// What all parts of the emission share.
-struct Tile<'a> {
+struct SkinnyTile<'a> {
     scope: &'a Scope<'a>,
     nest: &'a Nest,
     stages: Vec<&'a Stage>,
     /// The outputs of these stages.
     outs: Vec<&'a Output>,
-    product: &'a Few,
+    product: &'a SkinnyProduct,
     rows: usize,
     warps: usize,
-    pieces: usize,
+    unroll: usize,
     /// Warps whose accumulators fit shared memory at once.
-    parts: usize,
+    warps_at_once: usize,
     /// The base of the reduction buffer in shared memory.
     memory: Value,
     thread: Value,
@@ -44,7 +46,7 @@ struct Tile<'a> {
 }
 
 /// Emits the nest of such a product, and the plan's other nests.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
     let product = skinny_gemm::product(scope.kernel, plan)
         .ok_or("is no product of few rows of bf16 or f16")?;
     let nest = &plan.nests[0];
@@ -52,17 +54,17 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
         product.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)).collect();
     let outs = stages.iter().filter_map(|s| s.outputs.first()).collect();
     let (rows, warps, pieces) = (params.block_m, params.warps, params.unroll);
-    let thread = threads::thread(c)?;
-    let parts = skinny_gemm::parts(&product, rows, warps);
+    let thread = threads::thread_id(c)?;
+    let parts = skinny_gemm::warps_at_once(&product, rows, warps);
     let memory = shared(
         c,
         Type::scalar(c.ctx(), DType::F32),
-        (parts * skinny_gemm::part(&product, rows)) as i64,
+        (parts * skinny_gemm::warp_elements(&product, rows)) as i64,
     )?;
     let (warp, lane) =
         (c.div(thread, c.index(WARP as i64)?)?, c.rem(thread, c.index(WARP as i64)?)?);
     let lane = [c.div(lane, c.index(4)?)?, c.rem(lane, c.index(4)?)?];
-    let t = Tile {
+    let t = SkinnyTile {
         scope,
         nest,
         stages,
@@ -70,34 +72,40 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
         product: &product,
         rows,
         warps,
-        parts,
-        pieces,
+        warps_at_once: parts,
+        unroll: pieces,
         memory,
         thread,
         warp,
         lane,
     };
-    let many = t.total(c, &product.many.dims)?;
+    let many = t.total(c, &product.matrix.dims)?;
     let mut sizes = t.sizes(c, &product.batch)?;
     sizes.push(c.ceil_div(many, c.index(rows as i64)?)?);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
-        let at = decode(c, tile, &sizes)?;
-        let mut dims = vec![Val::One(c.index(0)?); nest.extents.len()];
-        product.batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = Val::One(*i));
-        let first = c.mul(*at.last().ok_or("has no tiles")?, c.index(rows as i64)?)?;
-        let sums = t.multiply(c, &dims, first, many)?;
-        t.exchange(c, sums)?;
-        t.finish(c, &dims, first, many)?;
-        // The next tile reuses the reduction buffer.
-        threads::barrier(c).map(|()| vec![])
-    })?;
+    c.for_dynamic_step(
+        threads::block_id(c)?,
+        total,
+        threads::grid_dim(c)?,
+        &[],
+        &mut |c, tile, _| {
+            let at = decode(c, tile, &sizes)?;
+            let mut dims = vec![LaneValue::Uniform(c.index(0)?); nest.extents.len()];
+            product.batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
+            let first = c.mul(*at.last().ok_or("has no tiles")?, c.index(rows as i64)?)?;
+            let sums = t.multiply(c, &dims, first, many)?;
+            t.exchange(c, sums)?;
+            t.finish(c, &dims, first, many)?;
+            // The next tile reuses the reduction buffer.
+            threads::barrier(c).map(|()| vec![])
+        },
+    )?;
     plan.nests.iter().skip(1).try_for_each(|n| {
         crate::strategies::gpu::common::grid_stride::grid(c, scope, plan, n, WARP * warps, 4)
     })
 }
 
-impl Tile<'_> {
+impl SkinnyTile<'_> {
     fn sizes(&self, c: Code, dims: &[usize]) -> Result<Vec<Value>> {
         dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect()
     }
@@ -105,12 +113,18 @@ impl Tile<'_> {
         self.sizes(c, dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))
     }
     /// The loop dimensions, with those of an operand's row set.
-    fn row(&self, c: Code, dims: &[Val], side: &Side, row: Value) -> Result<Vec<Val>> {
+    fn row(
+        &self,
+        c: Code,
+        dims: &[LaneValue],
+        side: &SkinnyOperand,
+        row: Value,
+    ) -> Result<Vec<LaneValue>> {
         let mut dims = dims.to_vec();
         side.dims
             .iter()
             .zip(decode(c, row, &self.sizes(c, &side.dims)?)?)
-            .for_each(|(d, i)| dims[*d] = Val::One(i));
+            .for_each(|(d, i)| dims[*d] = LaneValue::Uniform(i));
         Ok(dims)
     }
     /// The rows of an operand that a thread reads, from `first` on with a constant step, clamped to
@@ -118,12 +132,12 @@ impl Tile<'_> {
     fn rows(
         &self,
         c: Code,
-        dims: &[Val],
-        side: &Side,
+        dims: &[LaneValue],
+        side: &SkinnyOperand,
         (first, size): (Value, Value),
         apart: usize,
         count: usize,
-    ) -> Result<Vec<Vec<Val>>> {
+    ) -> Result<Vec<Vec<LaneValue>>> {
         let last = c.sub(size, c.index(1)?)?;
         let of = |i: usize| {
             self.row(c, dims, side, c.min(c.add(first, c.index((i * apart) as i64)?)?, last)?)
@@ -135,13 +149,16 @@ impl Tile<'_> {
         &self,
         c: Code,
         access: &Access,
-        row: &[Val],
-        deep: Value,
+        row: &[LaneValue],
+        k_index: Value,
         inside: Option<Value>,
     ) -> Result<Vec<Value>> {
         let mut dims = row.to_vec();
-        dims[self.product.depth.0] = Val::Steps(deep, 1);
-        let v = WIDE.many(c, self.scope.read(c, access, &dims, WIDE, &Passed::new())?)?;
+        dims[self.product.k.0] = LaneValue::Strided(k_index, 1);
+        let v = VECTOR_LANES.vector(
+            c,
+            self.scope.read(c, access, &dims, VECTOR_LANES, &ForwardedElements::new())?,
+        )?;
         let words = Type::vector(Type::scalar(c.ctx(), DType::I32), 4);
         let mut v = vector::bitcast(c, v, words)?;
         if let Some(inside) = inside {
@@ -154,8 +171,15 @@ impl Tile<'_> {
 
     /// A warp's accumulators of a tile: by matrix, by 16 of its rows, by 8 of the few rows, four
     /// each.
-    fn multiply(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Result<Vec<Value>> {
-        let Few { depth: (_, depth), many: matrix, few, count, element, .. } = self.product;
+    fn multiply(
+        &self,
+        c: Code,
+        dims: &[LaneValue],
+        first: Value,
+        many: Value,
+    ) -> Result<Vec<Value>> {
+        let SkinnyProduct { k: (_, depth), matrix, skinny: few, rows: count, element, .. } =
+            self.product;
         let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
         let [group, quarter] = self.lane;
         let matrix_rows =
@@ -164,26 +188,26 @@ impl Tile<'_> {
             self.rows(c, dims, few, (group, c.index(*count as i64)?), INSTRUCTION.1, over)?;
         let zero = c.number(0.0, Type::scalar(c.ctx(), DType::F32))?;
         let (steps, turn) = (c.index(depth.div_ceil(DEPTH) as i64)?, c.index(self.warps as i64)?);
-        c.unrolled(
+        c.for_unrolled(
             self.warp,
             steps,
             turn,
-            self.pieces,
+            self.unroll,
             &vec![zero; 4 * self.stages.len() * down * over],
             &mut |c, step, sums| {
-                let mut deep = c.add(
+                let mut k_index = c.add(
                     c.mul(step, c.index(DEPTH as i64)?)?,
-                    c.mul(quarter, c.index(EACH as i64)?)?,
+                    c.mul(quarter, c.index(VECTOR as i64)?)?,
                 )?;
                 let mut inside = None;
                 if depth % DEPTH != 0 {
-                    let there = c.below(deep, c.index(*depth as i64)?)?;
-                    deep = c.select(there, deep, c.index(0)?)?;
+                    let there = c.less_than(k_index, c.index(*depth as i64)?)?;
+                    k_index = c.select(there, k_index, c.index(0)?)?;
                     inside = Some(there);
                 }
-                let read = |a: &Access, rows: &[Vec<Val>]| {
+                let read = |a: &Access, rows: &[Vec<LaneValue>]| {
                     rows.iter()
-                        .map(|r| self.read(c, a, r, deep, inside))
+                        .map(|r| self.read(c, a, r, k_index, inside))
                         .collect::<Result<Vec<_>>>()
                 };
                 let left = self
@@ -221,13 +245,13 @@ impl Tile<'_> {
 
     /// The offset of a warp's accumulator for a column and a row; the second matrix's columns
     /// follow the first's.
-    fn place(&self, c: Code, warp: Value, column: Value, row: Value) -> Result<Value> {
+    fn offset(&self, c: Code, warp: Value, column: Value, row: Value) -> Result<Value> {
         let columns = self.stages.len() * self.product.columns() * INSTRUCTION.1;
-        let line = c.index(line(self.rows) as i64)?;
+        let line = c.index(column_pitch(self.rows) as i64)?;
         c.add(c.mul(c.add(c.mul(warp, c.index(columns as i64)?)?, column)?, line)?, row)
     }
     /// The offsets of each of a thread's accumulators in a part of shared memory.
-    fn places(&self, c: Code, warp: Value, count: usize) -> Result<Vec<Value>> {
+    fn offsets(&self, c: Code, warp: Value, count: usize) -> Result<Vec<Value>> {
         let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
         let [group, quarter] = self.lane;
         let twice = c.mul(quarter, c.index(2)?)?;
@@ -236,30 +260,30 @@ impl Tile<'_> {
             let (block, eight) = (four / over % down, over * (four / over / down) + four % over);
             let row = c.add(group, c.index((INSTRUCTION.0 * block + 8 * (i / 2)) as i64)?)?;
             let column = c.add(twice, c.index((INSTRUCTION.1 * eight + i % 2) as i64)?)?;
-            self.place(c, warp, column, row)
+            self.offset(c, warp, column, row)
         };
         (0..count).map(of).collect()
     }
     /// Writes the warps' accumulators to shared memory for the reduction. If not all fit, it takes
     /// rounds, the last warps first, to which the first warps add theirs.
     fn exchange(&self, c: Code, mut sums: Vec<Value>) -> Result<()> {
-        let parts = c.index(self.parts as i64)?;
-        let places = self.places(c, c.rem(self.warp, parts)?, sums.len())?;
-        for round in (0..self.warps / self.parts).rev() {
+        let parts = c.index(self.warps_at_once as i64)?;
+        let places = self.offsets(c, c.rem(self.warp, parts)?, sums.len())?;
+        for round in (0..self.warps / self.warps_at_once).rev() {
             let put = |c: Code| {
                 let all = sums.iter().zip(&places);
                 all.into_iter().try_for_each(|(v, at)| memref::store(c, *v, self.memory, &[*at]))
             };
-            if self.warps == self.parts {
+            if self.warps == self.warps_at_once {
                 put(c)?;
             } else {
                 let mine =
                     c.compare(CmpIPredicate::Eq, c.div(self.warp, parts)?, c.index(round as i64)?)?;
-                c.when(mine, &mut |c| put(c), None)?;
+                c.if_else(mine, &mut |c| put(c), None)?;
             }
             threads::barrier(c)?;
             if round > 0 {
-                let first = c.below(self.warp, parts)?;
+                let first = c.less_than(self.warp, parts)?;
                 for (v, at) in sums.iter_mut().zip(&places) {
                     let other = memref::load(c, self.memory, &[*at])?;
                     *v = c.select(first, arith::addf(c, *v, other)?, *v)?;
@@ -270,41 +294,47 @@ impl Tile<'_> {
         Ok(())
     }
     /// Reduces the warps' accumulators and runs the epilogue, element by element.
-    fn finish(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Result<()> {
-        let Few { many: matrix, few, count, .. } = self.product;
+    fn finish(&self, c: Code, dims: &[LaneValue], first: Value, many: Value) -> Result<()> {
+        let SkinnyProduct { matrix, skinny: few, rows: count, .. } = self.product;
         let rows = c.index(self.rows as i64)?;
         let all = c.index((self.rows * count) as i64)?;
-        c.strided(self.thread, all, c.index((WARP * self.warps) as i64)?, &[], &mut |c, i, _| {
-            let (column, mine) = (c.div(i, rows)?, c.rem(i, rows)?);
-            let row = c.add(first, mine)?;
-            let mut one = |c: Code| -> Result<()> {
-                let sum = |matrix: usize| -> Result<Val> {
-                    let column = c.add(
-                        column,
-                        c.index((matrix * self.product.columns() * INSTRUCTION.1) as i64)?,
-                    )?;
-                    let part = |w: usize| -> Result<Value> {
-                        let at = self.place(c, c.index(w as i64)?, column, mine)?;
-                        memref::load(c, self.memory, &[at])
+        c.for_dynamic_step(
+            self.thread,
+            all,
+            c.index((WARP * self.warps) as i64)?,
+            &[],
+            &mut |c, i, _| {
+                let (column, mine) = (c.div(i, rows)?, c.rem(i, rows)?);
+                let row = c.add(first, mine)?;
+                let mut one = |c: Code| -> Result<()> {
+                    let sum = |matrix: usize| -> Result<LaneValue> {
+                        let column = c.add(
+                            column,
+                            c.index((matrix * self.product.columns() * INSTRUCTION.1) as i64)?,
+                        )?;
+                        let part = |w: usize| -> Result<Value> {
+                            let at = self.offset(c, c.index(w as i64)?, column, mine)?;
+                            memref::load(c, self.memory, &[at])
+                        };
+                        let mut sum = part(0)?;
+                        for w in 1..self.warps_at_once {
+                            sum = arith::addf(c, sum, part(w)?)?;
+                        }
+                        Ok(LaneValue::Uniform(sum))
                     };
-                    let mut sum = part(0)?;
-                    for w in 1..self.parts {
-                        sum = arith::addf(c, sum, part(w)?)?;
-                    }
-                    Ok(Val::One(sum))
+                    let dims = self.row(c, dims, few, column)?;
+                    let dims = self.row(c, &dims, matrix, row)?;
+                    let all = self
+                        .outs
+                        .iter()
+                        .enumerate()
+                        .map(|(i, o)| Ok((*o, sum(i)?)))
+                        .collect::<Result<Vec<_>>>()?;
+                    accumulators::finish(c, self.scope, self.nest, ONE_LANE, &dims, &all).map(drop)
                 };
-                let dims = self.row(c, dims, few, column)?;
-                let dims = self.row(c, &dims, matrix, row)?;
-                let all = self
-                    .outs
-                    .iter()
-                    .enumerate()
-                    .map(|(i, o)| Ok((*o, sum(i)?)))
-                    .collect::<Result<Vec<_>>>()?;
-                accumulators::finish(c, self.scope, self.nest, ONE, &dims, &all).map(drop)
-            };
-            c.when(c.below(row, many)?, &mut one, None).map(|()| vec![])
-        })
+                c.if_else(c.less_than(row, many)?, &mut one, None).map(|()| vec![])
+            },
+        )
         .map(drop)
     }
 }

@@ -3,14 +3,15 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, Plan, Poly, Role, Stage},
+    analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, Stage},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::{
             common::{
                 assumed,
                 grid::{grid, largest},
-                roles::{Roles, sums},
+                roles::{Roles, contractions},
             },
             wgmma_gemm::tiles::PROCESSORS,
         },
@@ -23,7 +24,7 @@ use crate::{
 use kiln_dialects::{Result, value::DType};
 use kiln_runtime::library_call::CUBLASLT;
 
-/// Products of bf16 and f16 with at most [`MOST`] rows.
+/// Products of bf16 and f16 with at most [`MAX_ROWS`] rows.
 pub struct SkinnyGemm;
 
 /// How the matrix is divided.
@@ -45,7 +46,7 @@ impl Strategy for SkinnyGemm {
     const NAME: &'static str = "skinny_gemm";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Products of few rows: the matrix is read once, warps split K";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "is no product of few rows of bf16 or f16";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT];
     const COMPETES: bool = true;
@@ -61,7 +62,7 @@ impl Strategy for SkinnyGemm {
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
             let (few, n) = (product(r.kernel, r.plan)?, largest(r.plan)?);
-            let (batch, many) = (e.product(n, &few.batch)?, e.product(n, &few.many.dims)?);
+            let (batch, many) = (e.product(n, &few.batch)?, e.product(n, &few.matrix.dims)?);
             Some(format!("({batch}) * (({many}) ceildiv {})", p.block_m))
         })?;
         Ok(Launch { grid: Some(grid), threads: p.warps * WARP, ..Launch::default() })
@@ -79,26 +80,26 @@ pub const INSTRUCTION: (usize, usize) = (16, 8);
 /// K of a warp's step: four threads read 16 contiguous bytes each of a row.
 pub const DEPTH: usize = SKINNY_K as usize;
 /// Elements of 16 bytes, the vector width.
-pub const EACH: usize = 8;
+pub const VECTOR: usize = 8;
 /// Most rows of the skinny operand.
-pub const MOST: i64 = SKINNY_ROWS;
+pub const MAX_ROWS: i64 = SKINNY_ROWS;
 /// Registers of a thread for accumulators.
-const SUMS: usize = 64;
+const ACCUMULATOR_REGISTERS: usize = 64;
 /// Registers of a thread for loads in flight.
-const READ: usize = 64;
+const LOAD_REGISTERS: usize = 64;
 /// K steps that a warp has in flight, if K has as many.
-const PIECES: i64 = 4;
+const UNROLL: i64 = 4;
 /// Bytes per clock and SM when all SMs load: from HBM, and from L2.
 const BANDWIDTH: [f64; 2] = [18.0, 54.0];
 /// The same from HBM with more than 16 rows, whose accumulators leave registers for fewer loads in
 /// flight.
-const BESIDE_MANY: f64 = 12.0;
+const MANY_ROWS_BANDWIDTH: f64 = 12.0;
 /// Clocks until the first bytes arrive, and from the last ones to the end.
-const WAIT: f64 = 2500.0;
+const LATENCY: f64 = 2500.0;
 
 /// An operand.
 #[derive(Clone, Debug)]
-pub struct Side {
+pub struct SkinnyOperand {
     /// Its index among a stage's inputs.
     pub input: usize,
     /// Loops along its rows; empty if it has one row.
@@ -107,81 +108,82 @@ pub struct Side {
 
 /// A product with f32 accumulators of bf16 or f16 operands, both K-major, one with few rows.
 #[derive(Clone, Debug)]
-pub struct Few {
+pub struct SkinnyProduct {
     /// The reduction stages: one, or two whose matrices share the skinny operand.
     pub stages: Vec<usize>,
     /// Batch loops.
     pub batch: Vec<usize>,
     /// The reduction loop, and its size.
-    pub depth: (usize, usize),
+    pub k: (usize, usize),
     /// The operands' element type.
     pub element: DType,
     /// The large matrix; each stage has its own.
-    pub many: Side,
+    pub matrix: SkinnyOperand,
     /// The skinny operand.
-    pub few: Side,
+    pub skinny: SkinnyOperand,
     /// Rows of the skinny operand.
-    pub count: usize,
+    pub rows: usize,
 }
 
-impl Few {
+impl SkinnyProduct {
     /// Instructions along the skinny operand's rows.
     pub fn columns(&self) -> usize {
-        self.count.div_ceil(INSTRUCTION.1)
+        self.rows.div_ceil(INSTRUCTION.1)
     }
 }
 
 /// Whether an argument can be read in 16-byte vectors along a loop.
-pub fn readable(k: &Kernel, a: &Access, deep: usize) -> bool {
-    let units = |p: &Poly| p.multiple_of(EACH as i64);
-    let others = a.at.dims.iter().all(|(d, p)| *d == deep || units(p));
+pub fn readable(k: &Kernel, a: &Access, k_dim: usize) -> bool {
+    let units = |p: &Poly| p.multiple_of(VECTOR as i64);
+    let others = a.at.dims.iter().all(|(d, p)| *d == k_dim || units(p));
     let input = matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
     input
         && others
         && units(&a.at.constant)
-        && a.at.rest.is_empty()
-        && a.at.coefficient(deep).known() == Some(1)
+        && a.at.divisions.is_empty()
+        && a.at.coefficient(k_dim).known() == Some(1)
 }
 
 /// The skinny product of a kernel, if both operands can be read in 16-byte vectors.
-pub fn product(k: &Kernel, plan: &Plan) -> Option<Few> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<SkinnyProduct> {
     let nest = plan.main()?;
-    let (stages, roles, element) = sums(k, nest).filter(|(.., element)| *element != DType::F32)?;
-    let Roles { batch, rows, columns, depth, .. } = roles;
+    let (stages, roles, element) =
+        contractions(k, nest).filter(|(.., element)| *element != DType::F32)?;
+    let Roles { batch, rows, columns, k: depth, .. } = roles;
     let all: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
-    let [deep] = depth.as_slice() else { return None };
+    let [k_dim] = depth.as_slice() else { return None };
     let size =
-        nest.extents[*deep].known().filter(|n| *n >= DEPTH as i64 && n % EACH as i64 == 0)?;
+        nest.extents[*k_dim].known().filter(|n| *n >= DEPTH as i64 && n % VECTOR as i64 == 0)?;
     let known = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known();
     let (x, y) = (known(&rows).unwrap_or(i64::MAX), known(&columns).unwrap_or(i64::MAX));
-    let sides = [Side { input: 0, dims: rows }, Side { input: 1, dims: columns }];
+    let sides = [SkinnyOperand { input: 0, dims: rows }, SkinnyOperand { input: 1, dims: columns }];
     let [few, many] =
         if x <= y { sides } else { sides.into_iter().rev().collect::<Vec<_>>().try_into().ok()? };
     let shared = all.iter().all(|s| s.inputs.get(few.input) == all[0].inputs.get(few.input));
-    let fits = (1..=MOST).contains(&x.min(y)) && x.max(y) >= INSTRUCTION.0 as i64;
+    let fits = (1..=MAX_ROWS).contains(&x.min(y)) && x.max(y) >= INSTRUCTION.0 as i64;
     let fits = fits
         && shared
-        && all.iter().flat_map(|s| s.inputs.iter().take(2)).all(|a| readable(k, a, *deep));
-    fits.then_some(Few {
+        && all.iter().flat_map(|s| s.inputs.iter().take(2)).all(|a| readable(k, a, *k_dim));
+    fits.then_some(SkinnyProduct {
         stages,
         batch,
-        depth: (*deep, size as usize),
+        k: (*k_dim, size as usize),
         element,
-        many,
-        few,
-        count: x.min(y) as usize,
+        matrix: many,
+        skinny: few,
+        rows: x.min(y) as usize,
     })
 }
 
 /// Elements of f32 of one warp's accumulators in shared memory, for a tile of `rows` rows.
-pub fn part(p: &Few, rows: usize) -> usize {
-    p.stages.len() * p.columns() * INSTRUCTION.1 * line(rows)
+pub fn warp_elements(p: &SkinnyProduct, rows: usize) -> usize {
+    p.stages.len() * p.columns() * INSTRUCTION.1 * column_pitch(rows)
 }
 
 /// Warps whose accumulators fit shared memory at once; the others take part in earlier rounds.
-pub fn parts(p: &Few, rows: usize, warps: usize) -> usize {
+pub fn warps_at_once(p: &SkinnyProduct, rows: usize, warps: usize) -> usize {
     let mut parts = warps;
-    while parts > 1 && 4 * parts * part(p, rows) > SHARED as usize {
+    while parts > 1 && 4 * parts * warp_elements(p, rows) > SHARED as usize {
         parts /= 2;
     }
     parts
@@ -189,51 +191,51 @@ pub fn parts(p: &Few, rows: usize, warps: usize) -> usize {
 
 /// Elements between adjacent columns there, padded so that a warp's fragments are in distinct
 /// banks.
-pub fn line(rows: usize) -> usize {
+pub fn column_pitch(rows: usize) -> usize {
     rows + 4
 }
 
 /// Chooses the parameters of such a product; returns them with the estimated clocks.
-fn params(nest: &Nest, p: &Few) -> (Params, f64) {
+fn params(nest: &Nest, p: &SkinnyProduct) -> (Params, f64) {
     let size = |dims: &[usize]| {
         dims.iter().map(|d| nest.extents[*d].known().unwrap_or(assumed::PRODUCT)).product::<i64>()
     };
     let (rows, time) = fastest(
-        [size(&p.batch), size(&p.many.dims), p.count as i64, p.depth.1 as i64],
+        [size(&p.batch), size(&p.matrix.dims), p.rows as i64, p.k.1 as i64],
         p.stages.len(),
     );
-    let blocks = size(&p.batch) * up(size(&p.many.dims), rows);
-    let steps = up(p.depth.1 as i64, DEPTH);
+    let blocks = size(&p.batch) * round_up(size(&p.matrix.dims), rows);
+    let steps = round_up(p.k.1 as i64, DEPTH);
     // Many CTAs share an SM, so that each needs fewer warps.
     let mut warps: usize = if blocks >= 8 * PROCESSORS as i64 { 4 } else { 16 };
-    while warps > 1 && steps / (warps as i64) < PIECES {
+    while warps > 1 && steps / (warps as i64) < UNROLL {
         warps /= 2;
     }
     let read = 4 * (2 * rows / INSTRUCTION.0 * p.stages.len() + p.columns());
-    let most = PIECES.min(steps / warps as i64).min((READ / read) as i64).max(1);
+    let most = UNROLL.min(steps / warps as i64).min((LOAD_REGISTERS / read) as i64).max(1);
     let pieces = 1i64 << most.ilog2();
     (Params { unroll: pieces as usize, block_m: rows, warps }, time)
 }
 
-fn up(a: i64, b: usize) -> i64 {
+fn round_up(a: i64, b: usize) -> i64 {
     (a + b as i64 - 1) / b as i64
 }
 
 /// Rows of a CTA's tile, and the estimated clocks. `sizes`: batch, rows of a matrix, few rows, K.
 pub fn fastest([batch, many, few, depth]: [i64; 4], matrices: usize) -> (usize, f64) {
-    let blocks = |rows: usize| batch * up(many, rows);
+    let blocks = |rows: usize| batch * round_up(many, rows);
     // Every CTA rereads the skinny operand. Larger tiles mean fewer CTAs, as long as each SM has
     // one.
     let sums =
-        |rows: usize| 4 * matrices * (rows / INSTRUCTION.0) * up(few, INSTRUCTION.1) as usize;
+        |rows: usize| 4 * matrices * (rows / INSTRUCTION.0) * round_up(few, INSTRUCTION.1) as usize;
     let fits = |rows: &usize| {
-        sums(*rows) <= SUMS
+        sums(*rows) <= ACCUMULATOR_REGISTERS
             && few > INSTRUCTION.1 as i64
             && blocks(*rows) * 8 >= PROCESSORS as i64 * 7
     };
     let rows = [64, 32].into_iter().find(fits).unwrap_or(INSTRUCTION.0);
     let bytes = |rows: i64| (2 * rows * depth) as f64 / PROCESSORS as f64;
     let (read, again) = (bytes(batch * many * matrices as i64), bytes(few * blocks(rows)));
-    let memory = if few > 2 * INSTRUCTION.1 as i64 { BESIDE_MANY } else { BANDWIDTH[0] };
-    (rows, WAIT + (read / memory).max((read + again) / BANDWIDTH[1]))
+    let memory = if few > 2 * INSTRUCTION.1 as i64 { MANY_ROWS_BANDWIDTH } else { BANDWIDTH[0] };
+    (rows, LATENCY + (read / memory).max((read + again) / BANDWIDTH[1]))
 }

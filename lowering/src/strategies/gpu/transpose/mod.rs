@@ -8,9 +8,10 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, Plan, Poly, Role},
+    analysis::{Access, Kernel, Nest, NestPlan, Poly, Role},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::common::{
             assumed,
             grid::grid,
@@ -47,7 +48,7 @@ impl Strategy for Transpose {
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str =
         "Transposes by tiles in shared memory, elementwise work on both sides";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "has no operand in another dimension order than its result";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -55,9 +56,9 @@ impl Strategy for Transpose {
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
-            let t = turn(r.kernel, r.plan)?;
+            let t = transposed_nest(r.kernel, r.plan)?;
             let n = r.plan.nests.get(t.nest)?;
-            let (down, over) = (e.product(n, &[t.down])?, e.product(n, &[t.over])?);
+            let (down, over) = (e.product(n, &[t.load_dim])?, e.product(n, &[t.store_dim])?);
             Some(format!(
                 "({}) * (({down}) ceildiv {}) * (({over}) ceildiv {})",
                 e.product(n, &t.outer(n))?,
@@ -80,41 +81,42 @@ impl Strategy for Transpose {
 
 /// A nest with transposed operands.
 #[derive(Clone, Debug)]
-pub struct Turn {
+pub struct TransposedNest {
     /// Index of the nest.
     pub nest: usize,
     /// The contiguous dimension of the results.
-    pub over: usize,
+    pub store_dim: usize,
     /// The contiguous dimension of the transposed operands.
-    pub down: usize,
+    pub load_dim: usize,
     /// Transposed operands, most bytes first.
-    pub turned: Vec<Access>,
+    pub operands: Vec<Access>,
 }
 
 /// Bytes of a memory sector, the least that a memory access transfers.
 const SECTOR: i64 = 32;
 /// Least extent of both dimensions.
-const LEAST: i64 = 8;
+const MIN_EXTENT: i64 = 8;
 /// Threads per CTA.
 const THREADS: i64 = 256;
 /// Least and greatest extent of a tile.
 const SIZES: (usize, usize) = (16, 128);
 
 /// The largest nest of a kernel that can be tiled as a transpose.
-pub fn turn(k: &Kernel, plan: &Plan) -> Option<Turn> {
+pub fn transposed_nest(k: &Kernel, plan: &NestPlan) -> Option<TransposedNest> {
     let size = |n: &Nest| Poly::product(&n.extents).known().unwrap_or(i64::MAX);
     let all = (0..plan.nests.len()).filter(|_| !plan.dependent).filter_map(|n| of(k, plan, n));
     all.max_by_key(|t| (size(&plan.nests[t.nest]), std::cmp::Reverse(t.nest)))
 }
 
-fn of(k: &Kernel, plan: &Plan, number: usize) -> Option<Turn> {
+fn of(k: &Kernel, plan: &NestPlan, number: usize) -> Option<TransposedNest> {
     let nest = &plan.nests[number];
     if nest.reduction.contains(&true) || nest.split.is_some() || !nest.after.is_empty() {
         return None;
     }
     let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
-    let real = |a: &&Access| !plan.passed.get(a.buffer).copied().unwrap_or(false);
-    let beside = |a: &Access, d: usize| a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d);
+    let real = |a: &&Access| !plan.forwarded.get(a.buffer).copied().unwrap_or(false);
+    let beside =
+        |a: &Access, d: usize| a.at.coefficient(d).known() == Some(1) && !a.at.in_division(d);
     let written: Vec<&Access> =
         stages().flat_map(|s| &s.outputs).map(|o| &o.access).filter(real).collect();
     let over = (0..nest.extents.len())
@@ -127,7 +129,7 @@ fn of(k: &Kernel, plan: &Plan, number: usize) -> Option<Turn> {
         // An operand that is constant along the contiguous results is read once for them, and a
         // reversed one (stride -1) is contiguous.
         let step = a.at.coefficient(over);
-        if step.is_zero() || a.at.in_rest(over) || step.known().is_some_and(|n| n.abs() == 1) {
+        if step.is_zero() || a.at.in_division(over) || step.known().is_some_and(|n| n.abs() == 1) {
             continue;
         }
         let Some(down) = (0..nest.extents.len()).find(|d| *d != over && beside(a, *d)) else {
@@ -141,19 +143,19 @@ fn of(k: &Kernel, plan: &Plan, number: usize) -> Option<Turn> {
         all.iter().filter(|(d, _)| *d == down).map(|(_, a)| bytes(k, a)).sum::<usize>()
     };
     let down = all.iter().map(|(d, _)| *d).rev().max_by_key(|d| weight(*d))?;
-    let mut turned: Vec<Access> =
+    let mut transposed: Vec<Access> =
         all.into_iter().filter(|(d, _)| *d == down).map(|(_, a)| a).collect();
-    turned.sort_by_key(|a| std::cmp::Reverse(bytes(k, a)));
-    Some(Turn { nest: number, over, down, turned })
+    transposed.sort_by_key(|a| std::cmp::Reverse(bytes(k, a)));
+    Some(TransposedNest { nest: number, store_dim: over, load_dim: down, operands: transposed })
 }
 
-impl Turn {
+impl TransposedNest {
     /// The operands whose tiles fit shared memory under these parameters; the rest is read from
     /// global memory directly.
     pub fn tiles(&self, k: &Kernel, p: &Params) -> Result<Vec<Access>> {
         let mut left = SHARED as usize;
         let mut tiles = vec![];
-        for a in &self.turned {
+        for a in &self.operands {
             let size = p.tile_rows * p.tile_columns * bytes(k, a);
             if size <= left {
                 left -= size;
@@ -167,21 +169,24 @@ impl Turn {
             Ok(tiles)
         }
     }
-    /// Vector width of a transposed operand's loads along `down`.
-    pub fn read_width(&self, k: &Kernel, plan: &Plan, a: &Access) -> usize {
-        let size = &plan.nests[self.nest].extents[self.down];
-        let mut w =
-            if k.pads.contains_key(&a.buffer) { 1 } else { aligned_width(k, self.down, &[a], &[]) };
+    /// Vector width of a transposed operand's loads along `load_dim`.
+    pub fn read_width(&self, k: &Kernel, plan: &NestPlan, a: &Access) -> usize {
+        let size = &plan.nests[self.nest].extents[self.load_dim];
+        let mut w = if k.pads.contains_key(&a.buffer) {
+            1
+        } else {
+            aligned_width(k, self.load_dim, &[a], &[])
+        };
         while w > 1 && !size.multiple_of(w as i64) {
             w /= 2;
         }
         w
     }
-    /// Vector width along `over`, of stores and of the operands that are not transposed.
-    pub fn write_width(&self, k: &Kernel, plan: &Plan) -> usize {
+    /// Vector width along `store_dim`, of stores and of the operands that are not transposed.
+    pub fn write_width(&self, k: &Kernel, plan: &NestPlan) -> usize {
         let nest = &plan.nests[self.nest];
         let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
-        let real = |a: &&Access| !plan.passed.get(a.buffer).copied().unwrap_or(false);
+        let real = |a: &&Access| !plan.forwarded.get(a.buffer).copied().unwrap_or(false);
         let reads = stages().flat_map(|s| s.reads());
         let all: Vec<&Access> = reads
             .chain(stages().flat_map(|s| &s.outputs).map(|o| &o.access))
@@ -193,16 +198,16 @@ impl Turn {
             return 1;
         }
         let (tiles, straight): (Vec<&Access>, Vec<&Access>) =
-            all.into_iter().partition(|a| self.turned.contains(a));
-        let mut w = aligned_width(k, self.over, &straight, &tiles);
-        while w > 1 && !nest.extents[self.over].multiple_of(w as i64) {
+            all.into_iter().partition(|a| self.operands.contains(a));
+        let mut w = aligned_width(k, self.store_dim, &straight, &tiles);
+        while w > 1 && !nest.extents[self.store_dim].multiple_of(w as i64) {
             w /= 2;
         }
         w
     }
     /// The loops around a tile.
     pub fn outer(&self, nest: &Nest) -> Vec<usize> {
-        (0..nest.extents.len()).filter(|d| ![self.over, self.down].contains(d)).collect()
+        (0..nest.extents.len()).filter(|d| ![self.store_dim, self.load_dim].contains(d)).collect()
     }
 }
 
@@ -213,11 +218,11 @@ fn sectors(run: i64, bytes: i64) -> i64 {
 }
 
 /// The parameters, if the cost model finds tiling profitable.
-fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
-    let t = turn(k, plan)?;
+fn params(k: &Kernel, plan: &NestPlan) -> Option<Params> {
+    let t = transposed_nest(k, plan)?;
     let nest = &plan.nests[t.nest];
     let size = |d: usize| nest.extents[d].known().unwrap_or(assumed::TRANSPOSE);
-    let (over, down) = (size(t.over), size(t.down));
+    let (over, down) = (size(t.store_dim), size(t.load_dim));
     let written = || {
         nest.stages
             .iter()
@@ -225,9 +230,9 @@ fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
             .flat_map(|s| &s.outputs)
             .map(|o| &o.access)
     };
-    let written = || written().filter(|a| !plan.passed.get(a.buffer).copied().unwrap_or(false));
-    let least = t.turned.iter().chain(written()).map(|a| bytes(k, a)).min()?;
-    let all: usize = t.turned.iter().map(|a| bytes(k, a)).sum();
+    let written = || written().filter(|a| !plan.forwarded.get(a.buffer).copied().unwrap_or(false));
+    let least = t.operands.iter().chain(written()).map(|a| bytes(k, a)).min()?;
+    let all: usize = t.operands.iter().map(|a| bytes(k, a)).sum();
     let side = if least > 2 || all * 64 * 64 > SHARED as usize { 32 } else { 64 };
     let fit =
         |n: i64| (n.max(1) as u64).next_power_of_two().clamp(SIZES.0 as u64, side as u64) as i64;
@@ -239,13 +244,14 @@ fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
     while tall * wide < side * side && tall < (SIZES.1 as i64).min(down) {
         tall *= 2;
     }
-    // In `loops`, neighbouring threads of a warp step along `over`, then along the loop outside it.
-    let rows = if t.outer(nest).last().is_some_and(|d| *d > t.down) {
+    // In `loops`, neighbouring threads of a warp step along `store_dim`, then along the loop
+    // outside it.
+    let rows = if t.outer(nest).last().is_some_and(|d| *d > t.load_dim) {
         1
     } else {
         (WARP as i64 / over.max(1)).min(down)
     };
-    let reads = |run: i64| t.turned.iter().map(|a| sectors(run, bytes(k, a) as i64)).sum::<i64>();
+    let reads = |run: i64| t.operands.iter().map(|a| sectors(run, bytes(k, a) as i64)).sum::<i64>();
     let writes = |run: i64| written().map(|a| sectors(run, bytes(k, a) as i64)).sum::<i64>();
     let (with, without) =
         (reads(down.min(tall)) + writes(over.min(wide)), reads(rows) + writes(over));
@@ -256,6 +262,6 @@ fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
         threads: (tall * wide / vector).clamp(32, THREADS) as usize,
         vector: vector as usize,
     };
-    let pays = over >= LEAST && down >= LEAST && 4 * without >= 5 * with;
+    let pays = over >= MIN_EXTENT && down >= MIN_EXTENT && 4 * without >= 5 * with;
     (pays && t.tiles(k, &params).is_ok()).then_some(params)
 }

@@ -6,10 +6,10 @@
 //! an mbarrier counts the bytes: making threads' stores visible to a whole cluster would take
 //! microseconds.
 use crate::{
-    emit::code::{Code, known},
+    emit::code::{Code, constant_value},
     strategies::gpu::{
         common::{ptx::Ptx, threads},
-        wgmma_gemm::{emit::Tile, split_k::ROWS},
+        wgmma_gemm::{emit::WgmmaTile, split_k::ROWS},
     },
     target::launch::WARP,
 };
@@ -22,9 +22,9 @@ const LINE: usize = 16 * WARP;
 pub type Finish<'a> = dyn Fn(Code, &[Vec<Value>]) -> Result<()> + 'a;
 
 /// A CTA's share of K.
-pub struct Share {
+pub struct KSplit {
     /// The split-K factor: CTAs that share a tile.
-    pub parts: usize,
+    pub splits: usize,
     /// The CTA's rank in its cluster.
     pub rank: Value,
     /// The CTA's K steps: first, end (exclusive), count.
@@ -33,12 +33,12 @@ pub struct Share {
     pub count: Value,
 }
 
-impl Share {
+impl KSplit {
     /// Splits `steps` K steps among `parts` CTAs.
-    pub fn of(c: Code, parts: usize, steps: Value) -> Result<Share> {
+    pub fn of(c: Code, parts: usize, steps: Value) -> Result<KSplit> {
         if parts == 1 {
-            return Ok(Share {
-                parts,
+            return Ok(KSplit {
+                splits: parts,
                 rank: Ptx(c).number(0)?,
                 first: c.index(0)?,
                 end: steps,
@@ -46,94 +46,112 @@ impl Share {
             });
         }
         let all = c.index(parts as i64)?;
-        let rank = c.rem(threads::block(c)?, all)?;
-        let even = known(steps).filter(|n| n % parts as i64 == 0).map(|n| n / parts as i64);
+        let rank = c.rem(threads::block_id(c)?, all)?;
+        let even =
+            constant_value(steps).filter(|n| n % parts as i64 == 0).map(|n| n / parts as i64);
         let begin = |rank: Value| c.div(c.mul(rank, steps)?, all);
         let first = begin(rank)?;
         let end = begin(c.add(rank, c.index(1)?)?)?;
         let count = even.map_or_else(|| c.sub(end, first), |n| c.index(n))?;
-        Ok(Share { parts, rank: Ptx(c).of(rank)?, first, end, count })
+        Ok(KSplit { splits: parts, rank: Ptx(c).index_to_i32(rank)?, first, end, count })
     }
 }
 
-impl Tile<'_> {
+impl WgmmaTile<'_> {
     /// The mbarrier at which the other CTAs' accumulators arrive.
-    fn sums(&self, p: Ptx) -> Result<Value> {
-        self.empty(p, p.number(self.stages)?)
+    fn reduction_mbarrier(&self, p: Ptx) -> Result<Value> {
+        self.empty_barrier(p, p.number(self.stages)?)
     }
     /// Bytes of a warp's accumulators.
-    fn unit(&self) -> usize {
+    fn warp_bytes(&self) -> usize {
         4 * ROWS * self.n
     }
     /// Warp-sized row blocks of a tile that each CTA owns.
-    fn units(&self) -> usize {
-        self.m / ROWS / self.part.parts
+    fn owned_blocks(&self) -> usize {
+        self.m / ROWS / self.k_split.splits
     }
     /// Initialises that mbarrier, which expects the bytes of all other CTAs.
-    pub fn prepare(&self, p: Ptx) -> Result<()> {
-        if self.part.parts == 1 {
+    pub fn init_reduction_mbarrier(&self, p: Ptx) -> Result<()> {
+        if self.k_split.splits == 1 {
             return Ok(());
         }
-        p.barrier(self.sums(p)?, 1)?;
-        p.expect(self.sums(p)?, (self.part.parts - 1) * self.units() * self.unit())
+        p.mbarrier_init(self.reduction_mbarrier(p)?, 1)?;
+        p.mbarrier_arrive_expect_tx(
+            self.reduction_mbarrier(p)?,
+            (self.k_split.splits - 1) * self.owned_blocks() * self.warp_bytes(),
+        )
     }
     /// The barriers that the producer warps pass while the consumers reduce.
-    pub fn meet(&self, c: Code) -> Result<()> {
+    pub fn producer_barriers(&self, c: Code) -> Result<()> {
         threads::barrier(c)?;
-        Ptx(c).meet()?;
-        Ptx(c).meet()
+        Ptx(c).cluster_barrier_relaxed()?;
+        Ptx(c).cluster_barrier_relaxed()
     }
     /// Reduces the accumulators of all CTAs; the owners of the rows run the epilogue. `[group,
     /// thread, warp]`: the warpgroup, the thread in it, the warp in the CTA.
-    pub fn share(
+    pub fn reduce_and_finish(
         &self,
         c: Code,
         [group, thread, warp]: [Value; 3],
         values: &[Vec<Value>],
         finish: &Finish<'_>,
     ) -> Result<()> {
-        let (p, units) = (Ptx(c), self.units());
+        let (p, units) = (Ptx(c), self.owned_blocks());
         let [own] = values else { return Err("has more than 64 rows of a group".into()) };
-        let unit = p.add(p.times(group, 4)?, p.rest(warp, 4)?)?;
-        let (owner, number) = (p.over(unit, units)?, p.rest(unit, units)?);
-        let mine = c.compare(CmpIPredicate::Eq, owner, self.part.rank)?;
-        let lane = p.rest(thread, WARP)?;
+        let unit = p.add(p.mul_const(group, 4)?, p.rem_const(warp, 4)?)?;
+        let (owner, number) = (p.div_const(unit, units)?, p.rem_const(unit, units)?);
+        let mine = c.compare(CmpIPredicate::Eq, owner, self.k_split.rank)?;
+        let lane = p.rem_const(thread, WARP)?;
         // Received accumulators follow the CTA's own, by the sender's distance in rank.
-        let place = |p: Ptx, distance: Value| -> Result<Value> {
-            let before = p.add(p.times(distance, units)?, number)?;
-            p.plus(
-                p.add(self.ring, p.times(before, self.unit())?)?,
-                4 * self.m * self.n - units * self.unit(),
+        let partial_address = |p: Ptx, distance: Value| -> Result<Value> {
+            let before = p.add(p.mul_const(distance, units)?, number)?;
+            p.add_const(
+                p.add(self.pipeline, p.mul_const(before, self.warp_bytes())?)?,
+                4 * self.m * self.n - units * self.warp_bytes(),
             )
         };
         // All wgmmas of the CTA, then of the cluster, have read the pipeline stages.
         threads::barrier(c)?;
-        p.meet()?;
+        p.cluster_barrier_relaxed()?;
         let mut give = |c: Code| -> Result<()> {
             let (p, four) = (Ptx(c), Type::vector(Ptx(c).f32(), 4));
-            let from = p.add(self.ring, p.times(unit, self.unit())?)?;
-            let at = p.add(from, p.times(lane, 16)?)?;
+            let from = p.add(self.pipeline, p.mul_const(unit, self.warp_bytes())?)?;
+            let at = p.add(from, p.mul_const(lane, 16)?)?;
             for (i, sums) in own.chunks(4).enumerate() {
-                p.write(p.plus(at, i * LINE)?, vector::from_elements(c, sums, four)?, 16)?;
+                p.store_shared(
+                    p.add_const(at, i * LINE)?,
+                    vector::from_elements(c, sums, four)?,
+                    16,
+                )?;
             }
-            p.release()?;
+            p.fence_proxy_async()?;
             p.warp_barrier()?;
-            let distance =
-                p.rest(p.plus(p.minus(self.part.rank, owner)?, self.part.parts)?, self.part.parts)?;
-            let to = place(p, distance)?;
-            c.when(
-                p.is(lane, 0)?,
-                &mut |c| Ptx(c).send(from, to, owner, self.unit(), self.sums(Ptx(c))?),
+            let distance = p.rem_const(
+                p.add_const(p.sub(self.k_split.rank, owner)?, self.k_split.splits)?,
+                self.k_split.splits,
+            )?;
+            let to = partial_address(p, distance)?;
+            c.if_else(
+                p.eq_const(lane, 0)?,
+                &mut |c| {
+                    Ptx(c).bulk_copy_to_cluster(
+                        from,
+                        to,
+                        owner,
+                        self.warp_bytes(),
+                        self.reduction_mbarrier(Ptx(c))?,
+                    )
+                },
                 None,
             )
         };
         let mut take = |c: Code| -> Result<()> {
             let (p, mut all) = (Ptx(c), own.clone());
-            p.wait(self.sums(p)?, p.number(0)?)?;
-            for i in 1..self.part.parts {
-                let at = p.add(place(p, p.number(i)?)?, p.times(lane, 16)?)?;
+            p.mbarrier_wait(self.reduction_mbarrier(p)?, p.number(0)?)?;
+            for i in 1..self.k_split.splits {
+                let at = p.add(partial_address(p, p.number(i)?)?, p.mul_const(lane, 16)?)?;
                 for (line, sums) in all.chunks_mut(4).enumerate() {
-                    let other = p.read_beside(p.plus(at, line * LINE)?, p.f32(), 4)?;
+                    let other = p.load_shared_vector(p.add_const(at, line * LINE)?, p.f32(), 4)?;
                     sums.iter_mut()
                         .zip(other)
                         .try_for_each(|(a, b)| arith::addf(p, *a, b).map(|sum| *a = sum))?;
@@ -141,8 +159,8 @@ impl Tile<'_> {
             }
             finish(c, &[all])
         };
-        c.when(mine, &mut take, Some(&mut give))?;
+        c.if_else(mine, &mut take, Some(&mut give))?;
         // A CTA must not exit while another one reads its shared memory.
-        p.meet()
+        p.cluster_barrier_relaxed()
     }
 }

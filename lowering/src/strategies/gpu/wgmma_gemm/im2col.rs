@@ -1,8 +1,8 @@
 //! Implicit GEMM: for channels-last (NHWC) convolutions, TMA's im2col mode loads a pixel's channels
 //! at each window position, so that a matrix product remains.
 use crate::{
-    analysis::{Kernel, Lin, Place, Poly, Role, Stage},
-    strategies::gpu::wgmma_gemm::{DEPTH, Operand},
+    analysis::{Kernel, LinearExpr, Poly, Role, Stage, StridedView},
+    strategies::gpu::wgmma_gemm::{DEPTH, MatrixOperand},
 };
 
 /// The window of a convolution. Pairs are (height, width).
@@ -36,7 +36,7 @@ impl Window {
     /// Merges a window row into the channel dimension if that takes fewer K steps. The pixels of a
     /// window row are contiguous, so this is possible where no padding occurs along the width.
     /// Returns also the number of start positions in an image row of this width.
-    fn joined(self, width: Poly) -> (Window, Poly) {
+    fn with_merged_rows(self, width: Poly) -> (Window, Poly) {
         let row = self.sizes[1];
         let one =
             Window { sizes: [self.sizes[0], 1], channels: self.channels * row, ..self.clone() };
@@ -56,22 +56,23 @@ impl Window {
 }
 
 /// The loop of an index with a single term, and its coefficient.
-fn single(l: &Lin) -> Option<(usize, i64)> {
+fn single(l: &LinearExpr) -> Option<(usize, i64)> {
     let mut dims = l.dims.iter();
     let (d, p) = dims.next()?;
-    (dims.next().is_none() && l.constant.is_zero() && l.rest.is_empty()).then_some((*d, p.known()?))
+    (dims.next().is_none() && l.constant.is_zero() && l.divisions.is_empty())
+        .then_some((*d, p.known()?))
 }
 
 /// A loop and its step in the image.
-pub type Step = (usize, i64);
+pub type LoopStride = (usize, i64);
 
 /// The terms of a pixel index: the output loop with its stride, and the window loop with its
 /// dilation, if the window has more than one position.
-pub fn pixel(l: &Lin, reduction: &[bool]) -> Option<(Step, Option<Step>)> {
-    if !l.constant.is_zero() || !l.rest.is_empty() || l.dims.len() > 2 {
+pub fn pixel(l: &LinearExpr, reduction: &[bool]) -> Option<(LoopStride, Option<LoopStride>)> {
+    if !l.constant.is_zero() || !l.divisions.is_empty() || l.dims.len() > 2 {
         return None;
     }
-    let of = |reduces: bool| -> Option<Option<Step>> {
+    let of = |reduces: bool| -> Option<Option<LoopStride>> {
         let mut found = l.dims.iter().filter(|(d, _)| reduction.get(**d) == Some(&reduces));
         let first = found.next().map(|(d, p)| Some((*d, p.known()?)));
         if found.next().is_some() { None } else { first.map_or(Some(None), |f| f.map(Some)) }
@@ -81,7 +82,7 @@ pub fn pixel(l: &Lin, reduction: &[bool]) -> Option<(Step, Option<Step>)> {
 
 /// The operands of a convolution, if TMA's im2col mode can read it: NHWC images and channels-last
 /// weights, with a multiple of 8 channels.
-pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
+pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, MatrixOperand, MatrixOperand)> {
     let op = stage.op;
     let (maps, reduction) = stage.indices()?;
     let [Some(image), Some(weight), Some(result)] = maps.as_slice() else { return None };
@@ -130,7 +131,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
     {
         return None;
     }
-    let whole = |p: &Place| {
+    let whole = |p: &StridedView| {
         p.offset.is_zero() && k.buffers.get(p.buffer).is_some_and(|b| b.sizes == p.sizes)
     };
     let padded = k.pads.get(&input.buffer);
@@ -156,19 +157,19 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
         high: [high(1)?, high(2)?],
         channels,
     };
-    if padded.is_some_and(|all| all[0].0 != 0 || all[3].0 != 0) || !counts(&found) {
+    if padded.is_some_and(|all| all[0].0 != 0 || all[3].0 != 0) || !fits_descriptor(&found) {
         return None;
     }
     let pixel = Poly::number(channels);
     let row = width.times(&pixel);
-    let (found, width) = found.joined(width);
+    let (found, width) = found.with_merged_rows(width);
     let [size_h, size_w] = found.sizes;
     let c = Poly::number(found.channels);
-    let image = Operand {
+    let image = MatrixOperand {
         buffer: input.buffer,
         argument,
         offset: Poly::default(),
-        deep: true,
+        k_major: true,
         dims: vec![],
         sizes: vec![c.clone(), width, height.clone(), sizes.first()?.clone()],
         strides: vec![pixel, row.clone(), row.times(&height)],
@@ -181,11 +182,11 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
         _ => (vec![c.clone(), places, kernels], vec![c, rows]),
     };
     let argument = self::argument(k, of_weight)?;
-    let weight = Operand {
+    let weight = MatrixOperand {
         buffer: filters.buffer,
         argument,
         offset: Poly::default(),
-        deep: true,
+        k_major: true,
         dims: vec![],
         sizes,
         strides,
@@ -195,7 +196,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
 
 /// Whether strides, corners and offsets fit a descriptor in im2col mode: corners and offsets have 8
 /// bits.
-fn counts(w: &Window) -> bool {
+fn fits_descriptor(w: &Window) -> bool {
     (0..2).all(|i| {
         let behind = w.high[i] - w.reach(i);
         (1..=8).contains(&w.strides[i])

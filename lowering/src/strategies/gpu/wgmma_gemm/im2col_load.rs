@@ -2,18 +2,18 @@
 //! output pixels, across rows and images.
 use crate::strategies::gpu::{
     common::ptx::Ptx,
-    wgmma_gemm::{DEPTH, emit::Tile, im2col::Window},
+    wgmma_gemm::{DEPTH, emit::WgmmaTile, im2col::Window},
 };
 use kiln_dialects::ir::*;
 
-impl Tile<'_> {
+impl WgmmaTile<'_> {
     /// Where the window of an output pixel begins: width, height, image.
     pub fn pixel(&self, p: Ptx, w: &Window, row: Value) -> Result<[Value; 3]> {
-        let size = |i: usize| p.of(self.results.scope.poly(p.0, &w.out[i])?);
+        let size = |i: usize| p.index_to_i32(self.results.scope.poly(p.0, &w.out[i])?);
         let (high, wide) = (size(0)?, size(1)?);
         let line = arith::divui(p, row, wide)?;
         let begins = |x: Value, i: usize| {
-            arith::subi(p, p.times(x, w.strides[i] as usize)?, p.number(w.low[i] as usize)?)
+            arith::subi(p, p.mul_const(x, w.strides[i] as usize)?, p.number(w.low[i] as usize)?)
         };
         let across = begins(arith::remui(p, row, wide)?, 1)?;
         let down = begins(arith::remui(p, line, high)?, 0)?;
@@ -32,11 +32,12 @@ impl Tile<'_> {
         barrier: Value,
     ) -> Result<()> {
         let blocks = w.blocks() as usize;
-        let (place, channel) = (p.over(step, blocks)?, p.times(p.rest(step, blocks)?, DEPTH)?);
+        let (window_position, channel) =
+            (p.div_const(step, blocks)?, p.mul_const(p.rem_const(step, blocks)?, DEPTH)?);
         let wide = w.sizes[1] as usize;
-        let across = p.times(p.rest(place, wide)?, w.dilation[1] as usize)?;
-        let down = p.times(p.over(place, wide)?, w.dilation[0] as usize)?;
-        p.copy_pixels(
+        let across = p.mul_const(p.rem_const(window_position, wide)?, w.dilation[1] as usize)?;
+        let down = p.mul_const(p.div_const(window_position, wide)?, w.dilation[0] as usize)?;
+        p.tma_load_im2col(
             left,
             self.left_map,
             &[&[channel], &pixel[..]].concat(),
@@ -44,10 +45,10 @@ impl Tile<'_> {
             barrier,
         )?;
         let weight = if self.results.product.rights[0].sizes.len() == 2 {
-            vec![p.times(step, DEPTH)?, column]
+            vec![p.mul_const(step, DEPTH)?, column]
         } else {
-            vec![channel, place, column]
+            vec![channel, window_position, column]
         };
-        p.copy(right, self.right_maps[0], &weight, barrier)
+        p.tma_load(right, self.right_maps[0], &weight, barrier)
     }
 }

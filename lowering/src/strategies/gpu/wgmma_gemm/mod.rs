@@ -7,20 +7,20 @@ pub(crate) mod im2col;
 pub(crate) mod im2col_load;
 pub(crate) mod register_operand;
 pub mod split_k;
+pub(crate) mod staged_results;
 pub(crate) mod store;
-pub(crate) mod stored;
 pub(crate) mod tensor_maps;
 pub(crate) mod tiles;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, Plan, Poly, Role, Stage},
+    analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, Stage},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         gpu::{
             common::{
                 assumed,
                 grid::grid,
-                roles::{Roles, roles_of, sums},
+                roles::{Roles, contractions, roles_of},
             },
             prologue::Prologue,
         },
@@ -59,7 +59,7 @@ pub struct Params {
 /// Tiles that autotuning tries beyond those of the cost model: rows, columns, stages, CTAs per SM.
 /// They are narrow tiles with deep pipelines, of which a product has more, and pairs of CTAs per SM
 /// of which one multiplies while the other waits.
-const FURTHER: &[(usize, usize, usize, usize)] = &[
+const MORE_TILES: &[(usize, usize, usize, usize)] = &[
     (64, 64, 8, 1),
     (64, 64, 3, 2),
     (64, 128, 6, 1),
@@ -75,7 +75,7 @@ impl Strategy for WgmmaGemm {
     const NAME: &'static str = "wgmma_gemm";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Products and convolutions by wgmma, operands by TMA, persistent";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "is no product that wgmma and TMA take";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT, CUDNN];
     const COMPETES: bool = true;
@@ -100,7 +100,7 @@ impl Strategy for WgmmaGemm {
             )
             .into());
         }
-        split_k::possible(p)?;
+        split_k::check_tile(p)?;
         fits(p, nest, &product)?;
         let tiles = |e: &crate::strategies::gpu::common::grid::Extents| {
             e.tiles(r.kernel, r.plan, p.block_m, p.block_n, p.split_k)
@@ -109,7 +109,7 @@ impl Strategy for WgmmaGemm {
             grid: Some(grid(r.kernel, tiles)?),
             threads: 128 * (1 + groups(p)),
             cluster: p.split_k,
-            shared_bytes: Some(shared(p, product.slabs())),
+            shared_bytes: Some(shared(p, product.slices())),
             tensor_maps: Some(tensor_maps::maps(r.kernel, nest, &product, p)?),
             ctas_per_sm: (p.ctas_per_sm > 0).then_some(p.ctas_per_sm),
             persistent: true,
@@ -132,7 +132,7 @@ impl Strategy for WgmmaGemm {
             // Persistent CTAs, and one CTA per tile.
             all.extend([*resident, 0].map(|ctas| tile(*m, *n, *stages, ctas, 1)));
         }
-        all.extend(FURTHER.iter().map(|(m, n, stages, ctas)| tile(*m, *n, *stages, *ctas, 1)));
+        all.extend(MORE_TILES.iter().map(|(m, n, stages, ctas)| tile(*m, *n, *stages, *ctas, 1)));
         all.extend(
             split_k::shared().map(|((m, n, stages, _), parts)| tile(*m, *n, *stages, 0, parts)),
         );
@@ -155,7 +155,7 @@ pub const STORED: usize = 16;
 
 /// An operand: a batch of matrices, with one contiguous dimension.
 #[derive(Clone, Debug)]
-pub struct Operand {
+pub struct MatrixOperand {
     /// The buffer.
     pub buffer: usize,
     /// The index of the kernel's tensor argument; scalars do not count.
@@ -163,7 +163,7 @@ pub struct Operand {
     /// The offset of the first element.
     pub offset: Poly,
     /// Whether the operand is K-major: contiguous in the K dimension. Otherwise it is MN-major.
-    pub deep: bool,
+    pub k_major: bool,
     /// The loops along its dimensions, where each is a single loop.
     pub dims: Vec<usize>,
     /// Sizes: of the contiguous dimension, of the other matrix dimension, of the batch. For images:
@@ -174,19 +174,19 @@ pub struct Operand {
     pub strides: Vec<Poly>,
 }
 
-impl Operand {
+impl MatrixOperand {
     /// Whether one TMA load covers an MN-major tile. Its slices need a descriptor dimension of
     /// their own, of the five that TMA has, and the contiguous size must be a multiple of a slice.
-    pub fn at_once(&self, across: usize) -> bool {
+    pub fn is_single_load(&self, across: usize) -> bool {
         let whole = self.sizes.first().and_then(Poly::known).is_some_and(|n| n % DEPTH as i64 == 0);
-        !self.deep && across > DEPTH && whole && self.sizes.len() < 5
+        !self.k_major && across > DEPTH && whole && self.sizes.len() < 5
     }
     /// The operand with its slices as a dimension: 64 elements, K, slices, batch.
-    fn by_slabs(&self) -> Operand {
+    fn with_slices(&self) -> MatrixOperand {
         let mut o = self.clone();
-        let slabs = o.sizes.first().and_then(Poly::known).unwrap_or_default() / DEPTH as i64;
+        let slices = o.sizes.first().and_then(Poly::known).unwrap_or_default() / DEPTH as i64;
         o.sizes[0] = Poly::number(DEPTH as i64);
-        o.sizes.insert(2, Poly::number(slabs));
+        o.sizes.insert(2, Poly::number(slices));
         o.strides.insert(1, Poly::number(DEPTH as i64));
         o
     }
@@ -194,7 +194,7 @@ impl Operand {
 
 /// A matrix product with f32 accumulators: of bf16, of f16, or of f32 rounded to tf32.
 #[derive(Clone, Debug)]
-pub struct Product {
+pub struct TensorCoreProduct {
     /// The roles of the nest's dimensions.
     pub roles: Roles,
     /// The operands' element type; for a left operand with a prologue, the type it is rounded to.
@@ -202,11 +202,11 @@ pub struct Product {
     /// The prologue of the left operand, computed on its elements before the product.
     pub prologue: Option<Prologue>,
     /// The left operand, M × K.
-    pub left: Operand,
+    pub left: MatrixOperand,
     /// The left operand's element type in memory.
     pub raw: DType,
     /// The right operands, K × N: one, or two that share the left operand.
-    pub rights: Vec<Operand>,
+    pub rights: Vec<MatrixOperand>,
     /// The reduction stages, one for each right operand.
     pub stages: Vec<usize>,
     /// The window of an im2col convolution; the left operand's rows are then the output pixels of
@@ -214,20 +214,20 @@ pub struct Product {
     pub window: Option<Window>,
 }
 
-impl Product {
+impl TensorCoreProduct {
     /// K of a pipeline stage, in elements.
-    pub fn depth(&self) -> usize {
+    pub fn k_per_stage(&self) -> usize {
         ROW / self.element.byte_size()
     }
     /// Slices of the left operand's tile: rows of 128 bytes for each of its rows.
-    pub fn slabs(&self) -> usize {
-        self.depth() * self.raw.byte_size() / ROW
+    pub fn slices(&self) -> usize {
+        self.k_per_stage() * self.raw.byte_size() / ROW
     }
     /// K steps; for a dynamic K, those of the assumed extent.
     pub fn steps(&self, nest: &Nest) -> i64 {
         let (depth, each) = (
-            Poly::product(self.roles.depth.iter().map(|d| &nest.extents[*d])),
-            self.depth() as i64,
+            Poly::product(self.roles.k.iter().map(|d| &nest.extents[*d])),
+            self.k_per_stage() as i64,
         );
         let depth = depth.known().unwrap_or(assumed::PRODUCT);
         self.window.as_ref().map_or_else(|| (depth + each - 1) / each, Window::steps)
@@ -250,15 +250,15 @@ fn bytes(m: usize, n: usize, stages: usize, groups: usize) -> usize {
     (m + n) * ROW * stages + staging(groups) + 16 * stages + 1024
 }
 
-/// Bytes of shared memory of a CTA. `slabs`: slices of the left operand's tile.
-pub fn shared(p: &Params, slabs: usize) -> usize {
-    bytes(slabs * p.block_m, p.block_n, p.stages, groups(p))
+/// Bytes of shared memory of a CTA. `slices`: slices of the left operand's tile.
+pub fn shared(p: &Params, slices: usize) -> usize {
+    bytes(slices * p.block_m, p.block_n, p.stages, groups(p))
         + if p.split_k > 1 { split_k::BARRIER } else { 0 }
 }
 
 /// Whether registers hold the accumulators of a tile and the computed left fragments of two K
 /// steps, the current and the next.
-fn computes(m: usize, n: usize, resident: usize) -> bool {
+fn fits_registers(m: usize, n: usize, resident: usize) -> bool {
     m <= 128 && (resident < 2 || n <= 64)
 }
 
@@ -267,16 +267,16 @@ fn computes(m: usize, n: usize, resident: usize) -> bool {
 /// # Errors
 /// Registers cannot hold accumulators and fragments, the pipeline exceeds shared memory, or the
 /// CTAs of a cluster cannot split K.
-pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<()> {
+pub fn fits(p: &Params, nest: &Nest, product: &TensorCoreProduct) -> Result<()> {
     split_k::fits(p, nest, product)?;
     let (m, n, resident) = (p.block_m, p.block_n, p.ctas_per_sm);
-    if product.prologue.is_some() && !computes(m, n, resident) {
+    if product.prologue.is_some() && !fits_registers(m, n, resident) {
         return Err(format!(
             "has block_m = {m}, block_n = {n}, ctas_per_sm = {resident}, but registers hold the computed left operand of at most 128 rows, and next to another \
              CTA accumulators of 64 columns"
         ).into());
     }
-    match shared(p, product.slabs()) {
+    match shared(p, product.slices()) {
         bytes if bytes > SHARED => {
             Err(format!("has a schedule of {bytes} bytes of shared memory; {SHARED} are possible")
                 .into())
@@ -288,9 +288,11 @@ pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<()> {
 /// The matrix product of a kernel, if TMA can read both operands. TMA needs 16-byte alignment of
 /// the base and of all strides but the contiguous one. K is not 0. The caller decides whether f32
 /// may be rounded to tf32.
-pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
     let nest = plan.main()?;
-    let Some((stages, roles, element)) = sums(k, nest) else { return computed(k, nest) };
+    let Some((stages, roles, element)) = contractions(k, nest) else {
+        return with_prologue(k, nest);
+    };
     if roles.columns.len() != 1 || roles.rows.is_empty() || roles.batch.len() > 3 {
         return None;
     }
@@ -299,17 +301,17 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     if !sums.iter().all(|s| s.inputs.first() == Some(a)) {
         return None;
     }
-    if roles.rows.len() == 1 && roles.depth.len() == 1 {
+    if roles.rows.len() == 1 && roles.k.len() == 1 {
         let left = operand(k, nest, a, roles.rows[0], &roles)?;
-        let rights: Vec<Operand> = sums
+        let rights: Vec<MatrixOperand> = sums
             .iter()
             .map(|s| operand(k, nest, s.inputs.get(1)?, roles.columns[0], &roles))
             .collect::<Option<_>>()?;
-        let deep = rights[0].deep;
+        let k_major = rights[0].k_major;
         // wgmma reads tf32 operands K-major only.
-        let fits = element != DType::F32 || (deep && left.deep);
-        let fits = fits && rights.iter().all(|r| r.deep == deep);
-        return fits.then_some(Product {
+        let fits = element != DType::F32 || (k_major && left.k_major);
+        let fits = fits && rights.iter().all(|r| r.k_major == k_major);
+        return fits.then_some(TensorCoreProduct {
             roles,
             element,
             prologue: None,
@@ -322,7 +324,7 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     }
     let (window, left, right) = im2col::window(k, sums[0])
         .filter(|_| roles.batch.is_empty() && sums.len() == 1 && element != DType::F32)?;
-    Some(Product {
+    Some(TensorCoreProduct {
         roles,
         element,
         prologue: None,
@@ -335,13 +337,13 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
 }
 
 /// A product whose K-major left operand is computed from memory by a prologue.
-fn computed(k: &Kernel, nest: &Nest) -> Option<Product> {
+fn with_prologue(k: &Kernel, nest: &Nest) -> Option<TensorCoreProduct> {
     let [number] = nest.stages.as_slice() else { return None };
     let (stage, roles) = (k.stages.get(*number)?, roles_of(k, nest, *number)?);
     let prologue = Prologue::of(stage)?;
     let raw = prologue.raw(stage)?;
     let ([row], [column], [_]) =
-        (roles.rows.as_slice(), roles.columns.as_slice(), roles.depth.as_slice())
+        (roles.rows.as_slice(), roles.columns.as_slice(), roles.k.as_slice())
     else {
         return None;
     };
@@ -349,18 +351,18 @@ fn computed(k: &Kernel, nest: &Nest) -> Option<Product> {
     let element = of(raw).filter(|d| [DType::BF16, DType::F16, DType::F32].contains(d))?;
     // Threads read the prologue's other operands from global memory: those of rows once, those of
     // columns in each K step.
-    let both = |a: &Access| a.at.uses(*row) && a.at.uses(roles.depth[0]);
+    let both = |a: &Access| a.at.uses(*row) && a.at.uses(roles.k[0]);
     let read = |i: &usize| {
         stage.inputs.get(*i).is_some_and(|a| {
-            a == raw || !both(a) && a.at.rest.is_empty() && !k.pads.contains_key(&a.buffer)
+            a == raw || !both(a) && a.at.divisions.is_empty() && !k.pads.contains_key(&a.buffer)
         })
     };
     let left = operand(k, nest, raw, *row, &roles)
-        .filter(|o| o.deep && prologue.inputs.iter().all(read))?;
+        .filter(|o| o.k_major && prologue.inputs.iter().all(read))?;
     let right = operand(k, nest, stage.inputs.get(prologue.right)?, *column, &roles)?;
-    let fits = roles.batch.len() <= 3 && nest.extents.get(roles.depth[0])?.multiple_of(2);
+    let fits = roles.batch.len() <= 3 && nest.extents.get(roles.k[0])?.multiple_of(2);
     let (element, raw, stages) = (prologue.element, element, vec![*number]);
-    fits.then_some(Product {
+    fits.then_some(TensorCoreProduct {
         roles,
         element,
         prologue: Some(prologue),
@@ -372,14 +374,20 @@ fn computed(k: &Kernel, nest: &Nest) -> Option<Product> {
     })
 }
 
-fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) -> Option<Operand> {
-    let depth = *roles.depth.first()?;
-    let deep = a.at.coefficient(depth).known() == Some(1);
+fn operand(
+    k: &Kernel,
+    nest: &Nest,
+    a: &Access,
+    across: usize,
+    roles: &Roles,
+) -> Option<MatrixOperand> {
+    let depth = *roles.k.first()?;
+    let k_major = a.at.coefficient(depth).known() == Some(1);
     // The first K step is peeled, without a check that there is one.
     nest.extents.get(depth)?.at_least().filter(|n| *n > 0)?;
-    let (near, far) = if deep { (depth, across) } else { (across, depth) };
+    let (near, far) = if k_major { (depth, across) } else { (across, depth) };
     let dims: Vec<usize> = [near, far].into_iter().chain(roles.batch.iter().copied()).collect();
-    rows(k, &nest.extents, a, &dims, deep)
+    rows(k, &nest.extents, a, &dims, k_major)
 }
 
 /// An operand whose access has exactly `dims`, loops of these extents, the contiguous one first;
@@ -389,8 +397,8 @@ pub fn rows(
     extents: &[Poly],
     a: &Access,
     dims: &[usize],
-    deep: bool,
-) -> Option<Operand> {
+    k_major: bool,
+) -> Option<MatrixOperand> {
     let Role::Input(number) = k.buffers.get(a.buffer)?.role else { return None };
     let strides = tensor(
         extents,
@@ -400,7 +408,15 @@ pub fn rows(
     )?;
     let sizes = dims.iter().map(|d| extents.get(*d).cloned()).collect::<Option<_>>()?;
     let (argument, offset) = (im2col::argument(k, number)?, a.at.constant.clone());
-    Some(Operand { buffer: a.buffer, argument, offset, deep, dims: dims.to_vec(), sizes, strides })
+    Some(MatrixOperand {
+        buffer: a.buffer,
+        argument,
+        offset,
+        k_major,
+        dims: dims.to_vec(),
+        sizes,
+        strides,
+    })
 }
 
 /// The strides of all `dims` but the first, if TMA can address them: the first is contiguous, the
@@ -408,7 +424,7 @@ pub fn rows(
 fn tensor(extents: &[Poly], a: &Access, dims: &[usize], unit: i64) -> Option<Vec<Poly>> {
     let units = |p: &Poly| !p.is_zero() && p.multiple_of(unit);
     let near = a.at.coefficient(*dims.first()?).known() == Some(1);
-    if !near || !a.at.rest.is_empty() || !(a.at.constant.is_zero() || units(&a.at.constant)) {
+    if !near || !a.at.divisions.is_empty() || !(a.at.constant.is_zero() || units(&a.at.constant)) {
         return None;
     }
     let strides: Vec<Poly> = dims.iter().skip(1).map(|d| a.at.coefficient(*d)).collect();

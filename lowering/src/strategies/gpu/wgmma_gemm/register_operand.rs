@@ -5,10 +5,10 @@ use crate::{
     emit::code::Code,
     strategies::gpu::{
         common::ptx::Ptx,
-        prologue::{emit as prologue_emit, emit::Elements},
+        prologue::{emit as prologue_emit, emit::PrologueElements},
         wgmma_gemm::{
             DEPTH, ROW,
-            emit::{Fragments, Tile},
+            emit::{Fragments, WgmmaTile},
         },
     },
 };
@@ -16,7 +16,7 @@ use kiln_dialects::{ir::*, value::DType};
 
 /// A consumer thread at a tile.
 struct Thread<'a> {
-    elements: Elements<'a>,
+    elements: PrologueElements<'a>,
     lane: Value,
     /// The first of the warp's 16 rows in the tile.
     row: Value,
@@ -24,18 +24,18 @@ struct Thread<'a> {
     column: Value,
 }
 
-impl Tile<'_> {
+impl WgmmaTile<'_> {
     /// Bytes of the left operand's pipeline stage.
     pub fn left_bytes(&self) -> usize {
-        self.m * self.product().slabs() * ROW
+        self.m * self.product().slices() * ROW
     }
 
     /// The computed left fragments of a K step, in f32. Of each 16 columns: two rows of the first 8
     /// columns, then two rows of the second 8, each with two adjacent elements.
-    fn left(&self, c: Code, t: &Thread<'_>, slot: Value, step: Value) -> Result<Vec<Value>> {
+    fn left(&self, c: Code, t: &Thread<'_>, stage: Value, step: Value) -> Result<Vec<Value>> {
         let p = Ptx(c);
-        let mut known = t.elements.step(c, p.add(p.times(step, DEPTH)?, t.column)?)?;
-        let tile = p.add(self.ring, p.times(slot, self.bytes())?)?;
+        let mut known = t.elements.step(c, p.add(p.mul_const(step, DEPTH)?, t.column)?)?;
+        let tile = p.add(self.pipeline, p.mul_const(stage, self.stage_bytes())?)?;
         let mut made = vec![];
         for k in 0..DEPTH / 16 {
             for (i, pair) in self.raw(p, t, tile, k)?.into_iter().enumerate() {
@@ -50,42 +50,56 @@ impl Tile<'_> {
     /// The raw elements of the `k`-th 16 columns of a tile, in fragment order.
     fn raw(&self, p: Ptx, t: &Thread<'_>, tile: Value, k: usize) -> Result<Vec<[Value; 2]>> {
         let raw = self.product().raw;
-        let swizzled = |chunk: Value, row: Value| p.times(arith::xori(p, chunk, row)?, 16);
+        let swizzled = |chunk: Value, row: Value| p.mul_const(arith::xori(p, chunk, row)?, 16);
         if raw.byte_size() == 2 {
-            let (row, high) = (p.rest(t.lane, 16)?, p.over(t.lane, 16)?);
+            let (row, high) = (p.rem_const(t.lane, 16)?, p.div_const(t.lane, 16)?);
             let chunk = arith::xori(p, high, p.number(2 * k)?)?;
-            let at =
-                p.add(p.times(p.add(t.row, row)?, ROW)?, swizzled(chunk, p.rest(t.lane, 8)?)?)?;
+            let at = p.add(
+                p.mul_const(p.add(t.row, row)?, ROW)?,
+                swizzled(chunk, p.rem_const(t.lane, 8)?)?,
+            )?;
             return p
-                .read_matrices(p.add(tile, at)?, false)?
+                .ldmatrix(p.add(tile, at)?, false)?
                 .into_iter()
-                .map(|word| prologue_emit::two(p.0, word, raw))
+                .map(|word| prologue_emit::unpack_pair(p.0, word, raw))
                 .collect();
         }
         // A slice of 32-bit elements has half as many columns.
-        let tile = p.plus(tile, k / 2 * self.m * ROW)?;
-        let (row, pair) = (p.over(t.lane, 4)?, p.rest(t.lane, 4)?);
+        let tile = p.add_const(tile, k / 2 * self.m * ROW)?;
+        let (row, pair) = (p.div_const(t.lane, 4)?, p.rem_const(t.lane, 4)?);
         let one = |i: usize| {
-            let chunk = p.plus(p.over(pair, 2)?, k % 2 * 4 + i / 2 * 2)?;
-            let begin = p.times(p.plus(p.add(t.row, row)?, i % 2 * 8)?, ROW)?;
-            let at = p.add(p.add(begin, swizzled(chunk, row)?)?, p.times(p.rest(pair, 2)?, 8)?)?;
-            p.read_two(p.add(tile, at)?, Type::scalar(p.0.ctx(), DType::F32))
+            let chunk = p.add_const(p.div_const(pair, 2)?, k % 2 * 4 + i / 2 * 2)?;
+            let begin = p.mul_const(p.add_const(p.add(t.row, row)?, i % 2 * 8)?, ROW)?;
+            let at = p.add(
+                p.add(begin, swizzled(chunk, row)?)?,
+                p.mul_const(p.rem_const(pair, 2)?, 8)?,
+            )?;
+            p.load_shared_pair(p.add(tile, at)?, Type::scalar(p.0.ctx(), DType::F32))
         };
         (0..4).map(one).collect()
     }
 
     /// Issues the wgmmas of a K step.
-    fn weigh(&self, p: Ptx, left: &[Value], sums: &[Value], slot: Value) -> Result<Vec<Value>> {
-        let (deep, element) = (self.product().rights[0].deep, self.product().element);
-        let right = p.plus(p.add(self.ring, p.times(slot, self.bytes())?)?, self.left_bytes())?;
-        let right = p.descriptor(right, deep)?;
+    fn multiply_registers(
+        &self,
+        p: Ptx,
+        left: &[Value],
+        sums: &[Value],
+        stage: Value,
+    ) -> Result<Vec<Value>> {
+        let (k_major, element) = (self.product().rights[0].k_major, self.product().element);
+        let right = p.add_const(
+            p.add(self.pipeline, p.mul_const(stage, self.stage_bytes())?)?,
+            self.left_bytes(),
+        )?;
+        let right = p.wgmma_descriptor(right, k_major)?;
         let mut sums = sums.to_vec();
-        p.begin()?;
+        p.wgmma_fence()?;
         for (k, left) in left.chunks(4).enumerate() {
-            let right = p.further(right, k * if deep { 32 } else { 16 * ROW })?;
-            sums = p.mma_of_registers(element, left, right, deep, &sums)?;
+            let right = p.advance_descriptor(right, k * if k_major { 32 } else { 16 * ROW })?;
+            sums = p.wgmma_register_operand(element, left, right, k_major, &sums)?;
         }
-        p.group()?;
+        p.wgmma_commit_group()?;
         Ok(sums)
     }
 
@@ -97,56 +111,89 @@ impl Tile<'_> {
         thread: Value,
         warp: Value,
     ) -> Result<()> {
-        self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(0)?], &mut |c, place, carried| {
-            let p = Ptx(c);
-            let lane = p.rest(thread, 32)?;
-            // Each warp elects a lane to arrive: it may have read its rows before the other warps
-            // have.
-            let speaks = p.is(lane, 0)?;
-            let release = |c: Code, slot: Value| {
-                c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None)
-            };
-            let ready =
-                |c: Code, slot: Value, parity: Value| Ptx(c).wait(self.full(Ptx(c), slot)?, parity);
-            let row = p.add(self.own_row(p, group)?, p.times(p.rest(warp, 4)?, 16)?)?;
-            let own = p.add(p.add(place.row, row)?, p.over(lane, 4)?)?;
-            let elements = Elements::of(c, &self.results, &place.batch, &[own, p.plus(own, 8)?])?;
-            let t = Thread { elements, lane, row, column: p.times(p.rest(lane, 4)?, 2)? };
-            ready(c, carried[0], carried[1])?;
-            let made = self.left(c, &t, carried[0], p.number(0)?)?;
-            let zero = c.number(0.0, p.f32())?;
-            let mut state = vec![zero; self.n / 2];
-            state.extend(t.elements.packed(p, &made)?);
-            state.extend(carried);
-            let count = self.n / 2;
-            let one = c.index(1)?;
-            let done = c.strided(one, self.part.count, one, &state, &mut |c, step, state| {
+        self.for_each_tile(
+            c,
+            &[Ptx(c).number(0)?, Ptx(c).number(0)?],
+            &mut |c, tile_coord, carried| {
                 let p = Ptx(c);
-                let ((sums, rest), end) = (state.split_at(count), state.len());
-                let (left, [slot, parity]) =
-                    (&rest[..end - count - 2], [state[end - 2], state[end - 1]]);
-                let sums = self.weigh(p, left, sums, slot)?;
-                let next = self.next(p, slot, parity)?;
-                ready(c, next[0], next[1])?;
-                let made = self.left(c, &t, next[0], p.of(step)?)?;
-                // Ends a basic block: otherwise ptxas sinks the prologue below the wgmma wait. For
-                // the same reason the prologue's results pass through that wait and are packed only
-                // after it.
-                ready(c, next[0], next[1])?;
-                let mut done = p.until(0, &[sums.as_slice(), &made].concat(), left)?;
-                let made = done.split_off(count);
-                release(c, slot)?;
-                done.extend(t.elements.packed(p, &made)?);
-                done.extend(next);
-                Ok(done)
-            })?;
-            let ((sums, rest), end) = (done.split_at(count), done.len());
-            let (left, [slot, parity]) = (&rest[..end - count - 2], [done[end - 2], done[end - 1]]);
-            let sums = self.weigh(p, left, sums, slot)?;
-            let sums = p.until(0, &sums, left)?;
-            release(c, slot)?;
-            self.finish(c, &Fragments { place, group, thread, warp, values: vec![vec![&sums]] })?;
-            Ok(self.next(p, slot, parity)?.to_vec())
-        })
+                let lane = p.rem_const(thread, 32)?;
+                // Each warp elects a lane to arrive: it may have read its rows before the other
+                // warps have.
+                let elected = p.eq_const(lane, 0)?;
+                let release = |c: Code, stage: Value| {
+                    c.if_else(
+                        elected,
+                        &mut |c| Ptx(c).mbarrier_arrive(self.empty_barrier(Ptx(c), stage)?),
+                        None,
+                    )
+                };
+                let ready = |c: Code, stage: Value, parity: Value| {
+                    Ptx(c).mbarrier_wait(self.full_barrier(Ptx(c), stage)?, parity)
+                };
+                let row =
+                    p.add(self.warpgroup_row(p, group)?, p.mul_const(p.rem_const(warp, 4)?, 16)?)?;
+                let own = p.add(p.add(tile_coord.row, row)?, p.div_const(lane, 4)?)?;
+                let elements = PrologueElements::of(
+                    c,
+                    &self.results,
+                    &tile_coord.batch,
+                    &[own, p.add_const(own, 8)?],
+                )?;
+                let t =
+                    Thread { elements, lane, row, column: p.mul_const(p.rem_const(lane, 4)?, 2)? };
+                ready(c, carried[0], carried[1])?;
+                let made = self.left(c, &t, carried[0], p.number(0)?)?;
+                let zero = c.number(0.0, p.f32())?;
+                let mut state = vec![zero; self.n / 2];
+                state.extend(t.elements.packed(p, &made)?);
+                state.extend(carried);
+                let count = self.n / 2;
+                let one = c.index(1)?;
+                let done = c.for_dynamic_step(
+                    one,
+                    self.k_split.count,
+                    one,
+                    &state,
+                    &mut |c, step, state| {
+                        let p = Ptx(c);
+                        let ((sums, rest), end) = (state.split_at(count), state.len());
+                        let (left, [stage, parity]) =
+                            (&rest[..end - count - 2], [state[end - 2], state[end - 1]]);
+                        let sums = self.multiply_registers(p, left, sums, stage)?;
+                        let next = self.next_stage(p, stage, parity)?;
+                        ready(c, next[0], next[1])?;
+                        let made = self.left(c, &t, next[0], p.index_to_i32(step)?)?;
+                        // Ends a basic block: otherwise ptxas sinks the prologue below the wgmma
+                        // wait. For the same reason the prologue's results pass through that wait
+                        // and are packed only after it.
+                        ready(c, next[0], next[1])?;
+                        let mut done =
+                            p.wgmma_wait_group(0, &[sums.as_slice(), &made].concat(), left)?;
+                        let made = done.split_off(count);
+                        release(c, stage)?;
+                        done.extend(t.elements.packed(p, &made)?);
+                        done.extend(next);
+                        Ok(done)
+                    },
+                )?;
+                let ((sums, rest), end) = (done.split_at(count), done.len());
+                let (left, [stage, parity]) =
+                    (&rest[..end - count - 2], [done[end - 2], done[end - 1]]);
+                let sums = self.multiply_registers(p, left, sums, stage)?;
+                let sums = p.wgmma_wait_group(0, &sums, left)?;
+                release(c, stage)?;
+                self.finish(
+                    c,
+                    &Fragments {
+                        coord: tile_coord,
+                        warpgroup: group,
+                        thread,
+                        warp,
+                        values: vec![vec![&sums]],
+                    },
+                )?;
+                Ok(self.next_stage(p, stage, parity)?.to_vec())
+            },
+        )
     }
 }

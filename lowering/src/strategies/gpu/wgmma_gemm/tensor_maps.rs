@@ -4,7 +4,10 @@ use crate::{
     analysis::{Kernel, Nest},
     strategies::gpu::{
         common::grid,
-        wgmma_gemm::{DEPTH, Operand, Params, Product, STORED, im2col::Window, stored::stored},
+        wgmma_gemm::{
+            DEPTH, MatrixOperand, Params, STORED, TensorCoreProduct, im2col::Window,
+            staged_results::staged_results,
+        },
     },
 };
 use kiln_dialects::{ir::*, value::DType};
@@ -14,7 +17,7 @@ use kiln_dialects::{ir::*, value::DType};
 /// width, and its traversal strides.
 pub fn map(
     k: &Kernel,
-    o: &Operand,
+    o: &MatrixOperand,
     element: Type,
     extent: &[usize],
     window: Option<&Window>,
@@ -52,16 +55,18 @@ pub fn map(
 }
 
 /// Descriptors of the operands, then of the results.
-pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Params) -> Result<Attr> {
+pub fn maps(k: &Kernel, nest: &Nest, p: &TensorCoreProduct, s: &Params) -> Result<Attr> {
     let (m, n, c) = (s.block_m, s.block_n / p.rights.len(), k.func.ctx());
     // TMA rounds f32 to tf32 when it loads.
     let element = if p.element == DType::F32 { Type::tf32(c) } else { Type::scalar(c, p.element) };
-    let side = |o: &Operand, across: usize| match o.at_once(across) {
-        true => map(k, &o.by_slabs(), element, &[DEPTH, DEPTH, across / DEPTH], None),
-        false => map(k, o, element, &[p.depth(), if o.deep { across } else { DEPTH }], None),
+    let side = |o: &MatrixOperand, across: usize| match o.is_single_load(across) {
+        true => map(k, &o.with_slices(), element, &[DEPTH, DEPTH, across / DEPTH], None),
+        false => {
+            map(k, o, element, &[p.k_per_stage(), if o.k_major { across } else { DEPTH }], None)
+        }
     };
     // The prologue's operand is loaded unrounded, in slices of 128 bytes per row.
-    let raw = || map(k, &p.left, Type::scalar(c, p.raw), &[p.depth() / p.slabs(), m], None);
+    let raw = || map(k, &p.left, Type::scalar(c, p.raw), &[p.k_per_stage() / p.slices(), m], None);
     let mut all = vec![];
     match &p.window {
         Some(w) => {
@@ -80,7 +85,7 @@ pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Params) -> Result<Attr> {
             }
         }
     }
-    for r in stored(k, nest, p) {
+    for r in staged_results(k, nest, p) {
         if let Some(tensor) = &r.tensor {
             all.push(map(k, tensor, Type::scalar(c, r.element), &[r.columns(), STORED], None)?);
         }

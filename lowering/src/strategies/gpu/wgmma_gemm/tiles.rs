@@ -3,7 +3,7 @@ use crate::{
     analysis::{Nest, Poly},
     strategies::gpu::{
         common::{assumed, ceil_div as up},
-        wgmma_gemm::{DEPTH, Params, Product, SHARED, bytes, computes, split_k},
+        wgmma_gemm::{DEPTH, Params, SHARED, TensorCoreProduct, bytes, fits_registers, split_k},
     },
     target::costs::Left,
 };
@@ -11,7 +11,7 @@ use crate::{
 /// SMs of an H100 or H200 SXM; a launch queries the device for its own number.
 pub const PROCESSORS: usize = 132;
 /// The CTA tiles of the cost model.
-pub const TILES: &[Tile] = &[
+pub const TILES: &[TileConfig] = &[
     (128, 256, 4, 1),
     (256, 128, 4, 1),
     (128, 192, 4, 1),
@@ -24,7 +24,7 @@ pub const TILES: &[Tile] = &[
     (64, 64, 5, 2),
 ];
 /// Rows, columns, stages, CTAs per SM.
-pub type Tile = (usize, usize, usize, usize);
+pub type TileConfig = (usize, usize, usize, usize);
 /// Multiply-adds of 16-bit elements per SM and clock, sustained over a large K. An f32 (tf32) K
 /// step has half the K and takes as long.
 const RATE: f64 = 1800.0;
@@ -50,7 +50,7 @@ const WAIT: f64 = 600.0;
 const FINISHED: f64 = 30.0;
 
 /// Chooses the parameters of a product; returns them with the estimated clocks.
-pub fn choose(nest: &Nest, p: &Product) -> (Params, f64) {
+pub fn choose(nest: &Nest, p: &TensorCoreProduct) -> (Params, f64) {
     let size = |dims: &[usize]| {
         Poly::product(dims.iter().map(|d| &nest.extents[*d]))
             .known()
@@ -62,14 +62,15 @@ pub fn choose(nest: &Nest, p: &Product) -> (Params, f64) {
     let left = p
         .prologue
         .as_ref()
-        .map_or(Left::default(), |prologue| Left { clocks: prologue.clocks(), slabs: p.slabs() });
+        .map_or(Left::default(), |prologue| Left { clocks: prologue.clocks(), slices: p.slices() });
     // A cluster launch needs the grid before the call, so K is split for static sizes only.
-    let most = if split_k::known(nest) { usize::MAX } else { 1 };
-    let how = How { rights: p.rights.len(), left, most, pixels: p.window.is_some() };
+    let most = if split_k::is_static(nest) { usize::MAX } else { 1 };
+    let how =
+        ProductTraits { rights: p.rights.len(), left, max_split: most, pixels: p.window.is_some() };
     let (time, (m, n, stages, resident), parts) = fastest(sizes, how);
     let resident = if parts > 1 { 0 } else { resident };
     let params = Params {
-        block_k: p.depth(),
+        block_k: p.k_per_stage(),
         block_m: m,
         block_n: n,
         ctas_per_sm: resident,
@@ -81,30 +82,33 @@ pub fn choose(nest: &Nest, p: &Product) -> (Params, f64) {
 
 /// The tile with as many stages as fit shared memory, if its accumulators and computed left
 /// fragments fit registers.
-fn fitting(left: Left, (m, n, stages, resident): Tile) -> Option<Tile> {
+fn fitting(left: Left, (m, n, stages, resident): TileConfig) -> Option<TileConfig> {
     if left.clocks == 0.0 {
         return Some((m, n, stages, resident));
     }
-    let ring = |stages: &usize| resident * bytes(left.slabs * m, n, *stages, (m / 64).min(2));
+    let ring = |stages: &usize| resident * bytes(left.slices * m, n, *stages, (m / 64).min(2));
     let most = (2..=stages).rev().find(|stages| ring(stages) <= SHARED);
-    most.filter(|_| computes(m, n, resident)).map(|stages| (m, n, stages, resident))
+    most.filter(|_| fits_registers(m, n, resident)).map(|stages| (m, n, stages, resident))
 }
 
 /// Properties of a product besides its sizes.
 #[derive(Clone, Copy)]
-struct How {
+struct ProductTraits {
     /// The number of right operands.
     rights: usize,
     left: Left,
     /// The greatest split-K factor.
-    most: usize,
+    max_split: usize,
     /// Whether the left operand is loaded in im2col mode.
     pixels: bool,
 }
 
 /// The fastest choice: estimated clocks, tile, split-K factor.
-fn fastest([batch, rows, columns, steps]: [i64; 4], how: How) -> (f64, Tile, usize) {
-    let How { rights, left, most, .. } = how;
+fn fastest(
+    [batch, rows, columns, steps]: [i64; 4],
+    how: ProductTraits,
+) -> (f64, TileConfig, usize) {
+    let ProductTraits { rights, left, max_split: most, .. } = how;
     // The right operands divide a tile's columns.
     let sizes = [batch, rows, columns * rights as i64, steps];
     let tiles = TILES
@@ -112,41 +116,42 @@ fn fastest([batch, rows, columns, steps]: [i64; 4], how: How) -> (f64, Tile, usi
         .filter(|(_, n, ..)| n % (DEPTH * rights) == 0)
         .filter_map(|tile| fitting(left, *tile));
     let most = if left.clocks > 0.0 { 1 } else { most };
-    let shared = tiles.flat_map(|tile| split_k::PARTS.iter().map(move |parts| (tile, *parts)));
+    let shared = tiles.flat_map(|tile| split_k::FACTORS.iter().map(move |parts| (tile, *parts)));
     let shared = shared.filter(|((m, n, _, resident), parts)| {
-        *parts <= most && split_k::worth([*m, *n], *resident, steps, *parts)
+        *parts <= most && split_k::is_profitable([*m, *n], *resident, steps, *parts)
     });
     let all = shared.map(|(tile, parts)| (time_of(tile, parts, sizes, how), tile, parts));
     let (time, tile, parts) =
         all.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::MAX, TILES[0], 1));
-    let bytes = 2 * batch * (left.slabs as i64 * sizes[1] + sizes[2]) * steps * DEPTH as i64;
+    let bytes = 2 * batch * (left.slices as i64 * sizes[1] + sizes[2]) * steps * DEPTH as i64;
     (START + time.max(bytes as f64 / PROCESSORS as f64 / MEMORY), tile, parts)
 }
 
 /// Estimated clocks of a product. `sizes`: batch, rows, columns, K steps.
 pub fn time(sizes: [i64; 4], left: Left) -> f64 {
-    fastest(sizes, How { rights: 1, left, most: usize::MAX, pixels: false }).0
+    fastest(sizes, ProductTraits { rights: 1, left, max_split: usize::MAX, pixels: false }).0
 }
 
 /// The same without split-K.
 pub fn time_alone(sizes: [i64; 4]) -> f64 {
-    fastest(sizes, How { rights: 1, left: Left::default(), most: 1, pixels: false }).0
+    fastest(sizes, ProductTraits { rights: 1, left: Left::default(), max_split: 1, pixels: false })
+        .0
 }
 
 /// Estimated clocks of the busiest SM, from its first wgmma on. `sizes`: batch, rows, columns, K
 /// steps.
 fn time_of(
-    (m, n, stages, resident): Tile,
+    (m, n, stages, resident): TileConfig,
     parts: usize,
     [batch, rows, columns, steps]: [i64; 4],
-    how: How,
+    how: ProductTraits,
 ) -> f64 {
     let left = how.left;
     let tiles = batch.saturating_mul(up(rows, m)).saturating_mul(up(columns, n));
     let (each, elements) = (up(tiles, split_k::clusters(parts)) as f64, (m * n) as f64);
     let multiply = elements * DEPTH as f64 / RATE;
     let busy = (tiles.saturating_mul(parts as i64) as f64 / PROCESSORS as f64).clamp(0.01, 1.0);
-    let load = ((m * left.slabs + n) * 2 * DEPTH) as f64 / (BANDWIDTH[0] / busy).min(BANDWIDTH[1]);
+    let load = ((m * left.slices + n) * 2 * DEPTH) as f64 / (BANDWIDTH[0] / busy).min(BANDWIDTH[1]);
     let pixels = if how.pixels { m as f64 * PIXEL } else { 0.0 };
     let wait = LATENCY / (stages as f64 * (resident as f64).min(each));
     // The threads that run the prologue are those that wait for wgmma, so the two add up.

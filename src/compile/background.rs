@@ -9,7 +9,7 @@ use crate::{
     backend::{Backend, GraphModule, Runnable},
     capture::Captured,
     dialects::ir::{Context, Module},
-    lowering::Stop,
+    lowering::CancellationToken,
     model::Options,
     tensor::lock,
 };
@@ -23,30 +23,30 @@ use std::{
 };
 
 /// A compiled program, or why compilation failed.
-pub(crate) type Outcome = Result<Arc<dyn Runnable>, Arc<Error>>;
+pub(crate) type CompileResult = Result<Arc<dyn Runnable>, Arc<Error>>;
 
 /// A future of a program.
 #[derive(Default)]
-pub(crate) struct Later {
-    made: OnceLock<Outcome>,
+pub(crate) struct ProgramFuture {
+    result: OnceLock<CompileResult>,
     waiting: (Mutex<()>, Condvar),
 }
 
-impl Later {
+impl ProgramFuture {
     /// A future that is ready.
-    pub fn now(program: Arc<dyn Runnable>) -> Later {
-        Later { made: OnceLock::from(Ok(program)), ..Later::default() }
+    pub fn completed(program: Arc<dyn Runnable>) -> ProgramFuture {
+        ProgramFuture { result: OnceLock::from(Ok(program)), ..ProgramFuture::default() }
     }
     /// `None` while it is being compiled.
-    pub fn get(&self) -> Option<&Outcome> {
-        self.made.get()
+    pub fn get(&self) -> Option<&CompileResult> {
+        self.result.get()
     }
     /// The program, if it was compiled.
     pub fn ready(&self) -> Option<&Arc<dyn Runnable>> {
         self.get().and_then(|o| o.as_ref().ok())
     }
     /// Waits until compilation succeeds or fails.
-    pub fn wait(&self) -> Outcome {
+    pub fn wait(&self) -> CompileResult {
         let mut held = lock(&self.waiting.0);
         loop {
             if let Some(outcome) = self.get() {
@@ -55,57 +55,57 @@ impl Later {
             held = self.waiting.1.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
     }
-    fn set(&self, outcome: Outcome) {
+    fn set(&self, outcome: CompileResult) {
         let _held = lock(&self.waiting.0);
         // Set once, by the one job that owns it.
-        let _ = self.made.set(outcome);
+        let _ = self.result.set(outcome);
         self.waiting.1.notify_all();
     }
 }
 
 type Job = Box<dyn FnOnce() + Send>;
-type Tell = Box<dyn Fn(&Error) + Send + Sync>;
+type FailureCallback = Box<dyn Fn(&Error) + Send + Sync>;
 
 /// A function's compilation queue.
-pub(crate) struct Queue {
+pub(crate) struct CompileQueue {
     jobs: Mutex<(VecDeque<Job>, bool)>,
     /// Cancels the current and the queued compilations.
-    stop: Stop,
+    cancellation: CancellationToken,
     /// Whether the function is gone, so that failures are not reported.
     dropped: AtomicBool,
     /// Callback for failed compilations.
-    tell: Tell,
+    on_failure: FailureCallback,
 }
 
-impl Queue {
-    /// `stop` is the function's token, which also cancels this queue.
-    pub fn new(stop: &Stop, tell: Tell) -> Arc<Queue> {
-        Arc::new(Queue {
+impl CompileQueue {
+    /// `cancellation` is the function's token, which also cancels this queue.
+    pub fn new(cancellation: &CancellationToken, on_failure: FailureCallback) -> Arc<CompileQueue> {
+        Arc::new(CompileQueue {
             jobs: Mutex::default(),
-            stop: stop.child(),
+            cancellation: cancellation.child(),
             dropped: AtomicBool::new(false),
-            tell,
+            on_failure,
         })
     }
     /// Cancels all work without reporting it.
-    pub fn drop_work(&self) {
+    pub fn cancel_all(&self) {
         self.dropped.store(true, Ordering::Relaxed);
-        self.stop.cancel();
+        self.cancellation.cancel();
     }
     /// Enqueues a compilation.
-    fn make(
-        self: &Arc<Queue>,
+    fn enqueue(
+        self: &Arc<CompileQueue>,
         name: &str,
         captured: Captured,
         backend: Arc<dyn Backend>,
         options: &Options,
-    ) -> Arc<Later> {
-        let (later, name) = (Arc::new(Later::default()), name.to_string());
-        let options = Options { stop: self.stop.clone(), ..options.clone() };
+    ) -> Arc<ProgramFuture> {
+        let (future, name) = (Arc::new(ProgramFuture::default()), name.to_string());
+        let options = Options { cancellation: self.cancellation.clone(), ..options.clone() };
         let Captured { module, weights, inputs, outputs } = captured;
         let bytes = module.bytecode();
         drop(module);
-        let (queue, made) = (self.clone(), later.clone());
+        let (queue, result) = (self.clone(), future.clone());
         self.push(Box::new(move || {
             let work = || -> Result<Arc<dyn Runnable>, Error> {
                 let context = Context::new();
@@ -118,13 +118,13 @@ impl Queue {
                 .unwrap_or_else(|_| Err(Error::Backend(format!("the backend panicked on {name}"))));
             let outcome = outcome.map_err(Arc::new);
             if let (Err(e), false) = (&outcome, queue.dropped.load(Ordering::Relaxed)) {
-                (queue.tell)(e);
+                (queue.on_failure)(e);
             }
-            made.set(outcome);
+            result.set(outcome);
         }));
-        later
+        future
     }
-    fn push(self: &Arc<Queue>, job: Job) {
+    fn push(self: &Arc<CompileQueue>, job: Job) {
         let mut jobs = lock(&self.jobs);
         jobs.0.push_back(job);
         if jobs.1 {
@@ -157,21 +157,21 @@ impl Queue {
 
 /// How to compile programs.
 #[derive(Clone)]
-pub(crate) struct Making {
+pub(crate) struct ProgramCompiler {
     /// The backend.
     pub backend: Arc<dyn Backend>,
     /// Its options.
     pub options: Options,
     /// The background queue; `None` compiles on the calling thread.
-    pub queue: Option<Arc<Queue>>,
+    pub queue: Option<Arc<CompileQueue>>,
 }
 
-impl Making {
+impl ProgramCompiler {
     /// Compiles a program, or enqueues it. Err: the failure, if compiled on the calling thread.
-    pub fn program(&self, name: &str, captured: Captured) -> Result<Arc<Later>, Error> {
+    pub fn compile(&self, name: &str, captured: Captured) -> Result<Arc<ProgramFuture>, Error> {
         match &self.queue {
-            Some(queue) => Ok(queue.make(name, captured, self.backend.clone(), &self.options)),
-            None => Ok(Arc::new(Later::now(
+            Some(queue) => Ok(queue.enqueue(name, captured, self.backend.clone(), &self.options)),
+            None => Ok(Arc::new(ProgramFuture::completed(
                 self.backend.compile(&GraphModule::new(name, &captured), &self.options)?,
             ))),
         }

@@ -3,7 +3,7 @@
 //! The time of a factor is the sum over its kernels with default schedules. A vendor library
 //! computes the whole product; if it is fastest, the factor is 1. In the table an entry looks like
 //! a kernel's: the key describes the product, and the schedule is the factor.
-use super::{Alone, How, Kernels, outcome};
+use super::{Kernels, MeasureOptions, StandaloneKernel, classify};
 use crate::{
     Error, Model, Options,
     dialects::{ir::*, rules::Level},
@@ -19,30 +19,33 @@ use crate::{
 use std::{collections::BTreeMap, path::Path, time::Instant};
 
 /// Key prefix of products.
-const KEY: &str = "parts ";
+const KEY_PREFIX: &str = "parts ";
 /// Split-K factors tried besides the cost model's.
-const TRIED: [i64; 4] = [1, 2, 4, 8];
+const FACTORS: [i64; 4] = [1, 2, 4, 8];
 /// Minimum K tiles per split.
-const STEPS: i64 = 4;
+const MIN_STEPS: i64 = 4;
 /// Number of output tiles that fills the GPU without split-K (2 x 132 SMs).
-const FULL: i64 = 2 * 132;
+const FULL_GPU_TILES: i64 = 2 * 132;
 /// The pass that applies split-K.
-const SPLIT: &str = ",kiln-split-products";
+const SPLIT_PASS: &str = ",kiln-split-products";
 
 /// A model's products, right before split-K is applied.
-pub struct Products {
+pub struct SplitKCandidates {
     all: BTreeMap<String, (Splittable, Op)>,
     // Fields are dropped in order: the module before its context.
     _held: Option<(Module, Context)>,
 }
 
 /// Attaches the table's split-K factors to the module, for the pass to read.
-pub fn request(module: &Module, table: &Schedules, target: &Target) {
+pub fn attach_split_k(module: &Module, table: &Schedules, target: &Target) {
     let c = module.op().ctx();
     let all: Vec<(String, Attr)> = table
         .of(target)
         .filter_map(|(key, parts)| {
-            Some((key.strip_prefix(KEY)?.to_string(), parts.parse().ok().filter(|n| *n > 0)?))
+            Some((
+                key.strip_prefix(KEY_PREFIX)?.to_string(),
+                parts.parse().ok().filter(|n| *n > 0)?,
+            ))
         })
         .map(|(product, parts)| (product, Attr::i64(c, parts)))
         .collect();
@@ -52,12 +55,16 @@ pub fn request(module: &Module, table: &Schedules, target: &Target) {
     }
 }
 
-impl Products {
+impl SplitKCandidates {
     /// Lowers a model to the split-K pass, and collects the products with a choice of factor.
-    pub fn of(model: &Model, options: &Options, target: &Target) -> Result<Products, Error> {
+    pub fn of(
+        model: &Model,
+        options: &Options,
+        target: &Target,
+    ) -> Result<SplitKCandidates, Error> {
         // The pass supports this architecture only.
         if target.chip() != Some(Chip::Sm90a) {
-            return Ok(Products { all: BTreeMap::new(), _held: None });
+            return Ok(SplitKCandidates { all: BTreeMap::new(), _held: None });
         }
         let context = Context::new();
         let (module, _) = model.module(&context)?;
@@ -68,21 +75,23 @@ impl Products {
         } else {
             String::new()
         };
-        if let Some((before, _)) = text.split_once(SPLIT) {
+        if let Some((before, _)) = text.split_once(SPLIT_PASS) {
             let run = RunOptions {
                 skip_verifier: !options.verify,
                 disable: options.disable.clone(),
-                stop: options.stop.clone(),
+                cancellation: options.cancellation.clone(),
                 ..Default::default()
             };
             run_pipeline(&module, &format!("{before})"), &run, &|_, _, _| ())
                 .map_err(CompileError::from)?;
             let found = walk(module.op()).into_iter().filter_map(|o| Some((Splittable::of(o)?, o)));
-            for (s, op) in found.filter(|(s, _)| s.tiles < FULL && s.steps >= 2 * STEPS) {
-                all.insert(format!("{KEY}{}", s.product), (s, op));
+            for (s, op) in
+                found.filter(|(s, _)| s.tiles < FULL_GPU_TILES && s.steps >= 2 * MIN_STEPS)
+            {
+                all.insert(format!("{KEY_PREFIX}{}", s.product), (s, op));
             }
         }
-        Ok(Products { all, _held: Some((module, context)) })
+        Ok(SplitKCandidates { all, _held: Some((module, context)) })
     }
     /// The keys.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
@@ -99,28 +108,29 @@ impl Products {
         &self,
         options: &Options,
         target: &Target,
-        how: &How<'_>,
+        settings: &MeasureOptions<'_>,
         table: &mut Schedules,
     ) -> Result<(), Error> {
         // The other half of the time is for the kernels' schedules.
-        let until = Instant::now() + how.until.saturating_duration_since(Instant::now()) / 2;
+        let deadline =
+            Instant::now() + settings.deadline.saturating_duration_since(Instant::now()) / 2;
         let todo = self.missing(table, target);
         for (i, (key, (s, op))) in todo.iter().enumerate() {
-            how.stop.check().map_err(CompileError::from)?;
-            if Instant::now() >= until {
+            settings.cancellation.check().map_err(CompileError::from)?;
+            if Instant::now() >= deadline {
                 break;
             }
-            (how.progress)(i, todo.len(), "parts of a product");
+            (settings.progress)(i, todo.len(), "parts of a product");
             let mut times: Vec<(i64, f64)> = vec![];
-            let mut counts: Vec<i64> = TRIED
+            let mut counts: Vec<i64> = FACTORS
                 .into_iter()
                 .chain([s.parts])
-                .filter(|n| *n == 1 || s.steps % n == 0 && s.steps / n >= STEPS)
+                .filter(|n| *n == 1 || s.steps % n == 0 && s.steps / n >= MIN_STEPS)
                 .collect();
             counts.sort_unstable();
             counts.dedup();
             for n in counts {
-                match time(*op, s, n, options, target, how) {
+                match time(*op, s, n, options, target, settings) {
                     Ok(all) => {
                         for (what, time) in all {
                             tracing::info!(target: "kiln::autotune", "{}: {n} parts{what}: {time:.2} us", s.product);
@@ -149,17 +159,17 @@ fn time(
     parts: i64,
     options: &Options,
     target: &Target,
-    how: &How<'_>,
+    settings: &MeasureOptions<'_>,
 ) -> Result<Vec<(&'static str, f64)>, Error> {
-    let module = alone(op, s, parts)?;
-    let own = options.alone();
+    let module = standalone(op, s, parts)?;
+    let own = options.for_single_kernel();
     let kernels = Kernels::of(
-        &Model::of_module(&module, Path::new("")),
+        &Model::from_module(&module, Path::new("")),
         &own,
         target,
         &Schedules::default(),
     )?;
-    let all: Vec<&Alone> = kernels.all.values().flatten().collect();
+    let all: Vec<&StandaloneKernel> = kernels.all.values().flatten().collect();
     // A mismatch means that something else was measured.
     if (all.len() > 1) != (parts > 1) {
         return Err(Error::Target(format!("it is {} kernels", all.len())));
@@ -167,14 +177,14 @@ fn time(
     let (mut sum, mut made) = (0.0, vec![]);
     for kernel in all {
         let schedule = kernel.default(&own, target)?;
-        let timed = kernel.time(schedule, &own, how)?;
+        let timed = kernel.time(schedule, &own, settings)?;
         sum += timed.time;
         let calls = by_library(schedule, kernel.launch.ctx())
             .into_iter()
             .filter(|(l, _)| parts == 1 && *l == CUBLASLT && present(l));
         for (_, candidate) in calls {
-            if let Ok(called) = outcome(kernel.time(candidate, &own, how), &timed.results)
-                && called.by_library()
+            if let Ok(called) = classify(kernel.time(candidate, &own, settings), &timed.results)
+                && called.uses_library()
             {
                 made.push((" by the library", called.time));
             }
@@ -185,7 +195,7 @@ fn time(
 }
 
 /// A product as a standalone program, at level prims.
-fn alone(op: Op, s: &Splittable, parts: i64) -> Result<Module> {
+fn standalone(op: Op, s: &Splittable, parts: i64) -> Result<Module> {
     let c = op.ctx();
     let own = Module::new(op.loc());
     own.op().set_attr("kiln.level", Attr::string(c, Level::Prims.name()));

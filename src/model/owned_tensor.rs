@@ -6,7 +6,7 @@ use crate::{
 
 /// An owned tensor.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Data {
+pub struct OwnedTensor {
     /// Element type.
     pub dtype: DType,
     /// The shape.
@@ -15,10 +15,10 @@ pub struct Data {
     pub bytes: Vec<u8>,
 }
 
-impl Data {
+impl OwnedTensor {
     /// The elements of a value, rounded to its dtype.
-    pub fn of(t: &Tensor) -> Data {
-        Data { dtype: t.dtype(), shape: t.shape().to_vec(), bytes: t.dtype().encode(t) }
+    pub fn from_tensor(t: &Tensor) -> OwnedTensor {
+        OwnedTensor { dtype: t.dtype(), shape: t.shape().to_vec(), bytes: t.dtype().encode(t) }
     }
     /// Decodes the elements. Err: `bytes` does not match dtype and shape.
     pub fn tensor(&self) -> Result<Tensor, DataError> {

@@ -2,22 +2,22 @@
 //! row by row.
 use crate::{
     analysis::{Access, Init, Kernel, Nest, Output, Poly, Role},
-    strategies::gpu::wgmma_gemm::{Operand, Product},
+    strategies::gpu::wgmma_gemm::{MatrixOperand, TensorCoreProduct},
 };
 use kiln_dialects::value::DType;
 
 /// A result that is staged in shared memory.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StagedResult {
     /// The store's access.
     pub access: Access,
     /// The element type: bf16, f16 or f32.
     pub element: DType,
     /// The N-major result as TMA addresses it, if it can.
-    pub tensor: Option<Operand>,
+    pub tensor: Option<MatrixOperand>,
 }
 
-impl Stored {
+impl StagedResult {
     /// Columns of a slice: 128 bytes.
     pub fn columns(&self) -> usize {
         crate::strategies::gpu::wgmma_gemm::ROW / self.element.byte_size()
@@ -27,12 +27,12 @@ impl Stored {
 /// The staged results of a product. TMA stores those whose rows are contiguous and whose other
 /// strides are multiples of 16 bytes. 16-bit results are staged also where the other strides are
 /// not: otherwise a warp's threads would store single elements of eight rows at once.
-pub fn stored(k: &Kernel, nest: &Nest, p: &Product) -> Vec<Stored> {
+pub fn staged_results(k: &Kernel, nest: &Nest, p: &TensorCoreProduct) -> Vec<StagedResult> {
     let stages = nest.all().filter_map(|s| k.stages.get(s));
     stages.flat_map(|s| &s.outputs).filter_map(|o| one(k, nest, p, o)).collect()
 }
 
-fn one(k: &Kernel, nest: &Nest, p: &Product, o: &Output) -> Option<Stored> {
+fn one(k: &Kernel, nest: &Nest, p: &TensorCoreProduct, o: &Output) -> Option<StagedResult> {
     let [over] = p.roles.columns.as_slice() else { return None };
     let (a, buffer) = (&o.access, k.buffers.get(o.access.buffer)?);
     let Role::Output(number) = buffer.role else { return None };
@@ -47,19 +47,19 @@ fn one(k: &Kernel, nest: &Nest, p: &Product, o: &Output) -> Option<Stored> {
     let tensor = tensor(k, nest, p, a, number, element);
     let rows = element.byte_size() == 2
         && a.at.coefficient(*over).known() == Some(1)
-        && a.at.rest.is_empty();
-    (tensor.is_some() || rows).then(|| Stored { access: a.clone(), element, tensor })
+        && a.at.divisions.is_empty();
+    (tensor.is_some() || rows).then(|| StagedResult { access: a.clone(), element, tensor })
 }
 
 /// Result `number` as TMA addresses it: N contiguous, then rows, then batch.
 fn tensor(
     k: &Kernel,
     nest: &Nest,
-    p: &Product,
+    p: &TensorCoreProduct,
     a: &Access,
     number: usize,
     element: DType,
-) -> Option<Operand> {
+) -> Option<MatrixOperand> {
     let (rows, over) = (p.roles.rows.as_slice(), p.roles.columns.first()?);
     let tensors = crate::strategies::gpu::wgmma_gemm::im2col::tensors(k)?;
     let dims: Vec<usize> = [*over]
@@ -83,11 +83,11 @@ fn tensor(
         .into_iter()
         .chain(p.roles.batch.iter().map(|d| size(&[*d])))
         .collect();
-    let tensor = Operand {
+    let tensor = MatrixOperand {
         buffer: a.buffer,
         argument: tensors + number,
         offset: a.at.constant.clone(),
-        deep: false,
+        k_major: false,
         dims: vec![],
         sizes,
         strides,

@@ -2,4 +2,4 @@
 use std::panic::Location;
 
 /// A source location in the user's code.
-pub(super) type Place = &'static Location<'static>;
+pub(super) type CallSite = &'static Location<'static>;

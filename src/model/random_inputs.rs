@@ -1,5 +1,5 @@
 //! Random inputs for programs that were given none.
-use super::Data;
+use super::OwnedTensor;
 use crate::{
     dialects::value::{DType, Tensor},
     runtime::{
@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// Deterministic random numbers: splitmix64 (Steele et al., OOPSLA 2014).
-struct Numbers(u64);
+struct SplitMix64(u64);
 
-impl Numbers {
+impl SplitMix64 {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -27,7 +27,7 @@ impl Numbers {
 }
 
 /// Symbol values for random inputs: 8, or the nearest value in the symbol's range.
-pub fn made_up_symbols(program: &Program) -> Vec<i64> {
+pub fn random_input_symbols(program: &Program) -> Vec<i64> {
     let middle = |min: i64, max: Option<i64>, divisor: i64| {
         let near = min.max(8).min(max.unwrap_or(i64::MAX));
         (near / divisor.max(1)).max(1) * divisor.max(1)
@@ -36,15 +36,15 @@ pub fn made_up_symbols(program: &Program) -> Vec<i64> {
 }
 
 /// Elements generated per chunk, to bound temporary memory.
-const AT_ONCE: usize = 1 << 16;
+const CHUNK: usize = 1 << 16;
 
 /// Random inputs: floats in [-1, 1); integers 0 or 1, so that they are valid indices; sizes from
-/// [`made_up_symbols`]. Err: a size has no value, or out of memory.
-pub fn made_up(program: &Program) -> Result<Vec<Data>, CallError> {
-    let symbols = made_up_symbols(program);
+/// [`random_input_symbols`]. Err: a size has no value, or out of memory.
+pub fn random_inputs(program: &Program) -> Result<Vec<OwnedTensor>, CallError> {
+    let symbols = random_input_symbols(program);
     let exprs = program.expr_values(&symbols)?;
-    let mut numbers = Numbers(0);
-    let mut one = |t: &Spec| -> Result<Data, CallError> {
+    let mut numbers = SplitMix64(0);
+    let mut one = |t: &Spec| -> Result<OwnedTensor, CallError> {
         let wrong = |reason| CallError::Tensor { what: "input", name: t.name.clone(), reason };
         let sizes = t.dims.iter().map(|d| d.size(&symbols, &exprs));
         let shape = sizes.collect::<Result<Vec<_>, _>>()?;
@@ -53,8 +53,8 @@ pub fn made_up(program: &Program) -> Result<Vec<Data>, CallError> {
         let len = tensor_bytes("made-up input", &t.name, &t.dtype, &shape)?;
         let mut bytes = vec_of(len, || purpose("made-up input", &t.name, &t.dtype, &shape))?;
         let count = len / dtype.byte_size();
-        for start in (0..count).step_by(AT_ONCE) {
-            let n = AT_ONCE.min(count - start);
+        for start in (0..count).step_by(CHUNK) {
+            let n = CHUNK.min(count - start);
             let part = if dtype.is_float() {
                 let values = (0..n).map(|_| dtype.round(numbers.unit() * 2.0 - 1.0)).collect();
                 Tensor::floats(dtype, vec![n], values)
@@ -63,7 +63,7 @@ pub fn made_up(program: &Program) -> Result<Vec<Data>, CallError> {
             };
             bytes.extend(dtype.encode(&part.map_err(|e| wrong(e.to_string()))?));
         }
-        Ok(Data { dtype, shape, bytes })
+        Ok(OwnedTensor { dtype, shape, bytes })
     };
     program.inputs.iter().map(&mut one).collect()
 }

@@ -12,7 +12,9 @@ use super::tree::Leaf;
 use crate::{
     Error,
     runtime::{
-        guards::{Given, Guards, InputGuard, Layout, OPEN, Same, Scalar, TensorGuard, dtype_word},
+        guards::{
+            DYNAMIC, Guards, InputGuard, Layout, LeafView, Same, Scalar, TensorGuard, dtype_word,
+        },
         program::Symbol,
     },
     tensor::{Array, Mark, Repr},
@@ -33,9 +35,9 @@ struct DimHistory {
     pinned: bool,
     /// It has had a size, other than the always specialised ones, that is not a multiple of
     /// [`DIVISOR`].
-    odd: bool,
+    indivisible: bool,
     /// A program was compiled for multiples.
-    stated: bool,
+    declared: bool,
 }
 
 /// History of a number argument.
@@ -54,12 +56,12 @@ pub(super) struct History {
     leaves: Vec<Vec<DimHistory>>,
     numbers: Vec<NumberHistory>,
     /// A program for multiples met another size, so further programs are for all sizes.
-    general: bool,
+    no_divisors: bool,
 }
 
 /// A size of an argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum PlanDim {
+pub(super) enum DimSpecialisation {
     Static(usize),
     /// Index of a symbol.
     Symbol(usize),
@@ -67,8 +69,8 @@ pub(super) enum PlanDim {
 
 /// Specialisation of one leaf.
 #[derive(Clone, Debug)]
-pub(super) enum PlanLeaf {
-    Tensor(Arc<Array>, Vec<PlanDim>),
+pub(super) enum LeafSpecialisation {
+    Tensor(Arc<Array>, Vec<DimSpecialisation>),
     /// Specialised: a constant of the program.
     Scalar(Scalar),
     /// An input of the program, and its symbol where it is used as a size.
@@ -77,8 +79,8 @@ pub(super) enum PlanLeaf {
 
 /// The specialisation of a program.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub leaves: Vec<PlanLeaf>,
+pub(super) struct Specialisation {
+    pub leaves: Vec<LeafSpecialisation>,
     /// Name and range of each symbol with its value in this call; `input` and `dim` say where it is
     /// read.
     pub symbols: Vec<(Symbol, usize)>,
@@ -99,20 +101,20 @@ pub(super) fn array(leaf: &Leaf) -> Option<&Arc<Array>> {
 }
 
 /// The leaves as guards see them. Err: a tensor without elements.
-pub(super) fn given(leaves: &[Leaf]) -> Result<Vec<Given<'_>>, Error> {
+pub(super) fn leaf_views(leaves: &[Leaf]) -> Result<Vec<LeafView<'_>>, Error> {
     // Reserved up front: for many tensors, growing would dominate.
-    let mut given = Vec::with_capacity(leaves.len());
+    let mut leaf_views = Vec::with_capacity(leaves.len());
     for leaf in leaves {
-        given.push(match leaf {
-            &Leaf::Scalar(s) => Given::Scalar(s),
-            Leaf::Number(s) => Given::Scalar(s.peek()),
+        leaf_views.push(match leaf {
+            &Leaf::Scalar(s) => LeafView::Scalar(s),
+            Leaf::Number(s) => LeafView::Scalar(s.peek()),
             Leaf::Tensor(t) => match &t.0 {
-                Repr::Array(a) => Given::Tensor(a.as_view()),
+                Repr::Array(a) => LeafView::Tensor(a.as_view()),
                 _ => return Err(Error::Trace(t.error())),
             },
         });
     }
-    Ok(given)
+    Ok(leaf_views)
 }
 
 impl History {
@@ -133,8 +135,8 @@ impl History {
             for (d, n) in known.iter_mut().zip(shape) {
                 d.changed |= d.last.is_some_and(|last| last != *n);
                 d.last = Some(*n);
-                d.odd |= *n >= 2 && !n.is_multiple_of(DIVISOR as usize);
-                self.general |= d.odd && d.stated;
+                d.indivisible |= *n >= 2 && !n.is_multiple_of(DIVISOR as usize);
+                self.no_divisors |= d.indivisible && d.declared;
             }
         }
     }
@@ -147,33 +149,34 @@ impl History {
         }
     }
     /// Plans the specialisation of a new program.
-    pub fn plan(&self, leaves: &[Leaf], dynamic: Option<bool>) -> Plan {
-        let mut plan = Plan { leaves: vec![], symbols: vec![] };
+    pub fn specialise(&self, leaves: &[Leaf], dynamic: Option<bool>) -> Specialisation {
+        let mut spec = Specialisation { leaves: vec![], symbols: vec![] };
         for (i, leaf) in leaves.iter().enumerate() {
             let planned = match (leaf, array(leaf)) {
                 (_, Some(a)) => {
                     let dims = (0..a.shape().len())
-                        .map(|d| self.dim(&mut plan, a, i, d, dynamic))
+                        .map(|d| self.dim(&mut spec, a, i, d, dynamic))
                         .collect();
-                    PlanLeaf::Tensor(a.clone(), dims)
+                    LeafSpecialisation::Tensor(a.clone(), dims)
                 }
-                (Leaf::Scalar(s), None) => PlanLeaf::Scalar(*s),
+                (Leaf::Scalar(s), None) => LeafSpecialisation::Scalar(*s),
                 (Leaf::Number(s), None) => self.number(s.peek(), i, dynamic),
                 // Tensors without elements were rejected before.
                 (Leaf::Tensor(_), None) => continue,
             };
-            plan.leaves.push(planned);
+            spec.leaves.push(planned);
         }
         // After the sizes of tensors: equality with one of them is a coincidence, so no symbol is
         // shared.
-        for i in 0..plan.leaves.len() {
-            let at = plan.symbols.len();
+        for i in 0..spec.leaves.len() {
+            let at = spec.symbols.len();
             let pinned = self.numbers.get(i).is_some_and(|n| n.pinned);
-            if let Some(PlanLeaf::Number(Scalar::Int(n), symbol @ None)) = plan.leaves.get_mut(i)
+            if let Some(LeafSpecialisation::Number(Scalar::Int(n), symbol @ None)) =
+                spec.leaves.get_mut(i)
                 && let (false, Ok(n @ 2..)) = (pinned, usize::try_from(*n))
             {
                 *symbol = Some(at);
-                plan.symbols.push((
+                spec.symbols.push((
                     Symbol {
                         name: format!("s{at}"),
                         min: 2,
@@ -186,46 +189,48 @@ impl History {
                 ));
             }
         }
-        plan
+        spec
     }
     /// Declares symbols as multiples of [`DIVISOR`] if all sizes so far were, the dimension is not
     /// marked, and the row pitch of an argument depends on it.
-    pub fn state_divisors(&mut self, plan: &mut Plan) {
-        for s in 0..plan.symbols.len() {
-            let places = plan.places(s);
-            let mut known =
-                places.iter().map(|(leaf, dim)| self.leaves.get(*leaf).and_then(|l| l.get(*dim)));
-            let even = known.all(|d| d.is_some_and(|d| d.changed && !d.odd)) && !self.general;
+    pub fn declare_divisors(&mut self, spec: &mut Specialisation) {
+        for s in 0..spec.symbols.len() {
+            let occurrences = spec.occurrences(s);
+            let mut known = occurrences
+                .iter()
+                .map(|(leaf, dim)| self.leaves.get(*leaf).and_then(|l| l.get(*dim)));
+            let even =
+                known.all(|d| d.is_some_and(|d| d.changed && !d.indivisible)) && !self.no_divisors;
             if !even
-                || !places.iter().all(|p| !plan.is_marked(*p))
-                || !places.iter().any(|p| plan.spaces_rows(*p))
+                || !occurrences.iter().all(|p| !spec.is_marked(*p))
+                || !occurrences.iter().any(|p| spec.is_row_pitch(*p))
             {
                 continue;
             }
-            plan.symbols[s].0.divisor = DIVISOR;
-            for (leaf, dim) in places {
+            spec.symbols[s].0.divisor = DIVISOR;
+            for (leaf, dim) in occurrences {
                 if let Some(d) = self.leaves.get_mut(leaf).and_then(|l| l.get_mut(dim)) {
-                    d.stated = true;
+                    d.declared = true;
                 }
             }
         }
     }
     /// A bool is control flow, so it is always specialised.
-    fn number(&self, value: Scalar, leaf: usize, dynamic: Option<bool>) -> PlanLeaf {
+    fn number(&self, value: Scalar, leaf: usize, dynamic: Option<bool>) -> LeafSpecialisation {
         let changed = self.numbers.get(leaf).is_some_and(|n| n.changed);
         match (dynamic.unwrap_or(changed), value) {
-            (true, Scalar::Int(_) | Scalar::Float(_)) => PlanLeaf::Number(value, None),
-            _ => PlanLeaf::Scalar(value),
+            (true, Scalar::Int(_) | Scalar::Float(_)) => LeafSpecialisation::Number(value, None),
+            _ => LeafSpecialisation::Scalar(value),
         }
     }
     fn dim(
         &self,
-        plan: &mut Plan,
+        spec: &mut Specialisation,
         array: &Array,
         leaf: usize,
         dim: usize,
         dynamic: Option<bool>,
-    ) -> PlanDim {
+    ) -> DimSpecialisation {
         let n = array.shape()[dim];
         let known = self.leaves.get(leaf).and_then(|l| l.get(dim)).copied().unwrap_or_default();
         let mark = array.mark(dim);
@@ -235,7 +240,7 @@ impl History {
             (None, None) => known.changed,
         };
         if n < 2 || known.pinned || !wanted {
-            return PlanDim::Static(n);
+            return DimSpecialisation::Static(n);
         }
         let (min, max) = match mark {
             Some(Mark::Dynamic(min, max)) => (min.max(2), max),
@@ -243,51 +248,51 @@ impl History {
         };
         // A marked dimension has a range of its own.
         let same = |(s, value): &(Symbol, usize)| *value == n && (s.min, s.max) == (min, max);
-        let at = plan.symbols.iter().position(same).unwrap_or_else(|| {
-            let name = format!("s{}", plan.symbols.len());
-            plan.symbols.push((Symbol { name, min, max, divisor: 1, input: leaf, dim }, n));
-            plan.symbols.len() - 1
+        let at = spec.symbols.iter().position(same).unwrap_or_else(|| {
+            let name = format!("s{}", spec.symbols.len());
+            spec.symbols.push((Symbol { name, min, max, divisor: 1, input: leaf, dim }, n));
+            spec.symbols.len() - 1
         });
-        PlanDim::Symbol(at)
+        DimSpecialisation::Symbol(at)
     }
 }
 
-impl Plan {
+impl Specialisation {
     /// The plan with one symbol specialised; symbol indices stay.
-    pub fn without(&self, symbol: usize) -> Plan {
-        let mut plan = self.clone();
-        let n = plan.symbols.get(symbol).map_or(0, |(_, n)| *n);
-        for leaf in &mut plan.leaves {
+    pub fn without(&self, symbol: usize) -> Specialisation {
+        let mut spec = self.clone();
+        let n = spec.symbols.get(symbol).map_or(0, |(_, n)| *n);
+        for leaf in &mut spec.leaves {
             let dims = match leaf {
-                PlanLeaf::Tensor(_, dims) => dims,
-                PlanLeaf::Number(_, s) => {
+                LeafSpecialisation::Tensor(_, dims) => dims,
+                LeafSpecialisation::Number(_, s) => {
                     *s = s.filter(|s| *s != symbol);
                     continue;
                 }
-                PlanLeaf::Scalar(_) => continue,
+                LeafSpecialisation::Scalar(_) => continue,
             };
             dims.iter_mut()
-                .filter(|d| **d == PlanDim::Symbol(symbol))
-                .for_each(|d| *d = PlanDim::Static(n));
+                .filter(|d| **d == DimSpecialisation::Symbol(symbol))
+                .for_each(|d| *d = DimSpecialisation::Static(n));
         }
-        plan
+        spec
     }
     /// Occurrences of a symbol: leaves and dimensions.
-    pub fn places(&self, symbol: usize) -> Vec<(usize, usize)> {
+    pub fn occurrences(&self, symbol: usize) -> Vec<(usize, usize)> {
         let mut all = vec![];
         for (i, leaf) in self.leaves.iter().enumerate() {
             let dims = match leaf {
-                PlanLeaf::Tensor(_, dims) => dims,
-                PlanLeaf::Number(_, s) => {
+                LeafSpecialisation::Tensor(_, dims) => dims,
+                LeafSpecialisation::Number(_, s) => {
                     all.extend((*s == Some(symbol)).then_some((i, 0)));
                     continue;
                 }
-                PlanLeaf::Scalar(_) => continue,
+                LeafSpecialisation::Scalar(_) => continue,
             };
             all.extend(
                 dims.iter()
                     .enumerate()
-                    .filter(|(_, d)| **d == PlanDim::Symbol(symbol))
+                    .filter(|(_, d)| **d == DimSpecialisation::Symbol(symbol))
                     .map(|(d, _)| (i, d)),
             );
         }
@@ -296,23 +301,25 @@ impl Plan {
     /// Whether the dimension was marked by [`mark_dynamic`](crate::tensor::mark_dynamic) or
     /// `mark_static`.
     fn is_marked(&self, (leaf, dim): (usize, usize)) -> bool {
-        matches!(self.leaves.get(leaf), Some(PlanLeaf::Tensor(array, _)) if array.mark(dim).is_some())
+        matches!(self.leaves.get(leaf), Some(LeafSpecialisation::Tensor(array, _)) if array.mark(dim).is_some())
     }
     /// Whether the row pitch of the leaf is a multiple of [`DIVISOR`] only if this dimension is:
     /// not the outermost one, and the static inner sizes are not a multiple already.
-    fn spaces_rows(&self, (leaf, dim): (usize, usize)) -> bool {
-        let Some(PlanLeaf::Tensor(_, dims)) = self.leaves.get(leaf) else { return false };
-        let inner =
-            dims.iter().skip(dim + 1).map(|d| if let PlanDim::Static(n) = d { *n } else { 1 });
+    fn is_row_pitch(&self, (leaf, dim): (usize, usize)) -> bool {
+        let Some(LeafSpecialisation::Tensor(_, dims)) = self.leaves.get(leaf) else { return false };
+        let inner = dims
+            .iter()
+            .skip(dim + 1)
+            .map(|d| if let DimSpecialisation::Static(n) = d { *n } else { 1 });
         dim > 0 && !inner.fold(1, usize::wrapping_mul).is_multiple_of(DIVISOR as usize)
     }
     /// Indices of the symbols in use.
     pub fn used(&self) -> Vec<usize> {
-        (0..self.symbols.len()).filter(|s| !self.places(*s).is_empty()).collect()
+        (0..self.symbols.len()).filter(|s| !self.occurrences(*s).is_empty()).collect()
     }
     /// Whether a leaf is a number passed as an input.
     pub fn is_number(&self, leaf: usize) -> bool {
-        matches!(self.leaves.get(leaf), Some(PlanLeaf::Number(..)))
+        matches!(self.leaves.get(leaf), Some(LeafSpecialisation::Number(..)))
     }
     /// The guards of this plan. With `open`, any size and number passes. Of the number inputs,
     /// those in `sized` are used as sizes.
@@ -321,21 +328,21 @@ impl Plan {
         for leaf in &self.leaves {
             let (array, dims) = match leaf {
                 // Segments call the function with its value each time.
-                PlanLeaf::Scalar(s @ (Scalar::Int(_) | Scalar::Float(_) | Scalar::Bool(_)))
-                    if open =>
-                {
+                LeafSpecialisation::Scalar(
+                    s @ (Scalar::Int(_) | Scalar::Float(_) | Scalar::Bool(_)),
+                ) if open => {
                     guards.inputs.push(InputGuard::Any(*s));
                     continue;
                 }
-                PlanLeaf::Scalar(s) => {
+                LeafSpecialisation::Scalar(s) => {
                     guards.inputs.push(InputGuard::Scalar(*s));
                     continue;
                 }
-                PlanLeaf::Number(s, _) => {
+                LeafSpecialisation::Number(s, _) => {
                     guards.inputs.push(InputGuard::Any(*s));
                     continue;
                 }
-                PlanLeaf::Tensor(array, dims) => (array, dims),
+                LeafSpecialisation::Tensor(array, dims) => (array, dims),
             };
             let (first, rank) = (guards.sizes.len(), dims.len());
             let dtype = dtype_word(array.dtype().name());
@@ -347,8 +354,12 @@ impl Plan {
                 layout: Layout::Rows,
                 align: 1,
             }));
-            let size = |d: &PlanDim| {
-                if let (PlanDim::Static(n), false) = (d, open) { *n as i64 } else { OPEN }
+            let size = |d: &DimSpecialisation| {
+                if let (DimSpecialisation::Static(n), false) = (d, open) {
+                    *n as i64
+                } else {
+                    DYNAMIC
+                }
             };
             guards.sizes.extend(dims.iter().map(size));
         }
@@ -356,14 +367,14 @@ impl Plan {
             return guards;
         }
         for s in self.used() {
-            let places = self.places(s);
-            let Some((input, dim)) = places.first().copied() else { continue };
+            let occurrences = self.occurrences(s);
+            let Some((input, dim)) = occurrences.first().copied() else { continue };
             if self.is_number(input) && !sized.contains(&input) {
                 continue;
             }
             let symbol = guards.symbols.len();
             guards.symbols.push(Symbol { input, dim, ..self.symbols[s].0.clone() });
-            guards.same.extend(places.into_iter().skip(1).map(|(input, dim)| Same {
+            guards.same.extend(occurrences.into_iter().skip(1).map(|(input, dim)| Same {
                 input,
                 dim,
                 symbol,

@@ -1,11 +1,11 @@
 //! From a call to a program: trace with symbolic sizes, add guards, compile. Retries with fewer
 //! symbols if the function constrains one.
 use super::{
-    conditions::state,
-    later::{Later, Making},
-    plan::{Plan, PlanDim, PlanLeaf},
+    background::{ProgramCompiler, ProgramFuture},
+    conditions::add_assumptions,
     remark::Topic,
     settings::Settings,
+    specialisation::{DimSpecialisation, LeafSpecialisation, Specialisation},
     tree::Leaf,
 };
 use crate::{
@@ -16,11 +16,11 @@ use crate::{
     nn::stored::Stored,
     runtime::{
         DataError, Guards,
-        guards::{Given, InputGuard, Scalar},
+        guards::{InputGuard, LeafView, Scalar},
     },
     tensor::{
-        self, Array, Graph, Lifted, NumberArgument, OpError, Recorded, Session, Slot, Tensor,
-        TraceError, has_effects, pick, record,
+        self, Array, Graph, Lifted, NumberArgument, OpError, Recorded, ResultSource, Session,
+        Tensor, TraceError, has_effects, record, resolve_slot,
     },
 };
 use std::{
@@ -37,27 +37,27 @@ pub(super) struct Entry {
     pub guards: Guards,
     /// Frozen weights, with their version counters at compile time.
     frozen: Vec<(Arc<Stored>, u64)>,
-    pub code: Code,
+    pub code: EntryCode,
     /// Number arguments that were specialised although calls may change them: leaf indices and
     /// reasons.
-    pub taken: Vec<(usize, String)>,
+    pub specialised_numbers: Vec<(usize, String)>,
     /// Number of calls that it served.
     pub calls: AtomicU64,
     /// Compile time.
-    pub took: Duration,
+    pub compile_time: Duration,
 }
 
 /// How an entry runs.
-pub(super) enum Code {
-    Graph(Graphed),
+pub(super) enum EntryCode {
+    Graph(CompiledGraph),
     /// In segments, since the function reads values.
     Segments,
 }
 
 /// A captured and compiled graph.
-pub(super) struct Graphed {
+pub(super) struct CompiledGraph {
     /// `None` if nothing has to be computed.
-    pub program: Option<Arc<Later>>,
+    pub program: Option<Arc<ProgramFuture>>,
     /// Inputs after the arguments: lifted weights, which each call reads anew, and numbers.
     lifted: Vec<Lifted>,
     results: Vec<ResultLeaf>,
@@ -67,47 +67,50 @@ pub(super) struct Graphed {
 
 /// A leaf of the function's result.
 enum ResultLeaf {
-    Tensor(Slot),
+    Tensor(ResultSource),
     Scalar(Scalar),
     /// A number, computed as a 0-d tensor.
-    Number(Slot),
+    Number(ResultSource),
 }
 
 /// Why no entry was made.
-pub(super) enum Failed {
+pub(super) enum EntryError {
     /// A graph break: the function reads a value.
     Read(OpError),
     Error(Error),
 }
 
-impl From<Error> for Failed {
-    fn from(e: Error) -> Failed {
-        Failed::Error(e)
+impl From<Error> for EntryError {
+    fn from(e: Error) -> EntryError {
+        EntryError::Error(e)
     }
 }
 
 impl Entry {
-    pub fn in_segments(guards: Guards, took: Duration) -> Entry {
+    pub fn in_segments(guards: Guards, compile_time: Duration) -> Entry {
         Entry {
             guards,
             frozen: vec![],
-            code: Code::Segments,
-            taken: vec![],
+            code: EntryCode::Segments,
+            specialised_numbers: vec![],
             calls: AtomicU64::new(0),
-            took,
+            compile_time,
         }
     }
     /// Whether the frozen weights are unchanged, and a program exists or is being compiled.
     pub fn is_current(&self) -> bool {
-        self.frozen.iter().all(|(w, version)| w.version() == *version) && self.refused().is_none()
+        self.frozen.iter().all(|(w, version)| w.version() == *version)
+            && self.compile_error().is_none()
     }
     /// Why background compilation failed with these symbols; specialised sizes may still succeed.
-    pub fn refused(&self) -> Option<&Error> {
-        let Code::Graph(Graphed { program: Some(program), .. }) = &self.code else { return None };
+    pub fn compile_error(&self) -> Option<&Error> {
+        let EntryCode::Graph(CompiledGraph { program: Some(program), .. }) = &self.code else {
+            return None;
+        };
         match program.get() {
             Some(Err(e))
                 if !self.guards.symbols.is_empty()
-                    && !matches!(**e, Error::Compile(CompileError::Stopped(_))) =>
+                    && !matches!(**e, Error::Compile(CompileError::Cancelled(_))) =>
             {
                 Some(&**e)
             }
@@ -123,10 +126,14 @@ impl Entry {
     }
 }
 
-impl Graphed {
-    /// Runs it on arguments that satisfy the guards; `given` is their view for guards. `None` if
-    /// the program is still being compiled, or failed to compile.
-    pub fn run(&self, leaves: &[Leaf], given: &[Given]) -> Result<Option<Vec<Leaf>>, Error> {
+impl CompiledGraph {
+    /// Runs it on arguments that satisfy the guards; `leaf_views` is their view for guards. `None`
+    /// if the program is still being compiled, or failed to compile.
+    pub fn run(
+        &self,
+        leaves: &[Leaf],
+        leaf_views: &[LeafView],
+    ) -> Result<Option<Vec<Leaf>>, Error> {
         let program = match self.program.as_ref().map(|p| p.ready()) {
             None => None,
             Some(None) => return Ok(None),
@@ -137,24 +144,27 @@ impl Graphed {
             .iter()
             .map(|input| lifted(input, leaves))
             .collect::<Result<Vec<Arc<Array>>, _>>()?;
-        let results: Vec<Arc<Array>> =
-            match program {
-                None => vec![],
-                Some(program) => {
-                    let mut views = Vec::with_capacity(given.len() + lifted.len());
-                    views.extend(given.iter().filter_map(|g| {
-                        if let Given::Tensor(view) = g { Some(*view) } else { None }
-                    }));
-                    views.extend(lifted.iter().map(|a| a.as_view()));
-                    program.run(&views)?.into_iter().map(Arc::new).collect()
-                }
-            };
-        let input = |n| leaves.iter().filter_map(super::plan::array).chain(&lifted).nth(n).cloned();
+        let results: Vec<Arc<Array>> = match program {
+            None => vec![],
+            Some(program) => {
+                let mut views = Vec::with_capacity(leaf_views.len() + lifted.len());
+                views.extend(leaf_views.iter().filter_map(|g| {
+                    if let LeafView::Tensor(view) = g { Some(*view) } else { None }
+                }));
+                views.extend(lifted.iter().map(|a| a.as_view()));
+                program.run(&views)?.into_iter().map(Arc::new).collect()
+            }
+        };
+        let input = |n| {
+            leaves.iter().filter_map(super::specialisation::array).chain(&lifted).nth(n).cloned()
+        };
         let leaf = |r: &ResultLeaf| match r {
             ResultLeaf::Scalar(s) => Ok(Leaf::Scalar(*s)),
-            ResultLeaf::Tensor(slot) => Ok(Leaf::Tensor(pick(slot, &results, input)?.into())),
+            ResultLeaf::Tensor(slot) => {
+                Ok(Leaf::Tensor(resolve_slot(slot, &results, input)?.into()))
+            }
             ResultLeaf::Number(slot) => {
-                let array: Tensor = pick(slot, &results, input)?.into();
+                let array: Tensor = resolve_slot(slot, &results, input)?.into();
                 let float = array.dtype()?.is_float();
                 let value =
                     if float { Scalar::Float(array.item()?) } else { Scalar::Int(array.item()?) };
@@ -179,14 +189,14 @@ fn lifted(input: &Lifted, leaves: &[Leaf]) -> Result<Arc<Array>, Error> {
                 .ok_or_else(|| Error::Weight(format!("weight {} has no value", w.name)));
         }
         Lifted::Number(leaf) => match value(leaf) {
-            Scalar::Float(x) => Array::of(&[], &[x]),
-            Scalar::Int(n) => Array::of(&[], &[n]),
+            Scalar::Float(x) => Array::from_slice(&[], &[x]),
+            Scalar::Int(n) => Array::from_slice(&[], &[n]),
             other => Err(format!("{other} is no number").into()),
         },
         Lifted::Size(leaf) => match value(leaf) {
             Scalar::Int(n) => usize::try_from(n)
                 .map_err(DataError::malformed)
-                .and_then(|n| Array::of_bytes(DType::I8, &[0, n], &[])),
+                .and_then(|n| Array::from_bytes(DType::I8, &[0, n], &[])),
             other => Err(format!("{other} is no size").into()),
         },
     };
@@ -194,11 +204,11 @@ fn lifted(input: &Lifted, leaves: &[Leaf]) -> Result<Arc<Array>, Error> {
 }
 
 /// Compiles entries of a function.
-pub(super) struct Maker<'a> {
+pub(super) struct EntryCompiler<'a> {
     pub name: &'a str,
     pub settings: &'a Settings,
-    pub making: &'a Making,
-    pub place: &'static Location<'static>,
+    pub program_compiler: &'a ProgramCompiler,
+    pub location: &'static Location<'static>,
     /// Display names of the leaves.
     pub names: &'a [String],
     /// The function, on traced leaves.
@@ -207,44 +217,47 @@ pub(super) struct Maker<'a> {
 }
 
 /// A trace before compilation.
-struct Trial {
+struct TracedCall {
     recorded: Recorded,
     results: Vec<ResultLeaf>,
     /// Dropped after the module.
     _context: Context,
 }
 
-impl Maker<'_> {
+impl EntryCompiler<'_> {
     /// Compiles a plan; also returns the dimensions that must stay static.
-    pub fn make(&self, plan: &Plan) -> Result<(Entry, Vec<(usize, usize)>), Failed> {
+    pub fn compile(
+        &self,
+        spec: &Specialisation,
+    ) -> Result<(Entry, Vec<(usize, usize)>), EntryError> {
         let start = Instant::now();
         let mut pinned = vec![];
-        let mut plan = plan.clone();
+        let mut spec = spec.clone();
         loop {
-            let tried = self.trace(&plan).and_then(|trial| {
-                match contradicted(&trial.recorded.session, &plan) {
+            let tried = self.trace(&spec).and_then(|call| {
+                match contradicted(&call.recorded.session, &spec) {
                     Some(found) => Ok(Err(found)),
-                    None => self.finish(&plan, trial, start).map(Ok),
+                    None => self.finish(&spec, call, start).map(Ok),
                 }
             });
-            let used = plan.used();
+            let used = spec.used();
             match tried {
                 Ok(Ok(entry)) => return Ok((entry, pinned)),
                 // The function branches on the size: the other branch gets a program of its own,
                 // where the size is symbolic again.
-                Ok(Err((symbol, _, true))) => plan = plan.without(symbol),
-                Ok(Err((symbol, why, false))) => self.pin(&mut plan, symbol, &why, &mut pinned),
+                Ok(Err((symbol, _, true))) => spec = spec.without(symbol),
+                Ok(Err((symbol, why, false))) => self.pin(&mut spec, symbol, &why, &mut pinned),
                 // A timeout is not the fault of a symbol.
-                Err(Failed::Error(e))
+                Err(EntryError::Error(e))
                     if !used.is_empty()
-                        && !matches!(e, Error::Compile(CompileError::Stopped(_))) =>
+                        && !matches!(e, Error::Compile(CompileError::Cancelled(_))) =>
                 {
-                    let symbol = self.culprit(&plan, &used);
+                    let symbol = self.blocking_symbol(&spec, &used);
                     let why = e.to_string();
                     match symbol {
-                        Some(symbol) => self.pin(&mut plan, symbol, &why, &mut pinned),
+                        Some(symbol) => self.pin(&mut spec, symbol, &why, &mut pinned),
                         None => {
-                            used.iter().for_each(|s| self.pin(&mut plan, *s, &why, &mut pinned))
+                            used.iter().for_each(|s| self.pin(&mut spec, *s, &why, &mut pinned))
                         }
                     }
                 }
@@ -254,26 +267,32 @@ impl Maker<'_> {
     }
 
     /// The one symbol that prevents tracing, if specialising it helps.
-    fn culprit(&self, plan: &Plan, used: &[usize]) -> Option<usize> {
+    fn blocking_symbol(&self, spec: &Specialisation, used: &[usize]) -> Option<usize> {
         let mut alone = used.iter().copied().filter(|s| {
-            self.trace(&plan.without(*s))
-                .is_ok_and(|t| contradicted(&t.recorded.session, plan).is_none())
+            self.trace(&spec.without(*s))
+                .is_ok_and(|t| contradicted(&t.recorded.session, spec).is_none())
         });
         if used.len() > 1 { alone.next() } else { used.first().copied() }
     }
 
-    fn pin(&self, plan: &mut Plan, symbol: usize, why: &str, pinned: &mut Vec<(usize, usize)>) {
-        let places = plan.places(symbol);
+    fn pin(
+        &self,
+        spec: &mut Specialisation,
+        symbol: usize,
+        why: &str,
+        pinned: &mut Vec<(usize, usize)>,
+    ) {
+        let occurrences = spec.occurrences(symbol);
         let name = |l: usize| self.names.get(l).map_or("?", String::as_str);
         let one = |(l, d): &(usize, usize)| {
-            if plan.is_number(*l) {
+            if spec.is_number(*l) {
                 format!("{} as a size", name(*l))
             } else {
                 format!("{}.size({d})", name(*l))
             }
         };
-        let all: Vec<String> = places.iter().map(one).collect();
-        let n = plan.symbols.get(symbol).map_or(0, |(_, n)| *n);
+        let all: Vec<String> = occurrences.iter().map(one).collect();
+        let n = spec.symbols.get(symbol).map_or(0, |(_, n)| *n);
         let first = why.lines().next().unwrap_or(why);
         (self.remark)(
             Topic::Dynamic,
@@ -282,27 +301,27 @@ impl Maker<'_> {
                 all.join(", ")
             ),
         );
-        pinned.extend(places);
-        *plan = plan.without(symbol);
+        pinned.extend(occurrences);
+        *spec = spec.without(symbol);
     }
 
-    fn trace(&self, plan: &Plan) -> Result<Trial, Failed> {
+    fn trace(&self, spec: &Specialisation) -> Result<TracedCall, EntryError> {
         let context = Context::new();
-        let hints = plan.symbols.iter().map(|(s, n)| (s.name.clone(), *n as i64)).collect();
-        let number = |(i, (leaf, name)): (usize, (&PlanLeaf, &String))| {
-            let PlanLeaf::Number(_, symbol) = leaf else { return None };
-            let symbol = symbol.and_then(|s| plan.symbols.get(s)).map(|(s, _)| s.name.clone());
+        let hints = spec.symbols.iter().map(|(s, n)| (s.name.clone(), *n as i64)).collect();
+        let number = |(i, (leaf, name)): (usize, (&LeafSpecialisation, &String))| {
+            let LeafSpecialisation::Number(_, symbol) = leaf else { return None };
+            let symbol = symbol.and_then(|s| spec.symbols.get(s)).map(|(s, _)| s.name.clone());
             Some((i, NumberArgument { name: plain(name), symbol, input: None }))
         };
-        let numbers = plan.leaves.iter().zip(self.names).enumerate().filter_map(number).collect();
+        let numbers = spec.leaves.iter().zip(self.names).enumerate().filter_map(number).collect();
         let session =
             Session { hints, numbers, freeze: self.settings.freeze, ..Default::default() };
         let mut shape = vec![];
-        let recorded = record(context.ctx(), self.place, session, |graph| {
-            let leaves = inputs(graph, plan, self.names);
+        let recorded = record(context.ctx(), self.location, session, |graph| {
+            let leaves = inputs(graph, spec, self.names);
             // Code that expects a number may panic on a symbol. Without symbols the panic is the
             // caller's.
-            let results = match plan.used().is_empty() {
+            let results = match spec.used().is_empty() {
                 true => (self.function)(leaves)?,
                 false => catch_unwind(AssertUnwindSafe(|| (self.function)(leaves)))
                     .unwrap_or_else(|_| {
@@ -321,7 +340,7 @@ impl Maker<'_> {
                         shape.push(Some(ResultLeaf::Scalar(s.peek())))
                     }
                     Leaf::Number(s) => {
-                        shape.push(Some(ResultLeaf::Number(Slot::Result(0))));
+                        shape.push(Some(ResultLeaf::Number(ResultSource::Result(0))));
                         tensors.push(s.tensor());
                     }
                 }
@@ -329,35 +348,47 @@ impl Maker<'_> {
             Ok(tensors)
         });
         let recorded = recorded.map_err(|e| match e {
-            TraceError::Read(read) => Failed::Read(read),
-            e => Failed::Error(e.into()),
+            TraceError::Read(read) => EntryError::Read(read),
+            e => EntryError::Error(e.into()),
         })?;
-        let mut slots = recorded.slots.iter().cloned();
+        let mut result_sources = recorded.result_sources.iter().cloned();
         let mut results = vec![];
         for leaf in shape {
-            let mut slot =
-                || slots.next().ok_or_else(|| Error::Backend("the trace has lost a result".into()));
+            let mut slot = || {
+                result_sources
+                    .next()
+                    .ok_or_else(|| Error::Backend("the trace has lost a result".into()))
+            };
             results.push(match leaf {
                 Some(ResultLeaf::Number(_)) => ResultLeaf::Number(slot()?),
                 Some(known) => known,
                 None => ResultLeaf::Tensor(slot()?),
             });
         }
-        Ok(Trial { recorded, results, _context: context })
+        Ok(TracedCall { recorded, results, _context: context })
     }
 
-    fn finish(&self, plan: &Plan, trial: Trial, start: Instant) -> Result<Entry, Failed> {
+    fn finish(
+        &self,
+        spec: &Specialisation,
+        call: TracedCall,
+        start: Instant,
+    ) -> Result<Entry, EntryError> {
         // Locals are dropped in reverse order: the context must go last.
-        let Trial { _context, recorded: Recorded { captured, slots, session }, results } = trial;
+        let TracedCall {
+            _context,
+            recorded: Recorded { captured, result_sources, session },
+            results,
+        } = call;
         let sized: Vec<usize> = session
             .lifted
             .iter()
             .filter_map(|l| if let Lifted::Size(leaf) = l { Some(*leaf) } else { None })
             .collect();
-        let mut guards = plan.guards(self.names.to_vec(), false, &sized);
-        for (leaf, why) in &session.taken {
-            let (Some(PlanLeaf::Number(value, _)), Some(guard)) =
-                (plan.leaves.get(*leaf), guards.inputs.get_mut(*leaf))
+        let mut guards = spec.guards(self.names.to_vec(), false, &sized);
+        for (leaf, why) in &session.specialised_numbers {
+            let (Some(LeafSpecialisation::Number(value, _)), Some(guard)) =
+                (spec.leaves.get(*leaf), guards.inputs.get_mut(*leaf))
             else {
                 continue;
             };
@@ -370,16 +401,16 @@ impl Maker<'_> {
                 ),
             );
         }
-        state(&mut guards, &session)
+        add_assumptions(&mut guards, &session)
             .map_err(|e| Error::Backend(format!("a size of the function {e}")))?;
         let text = if self.settings.keep_graphs {
             GraphModule::new(self.name, &captured).text()
         } else {
             String::new()
         };
-        let computed = slots.iter().any(|s| matches!(s, Slot::Result(_)));
+        let computed = result_sources.iter().any(|s| matches!(s, ResultSource::Result(_)));
         let program = if computed || has_effects(captured.module.op()) {
-            Some(self.making.program(self.name, captured)?)
+            Some(self.program_compiler.compile(self.name, captured)?)
         } else {
             None
         };
@@ -388,14 +419,15 @@ impl Maker<'_> {
             .iter()
             .filter_map(|(w, version, _)| version.map(|v| (w.clone(), v)))
             .collect();
-        let code = Code::Graph(Graphed { program, lifted: session.lifted, results, text });
+        let code =
+            EntryCode::Graph(CompiledGraph { program, lifted: session.lifted, results, text });
         Ok(Entry {
             guards,
             frozen,
             code,
-            taken: session.taken,
+            specialised_numbers: session.specialised_numbers,
             calls: AtomicU64::new(0),
-            took: start.elapsed(),
+            compile_time: start.elapsed(),
         })
     }
 }
@@ -407,27 +439,27 @@ impl Entry {
 }
 
 /// Creates graph inputs for the leaves.
-fn inputs(graph: &Graph, plan: &Plan, names: &[String]) -> Vec<Leaf> {
-    let symbols: Vec<_> = plan
+fn inputs(graph: &Graph, spec: &Specialisation, names: &[String]) -> Vec<Leaf> {
+    let symbols: Vec<_> = spec
         .symbols
         .iter()
         .enumerate()
         // Unused symbols are not sizes of the program; a number's symbol is created where it is
         // used as a size.
         .map(|(i, (s, _))| {
-            plan.places(i)
+            spec.occurrences(i)
                 .first()
-                .is_some_and(|(leaf, _)| !plan.is_number(*leaf))
+                .is_some_and(|(leaf, _)| !spec.is_number(*leaf))
                 .then(|| graph.dim_by(&s.name, s.min..=s.max.unwrap_or(i64::MAX), s.divisor))
         })
         .collect();
-    let one = |(i, (leaf, name)): (usize, (&PlanLeaf, &String))| match leaf {
-        PlanLeaf::Scalar(s) => Leaf::Scalar(*s),
-        PlanLeaf::Number(s, _) => Leaf::Number(tensor::Scalar::argument(graph, i, *s)),
-        PlanLeaf::Tensor(array, dims) => {
-            let size = |d: &PlanDim| match d {
-                PlanDim::Static(n) => (*n).into(),
-                PlanDim::Symbol(i) => {
+    let one = |(i, (leaf, name)): (usize, (&LeafSpecialisation, &String))| match leaf {
+        LeafSpecialisation::Scalar(s) => Leaf::Scalar(*s),
+        LeafSpecialisation::Number(s, _) => Leaf::Number(tensor::Scalar::argument(graph, i, *s)),
+        LeafSpecialisation::Tensor(array, dims) => {
+            let size = |d: &DimSpecialisation| match d {
+                DimSpecialisation::Static(n) => (*n).into(),
+                DimSpecialisation::Symbol(i) => {
                     symbols.get(*i).copied().flatten().unwrap_or_else(|| 0.into())
                 }
             };
@@ -435,7 +467,7 @@ fn inputs(graph: &Graph, plan: &Plan, names: &[String]) -> Vec<Leaf> {
             Leaf::Tensor(graph.input(&plain(name), array.dtype(), dims))
         }
     };
-    plan.leaves.iter().zip(names).enumerate().map(one).collect()
+    spec.leaves.iter().zip(names).enumerate().map(one).collect()
 }
 
 /// A leaf's display name as an identifier.
@@ -446,15 +478,15 @@ fn plain(name: &str) -> String {
 
 /// A symbol that the function constrains to a constant: the symbol, the reason, and whether the
 /// function's own comparison did it.
-fn contradicted(session: &Session, plan: &Plan) -> Option<(usize, String, bool)> {
-    session.assumed.iter().filter(|a| a.kind == CompareKind::Eq).find_map(|a| {
-        let symbol = |d: &SymDim| plan.symbols.iter().position(|(s, _)| *d == SymDim::sym(&s.name));
+fn contradicted(session: &Session, spec: &Specialisation) -> Option<(usize, String, bool)> {
+    session.assumptions.iter().filter(|a| a.kind == CompareKind::Eq).find_map(|a| {
+        let symbol = |d: &SymDim| spec.symbols.iter().position(|(s, _)| *d == SymDim::sym(&s.name));
         let (symbol, n) = match (a.lhs.known(), a.rhs.known()) {
             (None, Some(n)) => (symbol(&a.lhs)?, n),
             (Some(n), None) => (symbol(&a.rhs)?, n),
             _ => return None,
         };
-        Some((symbol, format!("it has to be {n} in {}", a.text), a.asked))
+        Some((symbol, format!("it has to be {n} in {}", a.text), a.from_user_code))
     })
 }
 

@@ -38,8 +38,8 @@ impl Traced {
 pub fn trace(
     body: impl FnOnce(&Graph) -> Result<Tensor, TraceError>,
 ) -> Result<Traced, TraceError> {
-    let (context, place) = (Context::new(), Location::caller());
-    let captured = traced(context.ctx(), place, |g| body(g).map(|t| vec![t]))?;
+    let (context, site) = (Context::new(), Location::caller());
+    let captured = traced(context.ctx(), site, |g| body(g).map(|t| vec![t]))?;
     Ok(Traced { captured, context })
 }
 
@@ -48,8 +48,8 @@ pub fn trace(
 pub fn trace_all(
     body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>,
 ) -> Result<Traced, TraceError> {
-    let (context, place) = (Context::new(), Location::caller());
-    let captured = traced(context.ctx(), place, body)?;
+    let (context, site) = (Context::new(), Location::caller());
+    let captured = traced(context.ctx(), site, body)?;
     Ok(Traced { captured, context })
 }
 
@@ -64,19 +64,19 @@ pub fn trace_into(
 
 fn traced(
     ctx: Ctx,
-    place: &Location<'_>,
+    site: &Location<'_>,
     body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>,
 ) -> Result<Captured, TraceError> {
     let all = |graph: &Graph, results: Vec<Tensor>| {
         let each = results.iter().enumerate().map(|(i, t)| graph.result(i, t));
         each.collect::<Result<Vec<_>, _>>().map(|values| (values, ()))
     };
-    build(ctx, place, None, body, all).map(|made| made.0)
+    build(ctx, site, None, body, all).map(|made| made.0)
 }
 
 /// Source of a function's result.
 #[derive(Clone, Debug)]
-pub(crate) enum Slot {
+pub(crate) enum ResultSource {
     /// A result of the program, by index.
     Result(usize),
     /// A program input returned unchanged, by index.
@@ -88,7 +88,7 @@ pub(crate) enum Slot {
 /// A traced program, the sources of the results, and the assumptions made for the call.
 pub(crate) struct Recorded {
     pub captured: Captured,
-    pub slots: Vec<Slot>,
+    pub result_sources: Vec<ResultSource>,
     pub session: Session,
 }
 
@@ -96,14 +96,14 @@ pub(crate) struct Recorded {
 /// results are computed once.
 pub(crate) fn record(
     ctx: Ctx,
-    place: &Location<'_>,
+    site: &Location<'_>,
     session: Session,
     body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>,
 ) -> Result<Recorded, TraceError> {
     let mut values: Vec<(Value, String)> = vec![];
     let made = build(
         ctx,
-        place,
+        site,
         Some(session),
         |graph| {
             let results = body(graph);
@@ -115,27 +115,27 @@ pub(crate) fn record(
             results
         },
         |graph, results| {
-            let slots = results.iter().enumerate().map(|(i, t)| {
+            let result_sources = results.iter().enumerate().map(|(i, t)| {
                 if let Repr::Array(array) = &t.0 {
-                    return Ok(Slot::Constant(array.clone()));
+                    return Ok(ResultSource::Constant(array.clone()));
                 }
                 let (value, name) = graph.result(i, t)?;
                 if let Some((_, i)) = value.block_arg() {
-                    return Ok(Slot::Input(i));
+                    return Ok(ResultSource::Input(i));
                 }
                 let at = values.iter().position(|(v, _)| *v == value).unwrap_or_else(|| {
                     values.push((value, name));
                     values.len() - 1
                 });
-                Ok(Slot::Result(at))
+                Ok(ResultSource::Result(at))
             });
-            let slots = slots.collect::<Result<Vec<_>, TraceError>>()?;
-            Ok((values, slots))
+            let result_sources = result_sources.collect::<Result<Vec<_>, TraceError>>()?;
+            Ok((values, result_sources))
         },
     );
-    made.map(|(captured, slots, session)| Recorded {
+    made.map(|(captured, result_sources, session)| Recorded {
         captured,
-        slots,
+        result_sources,
         session: session.unwrap_or_default(),
     })
 }
@@ -145,12 +145,12 @@ type Finished<X> = (Vec<(Value, String)>, X);
 
 fn build<X>(
     ctx: Ctx,
-    place: &Location<'_>,
+    site: &Location<'_>,
     session: Option<Session>,
     body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>,
     finish: impl FnOnce(&Graph, Vec<Tensor>) -> Result<Finished<X>, TraceError>,
 ) -> Result<(Captured, X, Option<Session>), TraceError> {
-    let root = Loc::file(ctx, place.file(), place.line(), place.column());
+    let root = Loc::file(ctx, site.file(), site.line(), site.column());
     let module = Module::new(root);
     module.op().set_attr("kiln.level", Attr::string(ctx, Level::Graph.name()));
     let top = Builder::at_end(ctx, module.body(), root);

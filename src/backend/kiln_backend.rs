@@ -9,9 +9,9 @@ use crate::{
 };
 use std::sync::Arc;
 
-pub(super) struct Machine;
+pub(super) struct KilnBackend;
 
-impl Backend for Machine {
+impl Backend for KilnBackend {
     fn name(&self) -> &str {
         "kiln"
     }
@@ -19,7 +19,7 @@ impl Backend for Machine {
         "machine code for this machine's processors, or PTX for an NVIDIA GPU"
     }
     fn compile(&self, graph: &GraphModule, options: &Options) -> Result<Arc<dyn Runnable>, Error> {
-        Ok(Arc::new(Model::of_graph(graph.module(), graph.weights().clone()).compile(options)?))
+        Ok(Arc::new(Model::from_graph(graph.module(), graph.weights().clone()).compile(options)?))
     }
 }
 

@@ -1,10 +1,10 @@
 //! The persistent table of measured schedules, shared by all processes: a file, appended to under a
 //! file lock.
-use super::{How, Kernels, measurable, parts::Products, timing};
+use super::{Kernels, MeasureOptions, lock_measurements, measurable, split_k::SplitKCandidates};
 use crate::{
     Error, Model, Options,
     lowering::{Schedules, Target, driver::compile::CompileError},
-    model::{CachePolicy, Times, made_up},
+    model::{CachePolicy, Times, random_inputs},
     runtime::{Store, cuda::libraries, file, library_call::LibraryCall},
 };
 use sha2::{Digest, Sha256};
@@ -22,7 +22,7 @@ pub const MAX_TABLE: u64 = 64 << 20;
 
 /// A table and its file.
 #[derive(Clone, Debug, Default)]
-pub struct Kept {
+pub struct ScheduleStore {
     path: Option<PathBuf>,
     /// Measured schedules.
     pub table: Schedules,
@@ -36,15 +36,17 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }
 
-impl Kept {
+impl ScheduleStore {
     /// Reads the table of [`Options::schedules`]; with [`Options::max_autotune`] it defaults to the
     /// one in the cache folder. Err: the file cannot be read or parsed.
-    pub fn of(options: &Options) -> Result<Kept, Error> {
+    pub fn of(options: &Options) -> Result<ScheduleStore, Error> {
         let own = match &options.cache {
             CachePolicy::Dir(dir) if options.max_autotune => Some(dir.join(FILE)),
             _ => None,
         };
-        let Some(path) = options.schedules.clone().or(own) else { return Ok(Kept::default()) };
+        let Some(path) = options.schedules.clone().or(own) else {
+            return Ok(ScheduleStore::default());
+        };
         // A shared lock excludes writers.
         let read = file::open(&path).and_then(|f| {
             f.lock_shared()?;
@@ -56,7 +58,7 @@ impl Kept {
             other => other.map_err(fail(&path))?,
         };
         let table = Schedules::parse(&text).map_err(fail(&path))?;
-        Ok(Kept { path: Some(path), table })
+        Ok(ScheduleStore { path: Some(path), table })
     }
     /// Merges new entries into the file, keeping what other processes added since.
     pub fn add(&self, new: &Schedules) -> Result<(), Error> {
@@ -82,12 +84,12 @@ impl Kept {
 }
 
 /// A program's kernels as the cache stores them: keys, and whether each can be measured.
-struct Listed(Vec<(String, bool)>);
+struct KernelList(Vec<(String, bool)>);
 
-impl Listed {
-    fn read(bytes: &[u8]) -> Option<Listed> {
+impl KernelList {
+    fn read(bytes: &[u8]) -> Option<KernelList> {
         let line = |l: &str| Some((l.get(1..)?.to_string(), l.starts_with('+')));
-        std::str::from_utf8(bytes).ok()?.lines().map(line).collect::<Option<_>>().map(Listed)
+        std::str::from_utf8(bytes).ok()?.lines().map(line).collect::<Option<_>>().map(KernelList)
     }
     fn text(&self) -> String {
         self.0
@@ -101,7 +103,7 @@ impl Listed {
 /// key: `base` plus the schedules of its kernels. Failing to measure is not an error: the kernels
 /// keep their default schedules, and `times` records the reason. Err: the model does not compile,
 /// or compilation was cancelled.
-pub fn measured(
+pub fn autotuned(
     model: &Model,
     options: &Options,
     target: &Target,
@@ -109,25 +111,25 @@ pub fn measured(
     base: &str,
     times: &mut Times,
 ) -> Result<(Schedules, String), Error> {
-    let kept = Kept::of(options)?;
-    let (mut table, place) = (kept.table.clone(), format!("kernels of {base}"));
-    let listed =
-        store.and_then(|s| s.get(&place).ok().flatten()).and_then(|bytes| Listed::read(&bytes));
+    let store_file = ScheduleStore::of(options)?;
+    let (mut table, place) = (store_file.table.clone(), format!("kernels of {base}"));
+    let kernel_list =
+        store.and_then(|s| s.get(&place).ok().flatten()).and_then(|bytes| KernelList::read(&bytes));
     let here = measurable(options, target);
-    let lacks = |l: &Listed, table: &Schedules| {
+    let lacks = |l: &KernelList, table: &Schedules| {
         l.0.iter().filter(|(k, timed)| *timed && !table.has(k, target)).count()
     };
     let mut say = |why: String| {
         tracing::info!(target: "kiln::autotune", "{why}");
         times.tuning.push(why);
     };
-    let listed = match listed {
+    let kernel_list = match kernel_list {
         Some(l) if here.is_err() || lacks(&l, &table) == 0 => l,
         _ => {
-            let products = Products::of(model, options, target)?;
+            let products = SplitKCandidates::of(model, options, target)?;
             let list = |kernels: &Kernels| {
                 let products = products.keys().map(|k| (k.to_string(), true));
-                Listed(
+                KernelList(
                     products
                         .chain(kernels.keys().map(|(k, timed)| (k.to_string(), timed)))
                         .collect(),
@@ -135,22 +137,23 @@ pub fn measured(
             };
             let mut kernels = Kernels::of(model, options, target, &table)?;
             if here.is_ok() && lacks(&list(&kernels), &table) > 0 {
-                let _one = timing();
+                let _one = lock_measurements();
                 // Another thread may have measured the same kernels meanwhile.
-                table = Kept::of(options)?.table;
-                let how = How {
-                    until: Instant::now() + options.autotune_budget,
-                    stop: options.stop.clone(),
-                    inputs: &|p| Ok(made_up(p)?),
-                    progress: &|done, total, name| model.tell_measuring(done, total, name),
+                table = ScheduleStore::of(options)?.table;
+                let settings = MeasureOptions {
+                    deadline: Instant::now() + options.autotune_budget,
+                    cancellation: options.cancellation.clone(),
+                    inputs: &|p| Ok(random_inputs(p)?),
+                    progress: &|done, total, name| model.report_progress(done, total, name),
                 };
-                let measured = products.measure(options, target, &how, &mut table).and_then(|()| {
-                    // Split-K factors change the set of kernels.
-                    kernels = Kernels::of(model, options, target, &table)?;
-                    kernels.measure(options, target, &how, &mut table)
-                });
-                match measured {
-                    Err(e @ Error::Compile(CompileError::Stopped(_))) => return Err(e),
+                let autotuned =
+                    products.measure(options, target, &settings, &mut table).and_then(|()| {
+                        // Split-K factors change the set of kernels.
+                        kernels = Kernels::of(model, options, target, &table)?;
+                        kernels.measure(options, target, &settings, &mut table)
+                    });
+                match autotuned {
+                    Err(e @ Error::Compile(CompileError::Cancelled(_))) => return Err(e),
                     Err(e) => say(format!("measuring schedules ended early: {e}")),
                     Ok(_) => {}
                 }
@@ -161,16 +164,16 @@ pub fn measured(
                         options.autotune_budget.as_secs_f64()
                     ));
                 }
-                if let Err(e) = kept.add(&table) {
+                if let Err(e) = store_file.add(&table) {
                     say(format!("what was measured is not kept: {e}"));
                 }
             }
-            let listed = list(&kernels);
+            let kernel_list = list(&kernels);
             if let Some(store) = store {
                 // A failed cache write has been logged.
-                let _ = store.put(&place, listed.text().as_bytes());
+                let _ = store.put(&place, kernel_list.text().as_bytes());
             }
-            listed
+            kernel_list
         }
     };
     match here {
@@ -187,7 +190,7 @@ pub fn measured(
     }
     let mut sha = Sha256::new();
     sha.update(base);
-    listed
+    kernel_list
         .0
         .iter()
         .filter_map(|(k, _)| Some((k, table.get(k, target)?)))

@@ -6,17 +6,17 @@ use crate::{
     dialects::ir::Attr,
     lowering::kernels::fuse::EACH_OP,
     model::{Executable, Model, Options, Times},
-    runtime::{Place, Program, View, cuda},
+    runtime::{DeviceId, Program, View, cuda},
     tensor::Array,
 };
 use std::sync::Arc;
 
-pub(super) struct OneOp;
+pub(super) struct UnfusedBackend;
 
 /// An unfused program.
 struct Unfused(Executable);
 
-impl Backend for OneOp {
+impl Backend for UnfusedBackend {
     fn name(&self) -> &str {
         "cudagraphs"
     }
@@ -27,9 +27,9 @@ impl Backend for OneOp {
         let root = graph.module().op();
         // The attribute is part of the module's text, and so of the cache key.
         root.set_attr(EACH_OP, Attr::unit(root.ctx()));
-        let model = Model::of_graph(graph.module(), graph.weights().clone());
+        let model = Model::from_graph(graph.module(), graph.weights().clone());
         root.remove_attr(EACH_OP);
-        let mode = if options.device == Place::Host {
+        let mode = if options.device == DeviceId::Host {
             cuda::Mode::Default
         } else {
             cuda::Mode::ReduceOverhead

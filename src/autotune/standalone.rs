@@ -1,5 +1,5 @@
 //! One kernel as a standalone program, timed with different schedules.
-use super::How;
+use super::MeasureOptions;
 use crate::{
     Error, Model, Options,
     dialects::{ir::*, ops::Launch, rules::Level, value::Tensor},
@@ -9,7 +9,7 @@ use crate::{
         driver::{compile::CompileError, schedules},
         pipeline_text_for, run_pipeline,
     },
-    model::{Data, Executable},
+    model::{Executable, OwnedTensor},
 };
 use std::path::Path;
 
@@ -18,11 +18,11 @@ const SECONDS: f64 = 0.02;
 /// Calls per round on a GPU for long and for short kernels; more calls amortise timer overhead.
 const CALLS: (usize, usize) = (5, 20);
 /// Calls shorter than this are short, in seconds.
-const SHORT: f64 = 5e-5;
+const SHORT_CALL: f64 = 5e-5;
 
 /// A kernel of a module at `linalg`.
 #[derive(Clone, Copy)]
-pub struct Alone {
+pub struct StandaloneKernel {
     /// One of its launches, with static sizes.
     pub launch: Op,
     /// The kernel's module.
@@ -32,15 +32,15 @@ pub struct Alone {
 /// The kernel compiled with one schedule, after a warm-up call.
 pub struct Timed {
     exe: Executable,
-    inputs: Vec<Data>,
-    outputs: Vec<Data>,
+    inputs: Vec<OwnedTensor>,
+    outputs: Vec<OwnedTensor>,
     /// Median call time, in microseconds.
     pub time: f64,
     /// Its results.
     pub results: Vec<Tensor>,
 }
 
-impl Alone {
+impl StandaloneKernel {
     /// The standalone module, at `linalg`.
     fn module(&self, schedule: Option<Attr>, function: &str) -> Result<Module> {
         let c = self.launch.ctx();
@@ -76,15 +76,20 @@ impl Alone {
         self.kernel.symbol().unwrap_or_default()
     }
     /// Compiles it with a schedule and times it.
-    pub fn time(&self, schedule: Attr, options: &Options, how: &How<'_>) -> Result<Timed, Error> {
+    pub fn time(
+        &self,
+        schedule: Attr,
+        options: &Options,
+        settings: &MeasureOptions<'_>,
+    ) -> Result<Timed, Error> {
         let module = self.module(Some(schedule), &options.function)?;
-        let exe = Model::of_module(&module, Path::new("")).compile(options)?;
-        let inputs = (how.inputs)(exe.program())?;
+        let exe = Model::from_module(&module, Path::new("")).compile(options)?;
+        let inputs = (settings.inputs)(exe.program())?;
         let mut outputs = exe.memory(&inputs)?;
         exe.call_data(&inputs, &mut outputs)?;
-        let results = outputs.iter().map(Data::tensor).collect::<Result<_, _>>()?;
+        let results = outputs.iter().map(OwnedTensor::tensor).collect::<Result<_, _>>()?;
         let mut timed = Timed { exe, inputs, outputs, time: 0.0, results };
-        timed.time = timed.again()?;
+        timed.time = timed.remeasure()?;
         Ok(timed)
     }
     /// The schedule chosen by the target's cost model.
@@ -101,7 +106,7 @@ impl Alone {
 
 impl Timed {
     /// Whether a vendor library computes it.
-    pub fn by_library(&self) -> bool {
+    pub fn uses_library(&self) -> bool {
         self.exe.cuda().is_some_and(|l| l.library_calls() > 0)
     }
     /// Remarks about library calls.
@@ -109,16 +114,16 @@ impl Timed {
         self.exe.cuda().map_or(String::new(), |l| l.remarks().join("; "))
     }
     /// Measures it again: the median call time, in microseconds.
-    pub fn again(&mut self) -> Result<f64, Error> {
+    pub fn remeasure(&mut self) -> Result<f64, Error> {
         let mut times = self.exe.measure(&self.inputs, &mut self.outputs, 1, 1)?;
-        let once = times.iter().min().map_or(0.0, |t| t.as_secs_f64()).max(1e-6);
-        let calls = match self.exe.card() {
+        let fastest = times.iter().min().map_or(0.0, |t| t.as_secs_f64()).max(1e-6);
+        let calls = match self.exe.device_info() {
             None => 1,
-            Some(_) if once < SHORT => CALLS.1,
+            Some(_) if fastest < SHORT_CALL => CALLS.1,
             Some(_) => CALLS.0,
         };
         // Warm-up: the first call is slow, for short host kernels by a large factor.
-        let rounds = ((SECONDS / once / calls as f64) as usize).clamp(3, 1000);
+        let rounds = ((SECONDS / fastest / calls as f64) as usize).clamp(3, 1000);
         times = self.exe.measure(&self.inputs, &mut self.outputs, rounds, calls)?;
         times.sort_unstable();
         Ok(times[times.len() / 2].as_secs_f64() * 1e6)

@@ -3,7 +3,7 @@ use std::fmt;
 
 /// The host or a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum DeviceId {
     /// Host memory and CPU. As the place where a program runs: a program for a GPU runs on GPU 0.
     #[default]
     Host,
@@ -11,25 +11,25 @@ pub enum Place {
     Cuda(usize),
 }
 
-impl Place {
+impl DeviceId {
     /// Parses `cpu`, `cuda` or `cuda:<ordinal>`.
-    pub fn parse(text: &str) -> Result<Place, String> {
+    pub fn parse(text: &str) -> Result<DeviceId, String> {
         let number = match text {
-            "cpu" => return Ok(Place::Host),
+            "cpu" => return Ok(DeviceId::Host),
             "cuda" => Some(0),
             other => other.strip_prefix("cuda:").and_then(|n| n.parse().ok()),
         };
         number
-            .map(Place::Cuda)
+            .map(DeviceId::Cuda)
             .ok_or_else(|| format!("'{text}' is no device; there are cpu, cuda and cuda:<number>"))
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DeviceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Host => f.write_str("the host"),
-            Place::Cuda(index) => write!(f, "GPU {index}"),
+            DeviceId::Host => f.write_str("the host"),
+            DeviceId::Cuda(index) => write!(f, "GPU {index}"),
         }
     }
 }
