@@ -92,6 +92,10 @@ impl Program {
         let held = held.collect::<PyResult<BTreeMap<String, Weight>>>()?;
         let exe =
             py.detach(move || Model::from_fx(json, held).compile(&options)).map_err(failure)?;
+        if exe.cuda().is_some() && exe.program().control.is_some() {
+            let why = "control flow, whose memory on a GPU follows from values";
+            return Err(CompileError::new_err(why));
+        }
         Ok(Program { exe })
     }
     /// The element types of the results, in MLIR's names, and their sizes where all are static.

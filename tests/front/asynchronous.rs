@@ -159,7 +159,9 @@ fn compile_errors_are_cached_and_reported() {
         g.wait().expect("a program");
         assert_eq!(numbers(&g.call(counting(&[2])).expect("a result")), [1.0, 2.0]);
     });
-    assert_eq!((g.programs(), g.explain().graphs[0].calls), (1, 1), "{}", g.explain());
+    // The gate is open, so the second call may find the program already.
+    let calls = g.explain().graphs[0].calls;
+    assert!(g.programs() == 1 && (1..=2).contains(&calls), "{}", g.explain());
     assert!(
         g.remarks().iter().any(|r| r.message.contains("compiled again with sizes as numbers")),
         "{:?}",

@@ -103,3 +103,17 @@ func.func @f(%x: tensor<1x16x5x5xbf16>, %w: tensor<16x8x3x3xbf16>) -> tensor<1x1
   %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 2} : tensor<1x16x5x5xbf16>, tensor<16x8x3x3xbf16>
   return %0 : tensor<1x16x5x5xbf16>
 }
+
+// -----
+// The input of the second convolution is a result too, which is stored channels first.
+// CASE: an_input_that_is_a_result
+// RUN: kiln-layout{flops=0 mutable=true},kiln-expose-padding{chip=sm_90a}
+// CHECK: kiln.transpose {{.*}} {kiln.image}
+// CHECK: kiln.convolution {{.*}} pad = [1, 1] x [1, 1]
+module {
+  func.func @main(%x: tensor<1x8x4x4xbf16>, %v: tensor<8x8x1x1xbf16>, %w: tensor<8x8x3x3xbf16>) -> (tensor<1x8x4x4xbf16>, tensor<1x8x4x4xbf16>) {
+    %0 = kiln.convolution %x, %v strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x8x4x4xbf16>, tensor<8x8x1x1xbf16>
+    %1 = kiln.convolution %0, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<1x8x4x4xbf16>, tensor<8x8x3x3xbf16>
+    return %0, %1 : tensor<1x8x4x4xbf16>, tensor<1x8x4x4xbf16>
+  }
+}

@@ -104,6 +104,11 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
                 "has kiln.stored, which belongs on an op with one result".into()
             });
         }
+        "kiln.image" => {
+            return ensure(value.is_unit() && op.kind() == Some(OpKind::Transpose), || {
+                "has kiln.image, which is a unit attribute of transposes".into()
+            });
+        }
         "kiln.pack" => {
             ensure(value.as_string().is_some(), || "needs a string as kiln.pack".into())?;
             return ensure(op.operand_count() == 2, || {

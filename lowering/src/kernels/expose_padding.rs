@@ -49,6 +49,7 @@ impl Pass for ExposePadding {
             let new = match op.kind() {
                 Some(OpKind::Convolution) if self.keeps(op) => {
                     store_image(op);
+                    own_transpose(&b, op).at(op)?;
                     None
                 }
                 Some(OpKind::Convolution) => convolution(&b, op).at(op)?,
@@ -117,6 +118,28 @@ fn store_image(op: Op) {
     if let Some(op) = made.filter(|o| o.kind().is_some_and(is_movement) && !view(o)) {
         op.set_attr(STORED, Attr::unit(op.ctx()));
     }
+}
+
+/// Marks the transpose that only a padded convolution reads, so that `cse` keeps it apart.
+const IMAGE: &str = "kiln.image";
+
+/// Gives a convolution a transpose of its own if its input is also a result of the function, which
+/// is stored transposed: the convolution's kernel reads the NHWC value.
+fn own_transpose(b: &Builder, op: Op) -> Result<()> {
+    let o = Convolution::of(op).ok_or_malformed(op)?;
+    let (Some(image), Some(t)) = (image(&o), o.input.def().and_then(Transpose::of)) else {
+        return Ok(());
+    };
+    let returned = |user: Op| {
+        Transpose::of(user).is_some_and(|u| u.permutation == t.permutation)
+            && user.result(0).uses().iter().any(|(reader, _)| reader.isa::<func::Return>())
+    };
+    if image.uses().iter().any(|(user, _)| returned(*user)) {
+        let own = b.create_node(&Transpose { input: image, permutation: t.permutation.clone() })?;
+        own.set_attr(IMAGE, Attr::unit(op.ctx()));
+        op.set_operand(0, own.result(0));
+    }
+    Ok(())
 }
 
 fn padded(b: &Builder, x: Value, value: f64, low: &[i64], high: &[i64]) -> Result<Value> {

@@ -26,7 +26,7 @@
 //!          %v = kiln.slice (kiln.reshape (kiln.transpose %p)) : [K, N]     %0 = kiln.dot_general %x, %v …
 //! ```
 use crate::kernels::{
-    frozen::{Frozen, STORED},
+    frozen::{Frozen, STORED, is_movement},
     op_facts::{CHANNELS_LAST, folded_transpose},
 };
 use kiln_dialects::{
@@ -85,7 +85,10 @@ impl Pass for Pack {
                 }
                 let w = op.operand(operand);
                 if self.channels_last {
-                    if let Some((order, said)) = windowed(op, w) {
+                    // A mutable weight that is read through movement ops has the order it was given.
+                    let moved = w.def().and_then(Op::kind).is_some_and(is_movement);
+                    let packs = frozen.contains(w) || !moved;
+                    if let Some((order, said)) = windowed(op, w).filter(|_| packs) {
                         let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(w.loc());
                         op.set_operand(operand, stored(&b, w, order).at(op)?);
                         op.set_attr("kiln.pack", Attr::string(op.ctx(), said));

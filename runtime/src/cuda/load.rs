@@ -5,9 +5,9 @@ use super::{
     libraries::{Libraries, PreparedCall},
     link::{Image, Images, Library, link},
     memory::DeviceBuffer,
+    plan::SharedPlans,
     staging::Staging,
-    state::States,
-    workspace::WorkspacePlans,
+    state::{MAX_PLANS, States},
 };
 use crate::{
     Bytes, CallError, OpenError, Package, Program, Store,
@@ -51,7 +51,7 @@ pub struct Loaded {
     pub(super) addresses: Vec<u64>,
     pub(super) states: States,
     /// Of calls in the caller's memory.
-    pub(super) workspace_plans: WorkspacePlans,
+    pub(super) workspace_plans: SharedPlans,
     /// Control flow, in place of kernels.
     pub(super) control: Option<Control>,
     /// Whether any call was launched as a CUDA graph.
@@ -127,7 +127,7 @@ impl Loaded {
             globals: vec![],
             addresses: vec![],
             states: States::new(&device, program.inputs.len(), program.outputs.len()),
-            workspace_plans: WorkspacePlans::default(),
+            workspace_plans: SharedPlans::new(MAX_PLANS),
             control: None,
             graphs: AtomicBool::new(false),
             remarks: Mutex::default(),

@@ -6,6 +6,7 @@ use super::{
     graph::Graph,
     launch::{Addresses, ParameterSource, ResolvedLaunch, UnboundTensorMap},
     libraries::PreparedCall,
+    lru::LruCache,
 };
 use crate::{
     CallError, OutOfMemory, Program,
@@ -14,10 +15,24 @@ use crate::{
     view::tensor_bytes,
 };
 use cudarc::driver::sys;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Alignment of library workspaces, in bytes.
 const WORKSPACE_ALIGNMENT: usize = 256;
+
+/// Plans of concurrent calls, by the inputs' shapes.
+pub struct SharedPlans(Mutex<LruCache<LaunchPlan>>);
+
+impl SharedPlans {
+    /// An empty cache of at most `most` plans.
+    pub fn new(most: usize) -> SharedPlans {
+        SharedPlans(Mutex::new(LruCache::new(most)))
+    }
+    /// The cache, for the time of one call.
+    pub fn lock(&self) -> MutexGuard<'_, LruCache<LaunchPlan>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// All that follows from a call's sizes.
 pub struct LaunchPlan {

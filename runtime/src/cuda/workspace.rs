@@ -1,25 +1,9 @@
 //! Calls in memory that is all the caller's, such as that of a framework's caching allocator.
 use super::{
     Loaded, Stream, arguments::ALIGNMENT, call::Timing, launch::Addresses, lru::LruCache,
-    plan::LaunchPlan, state::MAX_PLANS,
+    plan::LaunchPlan,
 };
 use crate::{CallError, call_error::tensor_error};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Plans of calls in the caller's memory, by the inputs' shapes.
-pub(super) struct WorkspacePlans(Mutex<LruCache<LaunchPlan>>);
-
-impl Default for WorkspacePlans {
-    fn default() -> WorkspacePlans {
-        WorkspacePlans(Mutex::new(LruCache::new(MAX_PLANS)))
-    }
-}
-
-impl WorkspacePlans {
-    fn lock(&self) -> MutexGuard<'_, LruCache<LaunchPlan>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What a call in the caller's memory allocates.
 #[derive(Clone, Debug, PartialEq, Eq)]
