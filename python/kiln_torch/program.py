@@ -6,7 +6,7 @@ from torch._C._dynamo.guards import _empty_strided_cpu as empty_cpu
 from torch._C._dynamo.guards import _empty_strided_cuda as empty_cuda
 
 from . import _kiln
-from .graph import serialise
+from .graph import is_item, serialise
 from .layout import Layout, dense_order
 
 DTYPES = {
@@ -36,8 +36,10 @@ class Program:
         given = [inputs[k].meta["val"] for k in self.takes]
         layouts = [Layout.of(o.meta["val"]) for o in outputs]
         self.orders = {k: order for k, t in enumerate(given) if (order := dense_order(t)) is not None}
-        self.relaid = [(k, layout) for k, layout in enumerate(layouts) if layout is not None]
-        orders_out = [layout and layout.order for layout in layouts]
+        # kiln's fusion reads the first result of an op only, so that the others are permuted here.
+        permuted = [not is_item(o) for o in outputs]
+        self.relaid = [(k, layout, permuted[k]) for k, layout in enumerate(layouts) if layout is not None]
+        orders_out = [layout.order if layout and inside else None for layout, inside in zip(layouts, permuted)]
         # AOTAutograd compiles under its fake mode; these are real.
         with torch.utils._python_dispatch._disable_current_modes():
             weights = [(n.name, NAMES[t.dtype], t.detach().cpu().contiguous()) for n, t in frozen.items()]
@@ -53,8 +55,9 @@ class Program:
 
     def __call__(self, values):
         outputs = self.call([values[k] for k in self.takes])
-        for k, layout in self.relaid:
-            outputs[k] = layout.apply(outputs[k])
+        for k, layout, permuted in self.relaid:
+            t = outputs[k] if permuted else outputs[k].permute(layout.order).contiguous()
+            outputs[k] = layout.apply(t)
         return outputs
 
     def host(self, inputs):
