@@ -21,7 +21,7 @@ from .program import Program
 from .runner import boxed
 
 log = logging.getLogger("kiln_torch")
-TORCH = os.path.dirname(torch.__file__)
+TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 
 
 @dataclasses.dataclass

@@ -23,6 +23,11 @@ def by_stride(t: torch.Tensor) -> list[int]:
     return sorted(range(t.dim()), key=lambda d: -strides[d])
 
 
+def unpermuted(t: torch.Tensor, order) -> torch.Tensor:
+    """A tensor whose dimensions are in this order, seen in their own."""
+    return t.permute(sorted(range(t.dim()), key=order.__getitem__))
+
+
 def is_dense(t: torch.Tensor, order: list[int]) -> bool:
     """Whether the elements fill their memory in this order of the dimensions."""
     size = 1
@@ -69,12 +74,11 @@ class Layout:
         shape = [0] * t.dim()
         for d, n in zip(self.order, t.shape):
             shape[d] = n
-        t = t.permute(sorted(range(t.dim()), key=self.order.__getitem__))
+        t = unpermuted(t, self.order)
         for d in self.expanded:
             t = t.narrow(d, 0, 1)
         if self.strides is not None:
             t = torch.empty_strided(t.shape, self.strides, dtype=t.dtype, device=t.device).copy_(t)
         elif self.expanded:
-            inner = t.permute(self.order).contiguous()
-            t = inner.permute(sorted(range(t.dim()), key=self.order.__getitem__))
+            t = unpermuted(t.permute(self.order).contiguous(), self.order)
         return t.expand(shape)

@@ -7,7 +7,7 @@ from torch._C._dynamo.guards import _empty_strided_cuda as empty_cuda
 
 from . import _kiln
 from .graph import is_item, serialise
-from .layout import Layout, dense_order
+from .layout import Layout, dense_order, unpermuted
 
 DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
@@ -100,4 +100,4 @@ class Program:
         """A copy of input `k` as kernels read it: on the GPU, dense in the program's order, aligned."""
         order = self.orders.get(k, range(t.dim()))
         dense = t.to(self.device).permute(list(order)).clone(memory_format=torch.contiguous_format)
-        return dense.permute(sorted(range(t.dim()), key=order.__getitem__))
+        return unpermuted(dense, order)

@@ -53,14 +53,20 @@ pub fn check(
 }
 
 /// Whether a plan was made for inputs of these shapes.
-pub fn same_sizes(program: &Program, plan: &LaunchPlan, inputs: &[View]) -> bool {
+pub fn same_sizes<'s>(
+    program: &Program,
+    plan: &LaunchPlan,
+    shapes: impl IntoIterator<Item = &'s [usize]>,
+) -> bool {
     let mut rest = &plan.shapes[..];
-    inputs.iter().zip(&program.inputs).all(|(v, t)| match rest.split_at_checked(t.dims.len()) {
-        Some((shape, after)) if shape == v.shape => {
-            rest = after;
-            true
+    shapes.into_iter().zip(&program.inputs).all(|(shape, t)| {
+        match rest.split_at_checked(t.dims.len()) {
+            Some((planned, after)) if planned == shape => {
+                rest = after;
+                true
+            }
+            _ => false,
         }
-        _ => false,
     })
 }
 

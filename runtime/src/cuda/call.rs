@@ -139,7 +139,8 @@ impl Loaded {
         timing: Timing,
     ) -> Result<Timed, CallError> {
         let (p, device) = (&*self.program, &*self.device);
-        if !state.plans.find(|plan| arguments::same_sizes(p, plan, inputs)) {
+        if !state.plans.find(|plan| arguments::same_sizes(p, plan, inputs.iter().map(|v| v.shape)))
+        {
             let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
             state.plans.add(self.plan(&shapes)?);
         }

@@ -78,7 +78,7 @@ impl Loaded {
         profile: Option<(&mut Profile, usize)>,
     ) -> Result<(), CallError> {
         let (p, device) = (&*self.program, &*self.device);
-        if !part.plans.find(|plan| arguments::same_sizes(p, plan, inputs)) {
+        if !part.plans.find(|plan| arguments::same_sizes(p, plan, inputs.iter().map(|v| v.shape))) {
             let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
             part.plans.add(self.plan(&shapes)?);
         }

@@ -1,6 +1,10 @@
 //! Calls in memory that is all the caller's, such as that of a framework's caching allocator.
 use super::{
-    Loaded, Stream, arguments::ALIGNMENT, call::Timing, launch::Addresses, lru::LruCache,
+    Loaded, Stream,
+    arguments::{ALIGNMENT, same_sizes},
+    call::Timing,
+    launch::Addresses,
+    lru::LruCache,
     plan::LaunchPlan,
 };
 use crate::{CallError, call_error::tensor_error};
@@ -87,17 +91,11 @@ impl Loaded {
             let reason = "has control flow, whose memory follows from values";
             return Err(tensor_error("program", &self.program.name, reason.into()));
         }
-        let same = |plan: &LaunchPlan| {
-            let mut rest = &plan.shapes[..];
-            shapes.iter().all(|s| match rest.split_at_checked(s.len()) {
-                Some((shape, after)) if shape == *s => {
-                    rest = after;
-                    true
-                }
-                _ => false,
-            })
-        };
-        if !plans.find(same) {
+        let (want, have) = (self.program.inputs.len(), shapes.len());
+        if want != have {
+            return Err(CallError::Count { what: "inputs", want, have });
+        }
+        if !plans.find(|plan| same_sizes(&self.program, plan, shapes.iter().copied())) {
             plans.add(self.plan(shapes)?);
         }
         plans.last().ok_or_else(|| tensor_error("program", &self.program.name, "no plan".into()))
