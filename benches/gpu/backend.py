@@ -7,13 +7,13 @@ Weights and inputs are random. Inference is in bf16, training under bf16 autocas
 compared with the same in f32: a backend may be off twice as far as eager's bf16, and 1e-2 besides. Times are medians of CUDA events around calls in a
 row, the sides taking turns. Memory is the most that PyTorch has allocated in a call. Goes on after failures; the exit code is 0 if all agree.
 """
-import argparse, copy, gc, json, statistics, sys, time
+import argparse, copy, gc, statistics, time
 
 import torch
 
 import kiln_torch
 from bench import GPU, kernel_us
-from models import ITEMS, OneResult
+from models import ITEMS, OneResult, run_all
 
 
 def sides(a, model):
@@ -138,20 +138,8 @@ def main():
     p.add_argument("--freezing", action="store_true", help="kiln with frozen parameters too")
     p.add_argument("--out", default="")
     a = p.parse_args()
-    rows, bad = [], 0
-    work = [(name, False) for name in a.items.split(",") if name] + [(name, True) for name in a.training.split(",") if name]
-    for name, training in work:
-        try:
-            rows.append(compare(a, name, training))
-            bad += not rows[-1]["agrees"]
-        except Exception as e:  # goes on with the next model
-            bad += 1
-            print(f"{name:20} FAILS {type(e).__name__}: {str(e)[:600]}", flush=True)
-        gc.collect()
-        torch.cuda.empty_cache()
-        if a.out:
-            json.dump(rows, open(a.out, "w"), indent=1)
-    sys.exit(1 if bad else 0)
+    chosen = [(name, False) for name in a.items.split(",") if name] + [(name, True) for name in a.training.split(",") if name]
+    run_all([(name, (a, name, training)) for name, training in chosen], compare, a.out)
 
 
 if __name__ == "__main__":

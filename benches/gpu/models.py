@@ -140,6 +140,28 @@ def measure(a, name, folder):
     return row
 
 
+def run_all(work, measure, out):
+    """Rows of all items, each (name, arguments of `measure`); writes them to `out` as they come. Ends the process: with 0 if all agree."""
+    rows, bad = [], 0
+    for name, arguments in work:
+        try:
+            rows.append(measure(*arguments))
+            bad += not rows[-1]["agrees"]
+        except Exception as e:  # goes on with the next model
+            bad += 1
+            print(f"{name:20} FAILS {type(e).__name__}: {str(e)[:600]}", flush=True)
+        gc.collect()
+        torch.cuda.empty_cache()
+        if out:
+            json.dump(rows, open(out, "w"), indent=1)
+    sys.exit(1 if bad else 0)
+
+
+def in_folder(a, name):
+    with tempfile.TemporaryDirectory() as folder:
+        return measure(a, name, folder)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--kiln", required=True)
@@ -151,20 +173,7 @@ def main():
     p.add_argument("--tables", default="", help="a folder for the tables that kiln run prints")
     p.add_argument("--out", default="")
     a = p.parse_args()
-    rows, bad = [], 0
-    for name in [i for i in a.items.split(",") if i] or ITEMS:
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                rows.append(measure(a, name, folder))
-                bad += not rows[-1]["agrees"]
-        except Exception as e:  # goes on with the next model
-            bad += 1
-            print(f"{name:20} FAILS {type(e).__name__}: {str(e)[:600]}", flush=True)
-        gc.collect()
-        torch.cuda.empty_cache()
-        if a.out:
-            json.dump(rows, open(a.out, "w"), indent=1)
-    sys.exit(1 if bad else 0)
+    run_all([(name, (a, name)) for name in [i for i in a.items.split(",") if i] or ITEMS], in_folder, a.out)
 
 
 if __name__ == "__main__":
