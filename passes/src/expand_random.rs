@@ -1,9 +1,9 @@
 //! `kiln-expand-random`: expands random ops into integer arithmetic on the element index, which
 //! fuses as any elementwise op.
 //!
-//! Why: GPU kernels cannot call the runtime. Each element computes its own block of the
-//! counter-based generator Philox4x32-10, so bits and uniform numbers equal those of the host and
-//! the interpreter. Normal numbers differ by the rounding of f64 log and cos.
+//! Why: dropout then reads and writes its tensor once, and no target needs a library for it. Each
+//! element computes its own block of the counter-based generator Philox4x32-10, so bits and uniform
+//! numbers equal the interpreter's. Normal numbers differ by the rounding of f64 log and cos.
 //!
 //! Numerics: reassociates (normal numbers); bits and uniform numbers are exact.
 //!

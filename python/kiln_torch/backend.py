@@ -16,7 +16,7 @@ from .attention import keep_whole
 from .cudagraphs import CudaGraphs
 from .decompositions import table
 from .graph import Unserialisable
-from .partition import device_of, runs_of
+from .partition import device_of, is_random, runs_of
 from .program import Program
 from .runner import boxed
 
@@ -59,24 +59,26 @@ def source(node: torch.fx.Node) -> str:
     return lines[-1] if lines else "unknown place"
 
 
-def compile_graph(kind: str, options: list[tuple[str, str]], strict: bool, module: torch.fx.GraphModule, frozen):
+def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, frozen):
     """Compiles one graph of AOTAutograd. `frozen`: the values of its inputs that are constants."""
     if not any(n.op == "call_function" for n in module.graph.nodes):
         return make_boxed_func(module.forward)
-    refused: set[str] = set()
+    refused: dict[str, str] = {}
+    if chosen.fallback_random:
+        refused = {n.name: "draws from PyTorch's generator (fallback_random)" for n in module.graph.nodes if is_random(n)}
     while True:
         try:
-            return compile_runs(kind, options, strict, module, refused, frozen)
+            return compile_runs(kind, chosen, module, refused, frozen)
         except _kiln.UnsupportedError as error:
             message, names = error.args
             log.info("stays eager: %s", message)
-            names = set(names) - refused
+            names = set(names) - refused.keys()
             if not names:
                 raise
-            refused |= names
+            refused |= dict.fromkeys(names, "with these arguments")
 
 
-def compile_runs(kind, options, strict, module, refused, frozen):
+def compile_runs(kind, chosen, module, refused, frozen):
     nodes = {n.name: n for n in module.graph.nodes}
     device = device_of(module)
     runs, left = runs_of(module, device, refused)
@@ -86,7 +88,7 @@ def compile_runs(kind, options, strict, module, refused, frozen):
             continue
         report.eager[f"{nodes[name].target} at {source(nodes[name])}"] = why
         log.info("eager: %s: %s: %s", nodes[name].target, source(nodes[name]), why)
-    if strict and report.eager:
+    if chosen.strict and report.eager:
         listed = "\n".join(f"  {op}: {why}" for op, why in report.eager.items())
         raise RuntimeError(f"kiln.strict: these ops would run in eager:\n{listed}")
     graph, mapping = torch.fx.Graph(), {}
@@ -106,7 +108,7 @@ def compile_runs(kind, options, strict, module, refused, frozen):
         outputs = next(n for n in part.graph.nodes if n.op == "output").args[0]
         outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         try:
-            program = Program(inputs, calls, outputs, options, device, constants)
+            program = Program(inputs, calls, outputs, chosen.options, device, constants)
         except Unserialisable as error:
             raise _kiln.UnsupportedError(str(error), [n.name for n in calls]) from error
         except _kiln.UnsupportedError:
@@ -117,7 +119,7 @@ def compile_runs(kind, options, strict, module, refused, frozen):
             for n in calls:
                 report.eager[f"{n.target} at {source(n)}"] = f"kiln failed: {str(error).splitlines()[0]}"
             report.programs -= 1
-            if strict:
+            if chosen.strict:
                 raise
             continue
         report.kernels += program.kernels
@@ -127,34 +129,49 @@ def compile_runs(kind, options, strict, module, refused, frozen):
     return boxed(fused)
 
 
-def settings(options: dict | None, mode: str | None) -> tuple[list[tuple[str, str]], bool, bool, bool]:
-    """kiln's options by name, as text; whether eager ops are an error, to use CUDA graphs, and to freeze parameters."""
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The options of one call of `torch.compile`."""
+
+    options: list[tuple[str, str]]
+    """kiln's, by name, as text."""
+    strict: bool
+    """Ops that would stay eager are an error."""
+    freezing: bool
+    cudagraphs: bool
+    fallback_random: bool
+    """Random numbers are eager's."""
+
+
+def settings(options: dict | None, mode: str | None) -> Settings:
+    """The options of a call, with the defaults of its mode."""
     given = {name.removeprefix("kiln."): value for name, value in (options or {}).items()}
-    strict, frozen = bool(given.pop("strict", False)), bool(given.pop("freezing", False))
+    strict, frozen, fallback = (bool(given.pop(name, False)) for name in ("strict", "freezing", "fallback_random"))
     mode = given.setdefault("mode", mode or "default")
     graphs = bool(given.pop("cudagraphs", mode in ("reduce-overhead", "max-autotune")))
     given.setdefault("threads", torch.get_num_threads())
     # A graph is captured as a whole, programs and eager ops, by PyTorch.
     given["cudagraphs"] = False
     text = lambda v: str(v).lower() if isinstance(v, bool) else str(v)
-    return [(name, text(v)) for name, v in given.items()], strict, graphs, frozen
+    return Settings([(name, text(v)) for name, v in given.items()], strict, frozen, graphs, fallback)
 
 
 def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None = None, mode: str | None = None):
     """`torch.compile(model, backend="kiln")`.
 
     Options are those of `kiln options` by name, `kiln.strict`: ops that would run in eager are an error, and `freezing`: parameters and
-    buffers are constants of graphs without gradients, so that later changes of them are not seen. With
+    buffers are constants of graphs without gradients, so that later changes of them are not seen, and `fallback_random`: random
+    numbers are drawn by PyTorch, in eager's order. With
     `mode="reduce-overhead"` and `mode="max-autotune"` graphs on GPUs are captured as CUDA graphs.
     """
-    chosen, strict, graphs, frozen = settings(options, mode)
-    parameters = freezing.parameters(module, example_inputs) if frozen else {}
-    captured = CudaGraphs(example_inputs) if graphs else None
+    chosen = settings(options, mode)
+    parameters = freezing.parameters(module, example_inputs) if chosen.freezing else {}
+    captured = CudaGraphs(example_inputs) if chosen.cudagraphs else None
 
     def compiler(kind):
         def compiled(gm, inputs):
             constants = freezing.of_graph(gm, parameters, len(example_inputs)) if parameters and kind == "inference" else {}
-            fn = compile_graph(kind, chosen, strict, gm, constants)
+            fn = compile_graph(kind, chosen, gm, constants)
             return captured.wrap(kind, gm, inputs, fn) if captured and device_of(gm).type == "cuda" else fn
 
         return compiled
@@ -163,7 +180,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
-        decompositions=table(),
+        decompositions=table(chosen.fallback_random),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=False,
     )(keep_whole(module), example_inputs)

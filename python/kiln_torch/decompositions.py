@@ -9,7 +9,8 @@ aten = torch.ops.aten
 
 
 @functools.cache
-def table():
+def table(fallback_random: bool = False):
+    """The decompositions. With `fallback_random` none replaces an op that draws random numbers by others that draw."""
     from torch._decomp import core_aten_decompositions
 
     chosen = dict(core_aten_decompositions())
@@ -22,4 +23,6 @@ def table():
     for packet in whole:
         for name in packet.overloads():
             chosen.pop(getattr(packet, name), None)
+    if fallback_random:
+        chosen = {op: made for op, made in chosen.items() if torch.Tag.nondeterministic_seeded not in getattr(op, "tags", ())}
     return chosen

@@ -41,7 +41,17 @@ def is_moved(node: torch.fx.Node) -> bool:
     return node.op != "call_function" and isinstance(val, torch.Tensor) and val.dim() == 0 and val.device.type == "cpu"
 
 
-def reason_against(node: torch.fx.Node, device: torch.device, refused: set[str]) -> str | None:
+def is_random(node: torch.fx.Node) -> bool:
+    """Whether an op draws from a generator."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+def has_generator(node: torch.fx.Node) -> bool:
+    """Whether an op is given a generator of its own."""
+    return any(isinstance(a, torch.Generator) for a in (*node.args, *node.kwargs.values()))
+
+
+def reason_against(node: torch.fx.Node, device: torch.device, refused: dict[str, str]) -> str | None:
     """Why a node stays eager; None if a program can have it."""
     if node.op != "call_function":
         return f"{node.op} is no call"
@@ -60,11 +70,14 @@ def reason_against(node: torch.fx.Node, device: torch.device, refused: set[str])
         return "computes sizes, which Python does"
     if is_item(node):
         return reason_against(node.args[0], device, refused)
+    if has_generator(node):
+        return "draws from a generator of its own"
     name = overload(node)
     if name in COMPUTED and any(n.args[1] not in COMPUTED[name] for n in node.users if is_item(n)):
         return f"{name} whose statistics are used, as a backward pass does"
-    if name in refused or node.name in refused:
-        return f"{name} with these arguments"
+    why = refused.get(node.name) or refused.get(name)
+    if why:
+        return f"{name} {why}"
     if not _kiln.supports(name):
         return f"{name} is not in the ATen table"
     return None
@@ -73,7 +86,7 @@ def reason_against(node: torch.fx.Node, device: torch.device, refused: set[str])
 class Support(OperatorSupportBase):
     """What the partitioner asks."""
 
-    def __init__(self, device: torch.device, refused: set[str]):
+    def __init__(self, device: torch.device, refused: dict[str, str]):
         self.device = device
         self.refused = refused
         self.reasons: dict[str, str] = {}
@@ -85,7 +98,7 @@ class Support(OperatorSupportBase):
         return why is None
 
 
-def runs_of(module: torch.fx.GraphModule, device: torch.device, refused: set[str]) -> tuple[list[list[torch.fx.Node]], dict[str, str]]:
+def runs_of(module: torch.fx.GraphModule, device: torch.device, refused: dict[str, str]) -> tuple[list[list[torch.fx.Node]], dict[str, str]]:
     """The runs of supported nodes, each in topological order, and why the other nodes stay eager, by name."""
     support = Support(device, refused)
     found = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).propose_partitions()

@@ -51,14 +51,24 @@ class Program:
         static_sizes = all(size is not None for _, size in described)
         self.fixed = [row_major(size) for _, size in described] if static_sizes else None
         static = all(isinstance(n, int) for t in given for n in t.shape)
+        self.draws = self.compiled.inputs() > len(self.takes)
+        if self.draws:
+            given.append(torch.empty(2, dtype=torch.int64, device="meta"))
         self.call = self.host if device.type == "cpu" else self.static_cuda(given) if static else self.cuda
 
     def __call__(self, values):
-        outputs = self.call([values[k] for k in self.takes])
+        inputs = [values[k] for k in self.takes]
+        if self.draws:
+            inputs.append(self.state())
+        outputs = self.call(inputs)
         for k, layout, permuted in self.relaid:
             t = outputs[k] if permuted else outputs[k].permute(layout.order).contiguous()
             outputs[k] = layout.apply(t)
         return outputs
+
+    def state(self) -> torch.Tensor:
+        """Seed and offset of a call's random numbers, from PyTorch's generator of the device. A CUDA graph draws them anew in each replay."""
+        return torch.empty(2, dtype=torch.int64, device=self.device).random_()
 
     def host(self, inputs):
         sizes = self.fixed or [row_major(size) for size in self.compiled.output_sizes(inputs)]

@@ -1,6 +1,8 @@
 """How a split graph is called: AOTAutograd's boxed convention, which lets inputs be freed while the graph runs."""
 from __future__ import annotations
 
+import operator
+
 import torch
 from functorch.compile import make_boxed_func
 
@@ -28,7 +30,7 @@ def direct(graph: torch.fx.GraphModule):
     nodes = list(graph.graph.nodes)
     inputs = {n: k for k, n in enumerate(n for n in nodes if n.op == "placeholder")}
     pieces = [n for n in nodes if n.op == "call_module"]
-    items = {n: n.args[1] for n in nodes if n.op == "call_function" and n.args and n.args[0] in pieces}
+    items = {n: n.args[1] for n in nodes if n.target is operator.getitem and n.args[0] in pieces}
     if len(pieces) != 1 or len(nodes) != len(inputs) + len(items) + 2:
         return None
     piece, returned = pieces[0], nodes[-1].args[0]

@@ -152,6 +152,10 @@ impl Program {
         }
         Ok(vec![])
     }
+    /// Number of inputs: the graph's, and the generator state if the program draws random numbers.
+    fn inputs(&self) -> usize {
+        self.exe.program().inputs.len()
+    }
     /// Number of kernels.
     fn kernels(&self) -> usize {
         self.exe.program().kernels.len()

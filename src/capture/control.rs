@@ -230,6 +230,10 @@ impl Regions<'_, '_> {
         let (names, values, known) =
             (self.cx.names.clone(), self.cx.store.values(), self.symbols.values.clone());
         let b = std::mem::replace(&mut self.cx.b, inner);
+        let looped = usize::from(target != "higher_order.cond");
+        if let Some(rng) = &mut self.cx.rng {
+            rng.loops += looped;
+        }
         if graph.inputs.len() != count + outside.len() {
             return Err(fail(
                 format!(
@@ -264,6 +268,9 @@ impl Regions<'_, '_> {
         let types = given.iter().map(|v| v.ty()).collect();
         self.cx.b.create_with(&Yield { values: given }, &[], &mut []).map_err(fail)?;
         self.cx.b = b;
+        if let Some(rng) = &mut self.cx.rng {
+            rng.loops -= looped;
+        }
         self.cx.names = names;
         self.cx.store.restore(values);
         self.symbols.values = known;

@@ -2,7 +2,7 @@
 //! results.
 use super::{
     CaptureError, Captured, Output, Unsupported,
-    aten::{self, Args, Cx, Outcome, Val},
+    aten::{self, Args, Cx, Outcome, Rng, STATE, Val},
     control, guards, layout,
     pt2::Weight,
     schema::*,
@@ -87,8 +87,9 @@ pub(super) fn emit(
     let mut outputs = vec![];
     let mut error = None;
     let mut result_types = vec![];
+    let mut state_type = None;
     let func = top.function("main", &types, &[], &mut |b, args| {
-        let outcome = body(&program, &b, &inputs, &globals, args);
+        let outcome = body(&program, &b, &inputs, &globals, args, &mut state_type);
         match outcome {
             Ok((results, kinds)) => {
                 result_types = results.iter().map(|v| v.ty()).collect();
@@ -106,8 +107,9 @@ pub(super) fn emit(
         (Err(e), None) => return Err(fail(e)),
         (Ok(f), None) => f,
     };
+    let types: Vec<Type> = types.into_iter().chain(state_type).collect();
     func.set_attr("function_type", Attr::ty(Type::function(ctx, &types, &result_types)));
-    layouts(ctx, func, &inputs);
+    layouts(ctx, func, &inputs, types.len());
     let (ok, diagnostics) = collect(ctx, || module.op().verify());
     if !ok {
         return Err(fail(
@@ -121,7 +123,7 @@ pub(super) fn emit(
     Ok(Captured {
         module,
         weights: used,
-        inputs: inputs.into_iter().map(|i| i.0).collect(),
+        inputs: inputs.into_iter().map(|i| i.0).chain(state_type.map(|_| STATE.into())).collect(),
         outputs,
     })
 }
@@ -187,8 +189,9 @@ fn input_type(ctx: Ctx, m: &TensorMeta) -> Result<Type> {
     Ok(Type::tensor(ctx, dtype(m.dtype)?, &dims))
 }
 
-/// Static layouts of arguments. Dynamic ones are contiguous; others are rejected earlier.
-fn layouts(ctx: Ctx, func: Op, inputs: &[(String, TensorMeta)]) {
+/// Static layouts of `count` arguments, of which the last may be the generator state. Dynamic ones
+/// are contiguous; others are rejected earlier.
+fn layouts(ctx: Ctx, func: Op, inputs: &[(String, TensorMeta)], count: usize) {
     let layout = |m: &TensorMeta| {
         let strides = m.strides.iter().map(|s| s["as_int"].as_i64()).collect::<Option<Vec<_>>>()?;
         Some(Attr::layout(ctx, &strides, m.storage_offset["as_int"].as_i64()?, 0))
@@ -197,10 +200,9 @@ fn layouts(ctx: Ctx, func: Op, inputs: &[(String, TensorMeta)]) {
         layout(m)
             .map_or(Attr::dictionary(ctx, &[]), |l| Attr::dictionary(ctx, &[("kiln.layout", l)]))
     };
-    func.set_attr(
-        "arg_attrs",
-        Attr::array(ctx, &inputs.iter().map(|(_, m)| entry(m)).collect::<Vec<_>>()),
-    );
+    let mut entries: Vec<Attr> = inputs.iter().map(|(_, m)| entry(m)).collect();
+    entries.resize(count, Attr::dictionary(ctx, &[]));
+    func.set_attr("arg_attrs", Attr::array(ctx, &entries));
 }
 
 type Body = (Vec<Value>, Vec<Output>);
@@ -211,6 +213,7 @@ fn body(
     inputs: &[(String, TensorMeta)],
     globals: &[(String, String, Type)],
     args: Vec<Value>,
+    state_type: &mut Option<Type>,
 ) -> Result<Body, CaptureError> {
     let plain = |e: Error| CaptureError::file("model.json", e);
     let mut symbols = Symbols::default();
@@ -221,6 +224,7 @@ fn body(
         );
     }
     let mut cx = Cx::new(*b);
+    cx.rng = Some(Rng::new(*b));
     for ((name, meta), value) in inputs.iter().zip(args) {
         value.set_arg_loc(b.loc.named(name));
         let sizes = meta.sizes.iter().map(|s| match s["as_int"].as_i64() {
@@ -247,6 +251,7 @@ fn body(
         cx.bind(name, value);
     }
     nodes(&mut cx, &mut symbols, &program.graph_module.graph)?;
+    *state_type = cx.rng.as_ref().and_then(Rng::state_type);
     results(program, &mut cx)
 }
 

@@ -68,18 +68,6 @@ fn unsupported_ops_are_listed_at_once() {
 }
 
 #[test]
-fn dropout_in_training_is_an_error() {
-    let e = failure(&root().join("capture/dropout_training.pt2"));
-    let CaptureError::Op { location, target, reason, .. } = &e else { panic!("{e}") };
-    assert_eq!(target, "aten.dropout.default");
-    assert!(
-        reason.contains("in training is not supported; export the model in eval mode"),
-        "{reason}"
-    );
-    assert!(location.starts_with("gen_aten.py:"), "{location}");
-}
-
-#[test]
 fn files_that_are_no_archives() {
     let says = |e: CaptureError, part: &str| {
         assert!(matches!(&e, CaptureError::File { .. }) && e.to_string().contains(part), "{e}")

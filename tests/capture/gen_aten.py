@@ -34,15 +34,6 @@ class Unsupported(torch.nn.Module):
         return torch.special.airy_ai(y) + torch.special.bessel_y0(x)
 
 
-class Training(torch.nn.Module):
-    def __init__(self, layer):
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x):
-        return self.layer(x) * 2
-
-
 class State(torch.nn.Module):
     """Mutated buffers and inputs."""
 
@@ -120,7 +111,6 @@ if __name__ == "__main__":
             final = list(out) + [m.count, m.mean, y2]
             t = {"input_0": x, "input_1": y} | {f"output_{k}": v.detach().clone() for k, v in enumerate(final)}
             save(torch.export.export(Unsupported(), (u(3),)), HERE / "unsupported.pt2")
-            save(torch.export.export(Training(torch.nn.Dropout(0.5)), (x,)), HERE / "dropout_training.pt2")
             save(ep.run_decompositions(), HERE / "state.core.pt2")
             save(ep, HERE / "state.pt2")
             save_file(t, str(HERE / "state.safetensors"))

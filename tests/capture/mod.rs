@@ -6,6 +6,7 @@ mod control;
 mod errors;
 mod models;
 pub mod mutation;
+mod random;
 mod refused;
 
 use kiln::{

@@ -131,11 +131,11 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-decompose{keep=kernels}",
         "keeps attention where the target has a kernel for it; expands other composites",
     ),
-    cuda(
+    step(
         Level::Prims,
         On::Module,
         "kiln-expand-random",
-        "GPUs have no library for it; before fusion, so that the expansion fuses",
+        "before fusion, so that the expansion fuses",
     ),
     cuda(
         Level::Prims,

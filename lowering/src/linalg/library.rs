@@ -15,14 +15,11 @@ pub fn library_op(block: Block) -> Option<Op> {
 
 /// The op's attributes, encoded as 64-bit words.
 fn config(op: Op) -> Option<Vec<i64>> {
-    let bits = |x: f64| x.to_bits() as i64;
     Some(match op.kind()? {
         OpKind::Cumulative => Cumulative::of(op).map(|o| vec![o.kind.value(), o.axis])?,
         OpKind::Sort => Sort::of(op).map(|o| vec![o.axis, i64::from(o.descending)])?,
         OpKind::TopK => TopK::of(op).map(|o| vec![o.axis, i64::from(o.smallest)])?,
         OpKind::Scatter => Scatter::of(op).map(|o| [&[o.kind.value()], &o.dims[..]].concat())?,
-        OpKind::RandomUniform => RandomUniform::of(op).map(|o| vec![bits(o.low), bits(o.high)])?,
-        OpKind::RandomNormal => RandomNormal::of(op).map(|o| vec![bits(o.mean), bits(o.std)])?,
         _ => vec![],
     })
 }

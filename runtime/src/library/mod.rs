@@ -1,5 +1,4 @@
-//! Runtime kernels for ops that are not compiled to loop nests: scans, sorts, scatters, random
-//! numbers.
+//! Runtime kernels for ops that are not compiled to loop nests: scans, sorts, scatters.
 //!
 //! Every thread of a team calls one as `void f(const i64* words, i64 tid, i64 nth)`. The words are
 //! the number of tensors; for each tensor (inputs, then outputs) its address, [`DtypeCode`], rank
@@ -13,7 +12,6 @@ mod abi;
 mod dtype_code;
 mod element;
 mod float8;
-mod random;
 mod scan;
 mod scatter;
 mod sort;
@@ -55,7 +53,4 @@ entries! {
     kiln_top_k: sort::top_k;
     kiln_scatter: scatter::scatter;
     kiln_dynamic_update_slice: scatter::dynamic_update_slice;
-    kiln_random_bits: random::bits;
-    kiln_random_uniform: random::uniform;
-    kiln_random_normal: random::normal;
 }

@@ -101,9 +101,7 @@ fn attention(
     mask: &str,
     with_lse: bool,
 ) -> Result<(Value, Option<Value>)> {
-    if a.float("dropout_p", Some(0.0))? != 0.0 {
-        return Err("with dropout is not supported in an exported graph".into());
-    }
+    let dropout_p = a.float("dropout_p", Some(0.0))?;
     let (q, k, v) = (cx.tensor(a, "query")?, cx.tensor(a, "key")?, cx.tensor(a, "value")?);
     let rank = rank_of(q);
     if rank < 2 {
@@ -137,6 +135,7 @@ fn attention(
         }
         bias = Some(scores);
     }
+    let dropout_key = if dropout_p > 0.0 { Some(cx.random_key()?) } else { None };
     let node = Attention {
         query,
         key,
@@ -144,10 +143,10 @@ fn attention(
         bias,
         query_lengths: None,
         key_lengths: None,
-        dropout_key: None,
+        dropout_key,
         scale: if a.has("scale") { Some(a.float("scale", None)?) } else { None },
         causal: a.flag("is_causal", false)?,
-        dropout_p: 0.0,
+        dropout_p,
         with_lse,
     };
     let op = cx.b.create_node(&node)?;

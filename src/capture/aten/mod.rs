@@ -15,8 +15,10 @@ mod condition;
 mod contract;
 mod create;
 mod dims;
+mod dropout;
 mod elementwise;
 mod formula;
+mod generator;
 mod image;
 mod index;
 mod join;
@@ -29,6 +31,7 @@ mod numbers;
 mod order;
 mod padding;
 mod promote;
+mod random;
 mod recurrent;
 mod reduce;
 mod resize;
@@ -47,6 +50,7 @@ mod window;
 
 use super::storage::{Alias, Store};
 pub(super) use check::check;
+pub use generator::{Rng, STATE};
 use kiln_dialects::{ir::*, ops::CompareKind, value::DType};
 use serde_json::Value as Json;
 use std::collections::HashMap;
@@ -103,7 +107,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 36] {
+pub fn families() -> [(&'static str, &'static [Row]); 38] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -141,6 +145,8 @@ pub fn families() -> [(&'static str, &'static [Row]); 36] {
         ("Pools with indices, columns of images", window::ROWS),
         ("Resizing", resize::ROWS),
         ("Sampling at coordinates", sample::ROWS),
+        ("Random numbers", random::ROWS),
+        ("Dropout", dropout::ROWS),
     ]
 }
 
@@ -317,6 +323,7 @@ impl Cx {
             inputs: HashMap::new(),
             names: HashMap::new(),
             location: String::new(),
+            rng: None,
         }
     }
     /// Binds a name to a tensor with a storage of its own.

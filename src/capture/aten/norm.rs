@@ -1,8 +1,7 @@
-//! Normalisations, softmax, dropout, losses.
+//! Normalisations, softmax, losses.
 use super::{
-    Args, Cx, Outcome, Row, Val, class_losses::against_probabilities, formula::value, tools::*,
+    Args, Cx, Outcome, Row, class_losses::against_probabilities, formula::value, tools::*,
 };
-use crate::capture::unsupported;
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
@@ -48,8 +47,6 @@ pub(super) const ROWS: &[Row] = &[
         arguments: "self, dim, half_to_float",
         build: |cx, a| softmax(cx, a, true),
     },
-    Row { name: "aten.dropout.default", arguments: "input, p, train", build: dropout },
-    Row { name: "aten.feature_dropout.default", arguments: "input, p, train", build: dropout },
     Row {
         name: "aten.cross_entropy_loss.default",
         arguments: "self, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0",
@@ -143,13 +140,6 @@ fn softmax(cx: &mut Cx, a: &Args<'_>, log: bool) -> Result<Outcome> {
         cx.b.add(&Softmax { input: x, axis })?
     };
     cx.one(v)
-}
-
-fn dropout(_: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    if a.flag("train", true)? && a.float("p", Some(0.5))? > 0.0 {
-        return Err(unsupported("in training is not supported; export the model in eval mode"));
-    }
-    Ok(Outcome::One(Val::Tensor(a.alias("input")?)))
 }
 
 fn cross_entropy(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {

@@ -1,5 +1,5 @@
 //! Recurrent layers and cells. A layer is one product over all steps, then a scan of the rest.
-use super::{Args, Cx, Outcome, Row, formula::value, formula::*, tools::*};
+use super::{Args, Cx, Outcome, Row, dropout::dropped, formula::value, formula::*, tools::*};
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim};
 
 /// A row of a layer and of its cell.
@@ -239,9 +239,7 @@ fn layers(cx: &mut Cx, a: &Args<'_>, kind: Kind) -> Result<Outcome> {
     };
     let params = cx.tensors(a, "params")?;
     let count = a.int("num_layers", Some(1))?;
-    if a.flag("train", false)? && a.float("dropout", Some(0.0))? > 0.0 && count > 1 {
-        return Err("with dropout between layers in training is not supported".into());
-    }
+    let p = if a.flag("train", false)? { a.float("dropout", Some(0.0))? } else { 0.0 };
     if rank_of(x) != 3 {
         return Err(format!("RNN: Expected input to be 3D, got {}D instead", rank_of(x)).into());
     }
@@ -282,6 +280,9 @@ fn layers(cx: &mut Cx, a: &Args<'_>, kind: Kind) -> Result<Outcome> {
             [one] => *one,
             _ => cx.b.add(&Concat { inputs: outputs, axis: 2 })?,
         };
+        if p > 0.0 && layer as i64 + 1 < count {
+            x = dropped(cx, x, p)?;
+        }
     }
     if batch_first {
         x = cx.transpose(x, vec![1, 0, 2])?;

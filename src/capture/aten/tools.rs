@@ -1,5 +1,5 @@
 //! Helpers of all builders: arguments, broadcasting, conversion, arithmetic.
-use super::{Args, Outcome, Val};
+use super::{Args, Outcome, Val, generator::Rng};
 use crate::capture::{
     srepr::size_op,
     storage::{Alias, Store, ViewOp},
@@ -19,6 +19,8 @@ pub struct Cx {
     pub names: HashMap<String, Val>,
     /// The user's source location of the current node.
     pub location: String,
+    /// The generator of random numbers, of graphs that can take its state.
+    pub rng: Option<Rng>,
 }
 
 pub(super) fn dtype_of(v: Value) -> Result<DType> {

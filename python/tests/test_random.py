@@ -1,0 +1,136 @@
+"""Random numbers: distributions, reproducibility, gradients through dropout."""
+import pytest
+import torch
+
+from kiln_torch import kiln, reports
+
+F = torch.nn.functional
+
+
+def compiled(fn, **options):
+    return torch.compile(fn, backend=kiln, options={"kiln.strict": True, **options})
+
+
+def seeded(fn, *args, seed=0):
+    torch.manual_seed(seed)
+    return fn(*args)
+
+
+def draw(x):
+    return torch.rand(1000), torch.randn_like(x), torch.randint(0, 9, (50,)), F.dropout(x, 0.3), torch.bernoulli(x.sigmoid())
+
+
+def test_numbers_follow_the_seed():
+    fast, x = compiled(draw), torch.randn(40, 30)
+    first, again, other = (seeded(fast, x, seed=s) for s in (1, 1, 2))
+    for a, b, c in zip(first, again, other):
+        assert torch.equal(a, b) and not torch.equal(a, c)
+    # A later call goes on.
+    assert not torch.equal(fast(x)[0], other[0])
+
+
+def test_draws_of_a_program_are_independent():
+    a, b = compiled(lambda: (torch.rand(10000), torch.rand(10000)))()
+    assert abs(torch.corrcoef(torch.stack([a, b]))[0, 1]) < 0.05
+
+
+DISTRIBUTIONS = {
+    "rand": (lambda n: torch.rand(n), 0.5, 1 / 12),
+    "randn": (lambda n: torch.randn(n), 0, 1),
+    "uniform": (lambda n: torch.empty(n).uniform_(-2, 4), 1, 3),
+    "normal": (lambda n: torch.empty(n).normal_(3, 2), 3, 4),
+    "exponential": (lambda n: torch.empty(n).exponential_(4), 0.25, 1 / 16),
+    "geometric": (lambda n: torch.empty(n).geometric_(0.2), 5, 20),
+    "bernoulli": (lambda n: torch.empty(n).bernoulli_(0.3), 0.3, 0.21),
+    "randint": (lambda n: torch.randint(-5, 6, (n,)).double(), 0, 10),
+    "randint of 16 bits": (lambda n: torch.randint(0, 100, (n,), dtype=torch.int16).double(), 49.5, 833.25),
+    "bfloat16": (lambda n: torch.rand(n, dtype=torch.bfloat16).float(), 0.498, 1 / 12),
+    "permutation": (lambda n: torch.randperm(n)[: n // 2].double() / n, 0.5, 1 / 12),
+    "multinomial": (lambda n: torch.multinomial(torch.tensor([1.0, 0, 3]), n, replacement=True).double(), 1.5, 0.75),
+    "alpha dropout": (lambda n: F.alpha_dropout(torch.randn(n), 0.4, training=True), 0, 1),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_distribution(name):
+    make, mean, variance = DISTRIBUTIONS[name]
+    n = 20000
+    got = seeded(compiled(lambda: make(n))).double()
+    # Five standard errors; of the variance generously.
+    assert abs(got.mean() - mean) < 5 * (variance / n) ** 0.5 + 1e-3
+    assert abs(got.var() - variance) < 0.15 * variance
+
+
+def test_a_permutation_has_each_index_once():
+    got = compiled(lambda: torch.randperm(1000))()
+    assert torch.equal(got.sort()[0], torch.arange(1000)) and not torch.equal(got, torch.arange(1000))
+
+
+def test_dropout_keeps_or_scales():
+    x = torch.randn(100, 100)
+    got = compiled(lambda x: F.dropout(x, 0.25))(x)
+    kept = got != 0
+    torch.testing.assert_close(got[kept], x[kept] / 0.75)
+    assert abs(kept.double().mean() - 0.75) < 0.03
+
+
+@pytest.mark.parametrize("form", [F.dropout, F.dropout2d, F.alpha_dropout], ids=lambda f: f.__name__)
+def test_gradients_have_the_mask_of_the_forward_pass(form):
+    x = torch.randn(4, 6, 5, 5, requires_grad=True)
+    y = compiled(lambda x: form(x * 2, 0.5, training=True))(x)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    # Elements that were dropped are one constant, and have no gradient.
+    dropped = grad == 0
+    assert 0.2 < dropped.double().mean() < 0.8
+    constant = y[dropped]
+    assert torch.equal(constant, constant[0].expand_as(constant))
+    slope = grad[~dropped]
+    torch.testing.assert_close(slope, slope[0].expand_as(slope))
+    torch.testing.assert_close(y[~dropped] - constant[0] * 0, y[~dropped])
+    assert {r.kind for r in reports} == {"forward", "backward"} and not any(r.eager for r in reports)
+
+
+def test_a_training_step_with_dropout_learns():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(32, 1))
+    fast, optimizer = compiled(model), torch.optim.SGD(model.parameters(), 0.05)
+    x = torch.randn(64, 8)
+    y = x.sum(1, keepdim=True)
+    losses = []
+    for _ in range(60):
+        loss = F.mse_loss(fast(x), y)
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert losses[-1] < 0.2 * losses[0]
+
+
+def test_fallback_random_gives_eager_numbers():
+    x = torch.randn(40, 30)
+    fast = torch.compile(draw, backend=kiln, options={"fallback_random": True})
+    for a, b in zip(seeded(fast, x), seeded(draw, x)):
+        torch.testing.assert_close(a, b)
+    assert all("generator" in why for r in reports for why in r.eager.values())
+
+
+def test_a_generator_of_ones_own_is_respected(device):
+    make = lambda: torch.Generator(device).manual_seed(5)
+    g = make()
+    fast = torch.compile(lambda x: x + torch.rand(3, generator=g), backend=kiln)
+    assert torch.equal(fast(torch.zeros(3)), torch.rand(3, generator=make()))
+
+
+def test_dynamic_sizes():
+    fast = torch.compile(lambda x: F.dropout(x, 0.5) + torch.rand_like(x), backend=kiln, dynamic=True)
+    for n in (100, 301):
+        assert fast(torch.ones(n, 7)).shape == (n, 7)
+
+
+def test_each_replay_of_a_cuda_graph_draws_anew(device):
+    if device == "cpu":
+        pytest.skip("CUDA graphs")
+    fast, x = torch.compile(lambda x: F.dropout(x, 0.5) + 1, backend=kiln, mode="reduce-overhead"), torch.ones(1000)
+    seen = [fast(x).clone() for _ in range(6)]
+    assert all(not torch.equal(a, b) for k, a in enumerate(seen) for b in seen[:k])
+    first = [seeded(fast, x, seed=3).clone() for _ in range(2)]
+    assert torch.equal(*first)

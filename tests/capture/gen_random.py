@@ -1,0 +1,60 @@
+"""Writes random.pt2, with every op that draws random numbers, random.core.pt2, the same after run_decompositions(), random_layers.pt2, with
+dropout between recurrent layers, and random_in_loop.pt2, which draws in a loop.
+
+  python tests/capture/gen_random.py
+"""
+import pathlib
+
+import torch
+from torch._higher_order_ops.while_loop import while_loop
+
+HERE = pathlib.Path(__file__).parent
+F = torch.nn.functional
+N = 2000
+
+
+class Random(torch.nn.Module):
+    def forward(self, x):
+        new = lambda *shape, **kw: torch.empty(shape or (N,), **kw)
+        image = x.reshape(50, 40, 1, 1)
+        half = torch.full((N,), 0.5)
+        query = x.reshape(1, 1, 50, 40)
+        # Mean and variance of each result are in random.rs, in this order.
+        return (
+            torch.rand(N), torch.rand_like(x, dtype=torch.float64), new().uniform_(-2, 4),
+            torch.randn(N), torch.randn_like(x), torch.normal(3.0, 2.0, (N,)), torch.normal(half, 2.0),
+            torch.normal(1.0, half), torch.normal(half, half), new().normal_(3, 2), new().log_normal_(0, 0.25),
+            new().exponential_(4), new().cauchy_(1, 0.5).clamp(-1, 3), new().geometric_(0.2),
+            torch.randint(9, (N,)), torch.randint(-5, 6, (N,)), torch.randint_like(x, 3), torch.randint_like(x, -1, 2),
+            new(dtype=torch.int64).random_(7), new(dtype=torch.uint8).random_(),
+            torch.randperm(N), torch.bernoulli(half), torch.bernoulli(x, 0.3), new().bernoulli_(0.3), new().bernoulli_(half),
+            torch.multinomial(torch.tensor([[1.0, 0, 3], [1, 1, 0]]), N, replacement=True), torch.multinomial(torch.ones(N), N // 2),
+            F.dropout(x, 0.25), F.dropout2d(image, 0.5), F.alpha_dropout(x, 0.4, training=True), F.feature_alpha_dropout(image, 0.5, training=True),
+            *torch.native_dropout(x, 0.1, True), F.rrelu(x - 2, 0.1, 0.3, training=True),
+            F.scaled_dot_product_attention(query, query, query, dropout_p=0.5),
+        )
+
+
+class Layers(torch.nn.Module):
+    """Recurrent layers with dropout between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = torch.nn.LSTM(4, 3, num_layers=2, dropout=0.5)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+class Loop(torch.nn.Module):
+    def forward(self, x):
+        return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x + torch.rand_like(x)), (torch.tensor(0), x))
+
+
+with torch.no_grad():
+    torch.manual_seed(0)
+    program = torch.export.export(Random(), (torch.ones(N),))
+    torch.export.save(program, HERE / "random.pt2")
+    torch.export.save(program.run_decompositions(), HERE / "random.core.pt2")
+    torch.export.save(torch.export.export(Layers().train(), (torch.ones(5, 2, 4),)), HERE / "random_layers.pt2")
+    torch.export.save(torch.export.export(Loop(), (torch.ones(4),)), HERE / "random_in_loop.pt2")
