@@ -1,15 +1,20 @@
 //! Products and convolutions on Hopper's tensor cores: a producer warp issues TMA loads into a
 //! multi-stage shared-memory pipeline, consumer warpgroups issue wgmma, and the epilogue reads the
 //! accumulators from registers.
-pub(crate) mod cluster_reduce;
+mod cluster_reduce;
+mod consumer;
 pub(crate) mod emit;
+mod epilogue;
 pub(crate) mod im2col;
-pub(crate) mod im2col_load;
-pub(crate) mod register_operand;
+mod im2col_load;
+mod k_range;
+mod producer;
+mod register_operand;
 pub mod split_k;
 pub(crate) mod staged_results;
 pub(crate) mod store;
 pub(crate) mod tensor_maps;
+mod tile;
 pub(crate) mod tiles;
 
 use crate::{
