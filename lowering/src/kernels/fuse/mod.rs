@@ -19,7 +19,12 @@
 pub(crate) mod gated_pairs;
 pub(crate) mod group;
 pub mod insert_slice;
-pub(crate) mod outline;
+mod joins;
+mod kernel_body;
+mod kernel_table;
+mod merge;
+mod outline;
+mod signature;
 
 use crate::{analysis::sizes::ask_arguments_only, kernels::graph::Graph};
 use kiln_dialects::{
@@ -59,7 +64,7 @@ impl Pass for Fuse {
     fn run(&self, root: Op) -> Result<()> {
         let functions: Vec<Op> =
             walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o)).collect();
-        let mut kernels = outline::Kernels::of(root)?;
+        let mut kernels = kernel_table::Kernels::of(root)?;
         for func in functions {
             let mut facts = Facts::of(func, self.rounds)?;
             if let Some(block) = func.regions().first().and_then(|r| r.first())

@@ -127,13 +127,9 @@ impl Flash<'_> {
         carried: &[Value],
         body: &mut QueryTileBody<'_>,
     ) -> Result<()> {
-        c.for_dynamic_step(
-            threads::block_id(c)?,
-            self.tiles,
-            threads::grid_dim(c)?,
-            carried,
-            &mut |c, tile, carried| body(c, &self.query_tile(c, tile)?, carried),
-        )?;
+        threads::for_each_tile(c, self.tiles, carried, &mut |c, tile, carried| {
+            body(c, &self.query_tile(c, tile)?, carried)
+        })?;
         Ok(())
     }
 }

@@ -103,27 +103,21 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
     sizes.push(c.ceil_div(t.results.columns(c)?, c.index(n as i64)?)?);
     sizes.push(c.ceil_div(t.results.rows(c)?, c.index(m as i64)?)?);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    c.for_dynamic_step(
-        threads::block_id(c)?,
-        total,
-        threads::grid_dim(c)?,
-        &[],
-        &mut |c, tile, _| {
-            let at = decode(c, tile, &sizes)?;
-            let (batch, [over, down]) = at.split_at(at.len() - 2) else {
-                return Err("has no tiles".into());
-            };
-            t.tile(
-                c,
-                batch,
-                [
-                    Ptx(c).mul_const(Ptx(c).index_to_i32(*down)?, m)?,
-                    Ptx(c).mul_const(Ptx(c).index_to_i32(*over)?, n)?,
-                ],
-            )
-            .map(|()| vec![])
-        },
-    )?;
+    threads::for_each_tile(c, total, &[], &mut |c, tile, _| {
+        let at = decode(c, tile, &sizes)?;
+        let (batch, [over, down]) = at.split_at(at.len() - 2) else {
+            return Err("has no tiles".into());
+        };
+        t.tile(
+            c,
+            batch,
+            [
+                Ptx(c).mul_const(Ptx(c).index_to_i32(*down)?, m)?,
+                Ptx(c).mul_const(Ptx(c).index_to_i32(*over)?, n)?,
+            ],
+        )
+        .map(|()| vec![])
+    })?;
     plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, THREADS, 4))
 }
 
