@@ -6,9 +6,10 @@
 //! kernels joins the one it reads most from.
 
 use crate::kernels::{
-    graph::{Class, Graph},
+    class::Class,
+    graph::Graph,
+    marks::PROLOGUE,
     op_facts::{folding_op, title},
-    prologues::PROLOGUE,
 };
 use kiln_dialects::{
     ir::{Attr, Value},

@@ -2,8 +2,9 @@
 use crate::{
     analysis::index_expr::IndexExpr,
     kernels::{
+        class::Class,
         fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES, without_unit_dims},
-        graph::{Class, Leaf},
+        graph::Leaf,
     },
 };
 use kiln_dialects::{

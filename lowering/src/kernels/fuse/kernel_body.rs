@@ -3,8 +3,8 @@ use crate::{
     analysis::sizes::SizeBuilder,
     kernels::{
         fuse::signature::{Outline, Signature},
+        marks::PROLOGUE,
         op_facts::reads,
-        prologues::PROLOGUE,
     },
 };
 use kiln_dialects::{

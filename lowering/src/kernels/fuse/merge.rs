@@ -1,7 +1,7 @@
 //! Merges a kernel of pointwise ops into one that reads it.
 use crate::kernels::{
+    class::Class,
     fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES},
-    graph::Class,
 };
 
 /// Most nodes that move from another kernel into a contraction's epilogue.

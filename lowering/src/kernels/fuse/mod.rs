@@ -26,16 +26,16 @@ mod merge;
 mod outline;
 mod signature;
 
-use crate::{analysis::sizes::ask_arguments_only, kernels::graph::Graph};
+use crate::{
+    analysis::sizes::ask_arguments_only,
+    kernels::{graph::Graph, marks::EACH_OP},
+};
 use kiln_dialects::{
     Result,
     ir::*,
     rules::{Level, is_driver},
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
-
-/// Unit attribute of a module whose ops are not fused.
-pub const EACH_OP: &str = "kiln.each_op";
 
 kiln_passes::pass_options! {
     /// The pass.

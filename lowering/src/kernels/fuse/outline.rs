@@ -8,8 +8,8 @@ use crate::{
             signature::{Outline, Signature},
         },
         graph::Graph,
+        marks::in_prologue,
         op_facts::title,
-        prologues::in_prologue,
     },
     target::kernel_attrs::SLICES,
 };

@@ -1,5 +1,6 @@
-//! A consumer warpgroup of attention: the products of a key tile, scores and values, with the softmax
-//! between them. The scores of a key tile overlap the product with the previous tile's values.
+//! A consumer warpgroup of attention: the products of a key tile, for scores and with values, and
+//! the softmax between them. The scores of a key tile overlap the product with the previous tile's
+//! values.
 use crate::{
     emit::code::Code,
     strategies::gpu::{

@@ -1,5 +1,5 @@
-//! What all parts of attention on Hopper share: sizes, tensor maps, and the multi-stage pipelines of
-//! queries, keys and values.
+//! What all parts of attention on Hopper share: sizes, tensor maps, and the pipelines of queries,
+//! keys and values.
 use crate::{
     emit::body::Scope,
     strategies::gpu::{attention::FlashPattern, common::score::Score, wgmma_gemm::DEPTH},

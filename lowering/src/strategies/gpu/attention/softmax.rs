@@ -1,5 +1,5 @@
-//! The online softmax of a key tile in registers: masked scores, their exponentials, and the factors
-//! that rescale earlier sums.
+//! The online softmax of a key tile in registers: masked scores, their exponentials, and the
+//! factors that rescale earlier sums.
 use crate::{
     emit::code::Code,
     strategies::gpu::{

@@ -1,5 +1,5 @@
-//! Tiles of rows, which are queries or stacked query heads: the keys that a tile sees, and a thread's
-//! rows in it.
+//! Tiles of rows, which are queries or stacked query heads: the keys that a tile sees, and a
+//! thread's rows in it.
 use crate::{
     emit::{code::Code, loops::decode},
     strategies::gpu::{

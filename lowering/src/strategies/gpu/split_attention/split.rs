@@ -1,5 +1,5 @@
-//! What all parts of split-key attention share: tile sizes, and a thread's place in its warp, CTA and
-//! cluster.
+//! What all parts of attention with split keys share: tile sizes, and a thread's place in its warp,
+//! CTA and cluster.
 use crate::{
     emit::body::Scope,
     strategies::gpu::{common::score::Score, split_attention::SplitPattern},

@@ -1,5 +1,5 @@
-//! The epilogue: later stages on the accumulators, and the stores, through shared memory or straight
-//! from registers.
+//! The epilogue: later stages on the accumulators, and the stores, through shared memory or
+//! straight from registers.
 use crate::{
     emit::{body::Scope, code::Code},
     strategies::gpu::{
