@@ -4,7 +4,7 @@ use super::{Backend, GraphModule, Runnable};
 use crate::{
     Error,
     dialects::ir::Attr,
-    lowering::kernels::fuse::EACH_OP,
+    lowering::kernels::marks::EACH_OP,
     model::{Executable, Model, Options, Times},
     runtime::{DeviceId, Program, View, cuda},
     tensor::Array,

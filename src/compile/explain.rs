@@ -1,7 +1,6 @@
 //! `explain`: graphs, graph breaks, guards, kernels and times of a compiled function.
 use super::{
-    Arguments, Compiled, Function, Pack, Remark, Topic, background::ProgramFuture,
-    entry::EntryCode, lock,
+    Arguments, Compiled, Function, Pack, Remark, Topic, background::ProgramFuture, entry::EntryCode,
 };
 use crate::{
     Error,
@@ -12,6 +11,7 @@ use crate::{
         program::{Global, Role, Symbol, Tensor},
         view::byte_size,
     },
+    tensor::lock,
 };
 use std::{fmt, sync::atomic::Ordering, time::Duration};
 

@@ -1,8 +1,6 @@
 //! Options of the compiler and the runtime. The table in `src/compile/settings/rows.rs` maps names,
 //! environment variables and values to these fields.
 use crate::{
-    Error,
-    compile::Settings,
     lowering::{CancellationToken, UserPasses},
     runtime::{self, DeviceId, Store, cuda::Mode},
 };
@@ -153,27 +151,5 @@ impl Options {
             time_budget: None,
             ..self.clone()
         }
-    }
-    /// The defaults, overridden by the environment: the variables of all options of
-    /// [`list_options`](crate::list_options) that apply to files (`docs/options.md`). The cache
-    /// defaults to the XDG cache directory. Err: a variable with an invalid value, with the
-    /// accepted ones.
-    pub fn from_env() -> Result<Options, Error> {
-        Settings::from_env().map(Settings::for_file)
-    }
-    /// As [`Options::from_env`], with options set by name (`mode` as well). Err: no such option, or
-    /// an invalid value.
-    pub fn named<'n>(
-        given: impl IntoIterator<Item = (&'n str, &'n str)>,
-    ) -> Result<Options, Error> {
-        let mut settings = Settings::from_env()?;
-        for (name, value) in given {
-            if name == "mode" {
-                settings.set_mode(value)?;
-            } else {
-                settings.set(name, value)?;
-            }
-        }
-        Ok(settings.for_file())
     }
 }

@@ -250,7 +250,7 @@ fn reproducer(
 
 /// A new file in the temporary folder.
 pub fn reproducer_path() -> PathBuf {
-    crate::lowering::driver::compile::new_reproducer(&std::env::temp_dir())
+    crate::lowering::driver::reproducer::new_reproducer(&std::env::temp_dir())
 }
 
 fn signal_name(signal: libc::c_int) -> String {

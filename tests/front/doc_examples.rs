@@ -139,7 +139,7 @@ fn the_examples_of_rustdoc_run_and_are_those_that_it_shows() {
     );
     assert_eq!(blocks(include_str!("../../src/nn/mod.rs")), [here("layers")]);
     for (source, function) in [
-        (include_str!("../../src/compile/mod.rs"), "compile"),
+        (include_str!("../../src/compile/compiled.rs"), "compile"),
         (include_str!("../../src/compile/disable.rs"), "disable"),
         (include_str!("../../src/tensor/custom.rs"), "custom_op"),
         (include_str!("../../src/tensor/trace.rs"), "trace"),

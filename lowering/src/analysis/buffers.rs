@@ -1,6 +1,6 @@
 //! Buffer assignment of intermediates: none, scratch of one row, the result buffer that later
 //! replaces them, or rematerialisation.
-use crate::analysis::{nest::is_forwarded, *};
+use crate::analysis::*;
 
 /// Most bytes of scratch on a thread's stack.
 pub const SCRATCH: i64 = 64 << 10;
@@ -24,6 +24,21 @@ impl Kernel {
         let size = self.buffers.get(buffer)?.element.dtype().ok()?.byte_size() as i64;
         self.span(buffer, rows)?.checked_mul(size)
     }
+}
+
+/// What the stages of a nest write.
+pub(super) fn writers<'a>(k: &'a Kernel, nest: &'a Nest) -> impl Iterator<Item = &'a Output> {
+    nest.all().flat_map(|s| &k.stages[s].outputs)
+}
+
+/// Whether only stages of the nest that writes a buffer read it.
+pub(super) fn is_forwarded(k: &Kernel, nests: &[Nest], b: usize) -> bool {
+    nests.iter().all(|n| {
+        let reads = n.all().any(|s| {
+            k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b)
+        });
+        !reads || writers(k, n).any(|o| o.access.buffer == b)
+    })
 }
 
 /// Moves intermediates out of scratch until the rest fits `most` bytes in total, as far as

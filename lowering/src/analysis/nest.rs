@@ -1,6 +1,10 @@
 //! Loop fusion: which stages share a loop nest, which leading dimensions all of a kernel's nests
 //! share as rows, and which buffers need memory.
-use crate::analysis::{buffers::fit_scratch, merge::follows, *};
+use crate::analysis::{
+    buffers::{fit_scratch, is_forwarded, writers},
+    merge::follows,
+    *,
+};
 
 /// A loop nest: stages that run in the same iterations.
 #[derive(Clone, Debug)]
@@ -189,20 +193,6 @@ fn fits_before_epilogue(k: &Kernel, nest: &Nest, i: usize) -> bool {
         || products(s)
             && shared()
             && nest.after.iter().flat_map(|n| &k.stages[*n].outputs).all(apart)
-}
-
-fn writers<'a>(k: &'a Kernel, nest: &'a Nest) -> impl Iterator<Item = &'a Output> {
-    nest.all().flat_map(|s| &k.stages[s].outputs)
-}
-
-/// Whether only stages of the nest that writes a buffer read it.
-pub fn is_forwarded(k: &Kernel, nests: &[Nest], b: usize) -> bool {
-    nests.iter().all(|n| {
-        let reads = n.all().any(|s| {
-            k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b)
-        });
-        !reads || writers(k, n).any(|o| o.access.buffer == b)
-    })
 }
 
 /// Whether a stage writes every element of the output's buffer, so that later writes to it

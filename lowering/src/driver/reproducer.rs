@@ -1,10 +1,20 @@
 //! Reproducers: IR and the pipeline that failed on it, in one file.
 use kiln_dialects::ir::{Module, PrintOptions};
-use std::path::Path;
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 /// The line that reports a reproducer to the user.
 pub fn reproducer_line(path: &Path) -> String {
     format!("reproducer: {0} (replay: kiln-opt --run-reproducer {0})", path.display())
+}
+
+/// A unique path in a folder, for a reproducer of a failing pass.
+pub fn new_reproducer(folder: &Path) -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    folder.join(format!("kiln-reproducer-{}-{n}.mlir", std::process::id()))
 }
 
 /// IR and pipeline in upstream's format; mlir-opt reads it too if the IR has no kiln ops.

@@ -6,9 +6,10 @@ use crate::{
         sizes::makes_sizes,
     },
     kernels::{
+        class::{Class, Role},
         frozen::{STORED, is_movement},
+        marks::in_prologue,
         op_facts::{captured, contracts, folded_transpose, folding_op, heavy, is_library, reads},
-        prologues::in_prologue,
         rows::in_rows,
         transpose_folding::FoldedOps,
     },
@@ -23,23 +24,6 @@ use kiln_dialects::{
 };
 use kiln_passes::{expand_scans::LOOPS, refine_shapes::Facts};
 use std::collections::{HashMap, HashSet};
-
-/// How fusion treats an op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// One result element from elements at the same or at computed indices.
-    Pointwise,
-    /// A reduction along some dimensions.
-    Reduce,
-    /// A contraction: rereads its operands.
-    Contract,
-    /// Two contractions with a softmax between them.
-    Attention,
-    /// A prefix scan along an axis, inclusive.
-    Scan,
-    /// Any other op: a kernel of its own.
-    Single,
-}
 
 /// A stored value that a node reads, with its index.
 pub struct Leaf {
@@ -84,20 +68,6 @@ pub struct Graph<'a> {
     pub views: HashSet<Op>,
     /// Transpose folding: pointwise ops that the reader of a transpose computes.
     folded: FoldedOps,
-}
-
-/// The role of an op in the function.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    Host,
-    Stored,
-    Generator,
-    Move,
-    /// Fused into its only reader, which is stored.
-    Inner,
-    View,
-    Compute(Class),
-    Library,
 }
 
 /// Most ops of an expression that each of its readers rematerialises.

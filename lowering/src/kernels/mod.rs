@@ -1,4 +1,5 @@
 //! From `prims` to `kernels`: fusion into kernels, and the host function that launches them.
+pub(crate) mod class;
 pub mod expose_padding;
 pub mod fold_scales;
 pub mod freeze;
@@ -6,6 +7,7 @@ pub(crate) mod frozen;
 pub mod fuse;
 pub(crate) mod graph;
 pub mod layout;
+pub mod marks;
 pub(crate) mod op_facts;
 pub mod outline_control;
 pub mod pack;

@@ -7,8 +7,8 @@
 //! as an epilogue, since its result would be stored wider or read again, and ops with many
 //! operands, which would all have to be transposed.
 use crate::kernels::{
-    graph::{Class, Role},
-    prologues::in_prologue,
+    class::{Class, Role},
+    marks::in_prologue,
 };
 use kiln_dialects::{
     ir::{Op, Value},

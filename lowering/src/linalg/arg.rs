@@ -1,10 +1,10 @@
 //! Argmax and argmin: pairs each element with its index, then reduces the pairs.
 use crate::linalg::{
+    common::{id, start},
     expr::dtype,
     generic::Generic,
     kernel::{Kernel, Nest},
     scalar::{Scalars, wide},
-    stage::{id, start},
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 

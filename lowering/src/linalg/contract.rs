@@ -3,10 +3,10 @@ use crate::{
     analysis::index_expr::{IndexExpr, through},
     kernels::op_facts::{contracts, folded_transpose},
     linalg::{
+        common::{Read, Tensors, id},
         expr::{Body, Input, Inputs, dtype},
         kernel::{Kernel, Nest},
         scalar::{storage, wide},
-        stage::{Read, Tensors, id},
     },
 };
 use kiln_dialects::{ir::*, ops::*, sym::Dim as SymDim, value::DType};

@@ -18,13 +18,14 @@
 //! a declaration; its module names the runtime function that computes it.
 pub(crate) mod arg;
 pub(crate) mod attention;
+mod common;
 pub(crate) mod contract;
 pub(crate) mod expr;
 pub mod generic;
 pub(crate) mod kernel;
 pub(crate) mod library;
 pub(crate) mod limits;
-pub(crate) mod power;
+mod power;
 pub mod scalar;
 pub(crate) mod scan;
 pub(crate) mod stage;

@@ -186,7 +186,7 @@ impl Scalars {
             (K::Mul, true) => arith::mulf,
             (K::Div, true) => arith::divf,
             (K::Rem, true) => arith::remf,
-            (K::Pow, true) => return crate::linalg::power::float_pow(self, x, y),
+            (K::Pow, true) => return self.float_pow(x, y),
             (K::Max, true) => arith::maximumf,
             (K::Min, true) => arith::minimumf,
             (K::Atan2, true) => math::atan2,
@@ -207,7 +207,7 @@ impl Scalars {
                 return self.int_division(kind, x, y, unsigned);
             }
             (K::Shl | K::Shr, false) => return self.shift(kind, x, y, d),
-            (K::Pow, false) => return crate::linalg::power::int_pow(self, x, y, d),
+            (K::Pow, false) => return self.int_pow(x, y, d),
             (other, _) => return Err(format!("has no {other:?} on {d}").into()),
         };
         op(*self, x, y)

@@ -1,8 +1,8 @@
 //! Scans: cumulative sums, products and extremes, as `kiln.structured.scan`.
 use crate::linalg::{
+    common::{Read, Tensors, id, neutral, reduces, start},
     expr::dtype,
     kernel::{Kernel, Nest, region},
-    stage::{Read, Tensors, id, neutral, reduces, start},
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 

@@ -4,19 +4,15 @@ use crate::{
     analysis::index_expr::IndexExpr,
     linalg::{
         arg::arg,
+        common::{Tensors, id, reduces, start},
         contract::{convolution, dot_general, product},
         expr::dtype,
         kernel::{Kernel, Nest, slice},
-        scalar::{storage, wide},
+        scalar::storage,
         scan::{MaskedScan, Scan, cumulative},
     },
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
-
-/// The tensors of an op's results.
-pub type Tensors = Result<Vec<Value>>;
-/// A value and the index at which it is read.
-pub type Read = (Value, Vec<IndexExpr>);
 
 /// Lowers a stage; returns the tensors of the op's results.
 pub fn stage(k: &Kernel, op: Op) -> Tensors {
@@ -65,35 +61,6 @@ pub fn is_stage(kind: OpKind) -> bool {
     )
 }
 
-/// The identity of a reduction, in the accumulator dtype.
-pub fn neutral(c: Ctx, kind: ReduceKind, d: DType) -> Attr {
-    let of = |float: f64, whole: i64| {
-        if d.is_float() {
-            Attr::scalar(c, wide(d), float)
-        } else {
-            Attr::scalar_int(c, wide(d), whole)
-        }
-    };
-    match kind {
-        ReduceKind::Sum | ReduceKind::Any => of(0.0, 0),
-        ReduceKind::Prod | ReduceKind::All => of(1.0, 1),
-        ReduceKind::Max => of(f64::NEG_INFINITY, d.int_range().0),
-        ReduceKind::Min => of(f64::INFINITY, d.int_range().1),
-    }
-}
-
-/// A tensor filled with the identity of a reduction, in the accumulator dtype.
-pub fn start(k: &Kernel, kind: ReduceKind, d: DType, sizes: &[Size]) -> Result<Value> {
-    let empty = k.empty(wide(d), sizes)?;
-    let scalar = crate::linalg::scalar::Scalars { b: k.b }.constant(neutral(k.b.ctx, kind, d))?;
-    k.fill(scalar, empty)
-}
-
-/// The identity index: dimension `i` is loop `i`.
-pub fn id(n: usize) -> Vec<IndexExpr> {
-    (0..n).map(IndexExpr::dim).collect()
-}
-
 fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
     let (d, sizes) = (dtype(o.input)?, k.sizes_of(o.input)?);
     let n = sizes.len();
@@ -136,16 +103,6 @@ fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
             Ok(vec![body.s.combine(o.kind, acc, x, d)?])
         },
     })
-}
-
-/// The reduction that a scan repeats.
-pub fn reduces(kind: CumulativeKind) -> ReduceKind {
-    match kind {
-        CumulativeKind::Sum => ReduceKind::Sum,
-        CumulativeKind::Prod => ReduceKind::Prod,
-        CumulativeKind::Max => ReduceKind::Max,
-        CumulativeKind::Min => ReduceKind::Min,
-    }
 }
 
 fn reduce_window(k: &Kernel, op: Op, o: &ReduceWindow) -> Tensors {

@@ -1,5 +1,11 @@
 //! The option table and the modes, which are sets of options.
-use super::Settings;
+use super::{
+    Settings,
+    values::{
+        BOOL, BYTES, COUNT, DEVICE, DYNAMIC, Invalid, PASSES, SECONDS, SetResult, THREADS, assign,
+        expected, flag, invalid, number, seconds, without,
+    },
+};
 use crate::{
     backend,
     lowering::{
@@ -10,13 +16,7 @@ use crate::{
     passes::Pass,
     runtime::{DeviceId, cache, cuda, pool::MAX_THREADS},
 };
-use std::{path::Path, time::Duration};
-
-/// What a value is not: the end of a message that starts with the option and the value.
-pub(super) struct Invalid(pub String);
-
-/// Remarks. Err: the value is invalid.
-pub(super) type SetResult = Result<Vec<String>, Invalid>;
+use std::path::Path;
 
 /// Scope of an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,61 +38,6 @@ pub(super) struct Row {
     pub applies_to: AppliesTo,
     pub summary: &'static str,
     pub set: fn(&mut Settings, &str) -> SetResult,
-}
-
-const BOOL: &str = "true or false";
-const COUNT: &str = "a number from 1 on";
-const THREADS: &str = "a number from 1 to 256";
-// Keeps the text above correct.
-const _: () = assert!(MAX_THREADS == 256);
-const BYTES: &str = "a number of bytes, such as 500M or 4G";
-const SECONDS: &str = "a number of seconds above 0";
-const DEVICE: &str = "cpu, cuda (the first NVIDIA GPU) or cuda:<number>";
-const DYNAMIC: &str = "true, false or auto";
-const PASSES: &str = "a level (graph to linalg) or a pass's flag, a colon and passes, such as `prims: kiln-simplify,cse`; several with `;` between";
-
-fn expected(what: &str) -> Invalid {
-    Invalid(format!(", not {what}"))
-}
-fn invalid(e: impl std::fmt::Display) -> Invalid {
-    Invalid(format!(": {e}"))
-}
-
-fn flag(text: &str) -> Result<bool, Invalid> {
-    match text {
-        "true" | "1" | "on" => Ok(true),
-        "false" | "0" | "off" => Ok(false),
-        _ => Err(expected(BOOL)),
-    }
-}
-
-fn number(text: &str, most: usize, what: &str) -> Result<usize, Invalid> {
-    text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| expected(what))
-}
-
-fn seconds(text: &str) -> Result<Duration, Invalid> {
-    let seconds = text
-        .parse()
-        .ok()
-        .filter(|n: &f64| *n > 0.0)
-        .and_then(|n| Duration::try_from_secs_f64(n).ok());
-    seconds.ok_or_else(|| expected(SECONDS))
-}
-
-/// Sets a field.
-fn assign<T>(field: &mut T, value: Result<T, Invalid>) -> SetResult {
-    *field = value?;
-    Ok(vec![])
-}
-
-/// Parses a bool that enables a pass; false disables it.
-fn without(s: &mut Settings, pass: &str, text: &str) -> SetResult {
-    let runs = flag(text)?;
-    s.options.disable.retain(|p| p != pass);
-    if !runs {
-        s.options.disable.push(pass.into());
-    }
-    Ok(vec![])
 }
 
 /// Flags of the passes that options enable.

@@ -2,8 +2,8 @@
 //! left operand once for both, and neither result goes through memory.
 use crate::{
     kernels::{
+        class::Class,
         fuse::group::{Grouping, Kind},
-        graph::Class,
         op_facts::folding_op,
     },
     target::costs::{SKINNY_K, SKINNY_ROWS},

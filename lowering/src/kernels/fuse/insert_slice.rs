@@ -1,8 +1,9 @@
 //! Pads and concatenations: ops that only insert their operands into a larger tensor are fused into
 //! the kernels that compute these operands (destination passing).
 use crate::kernels::{
+    class::Class,
     fuse::group::{Grouping, Kind, LoopSpan, without_unit_dims},
-    graph::{Class, Leaf},
+    graph::Leaf,
     op_facts::{folding_op, reads},
 };
 use kiln_dialects::{

@@ -19,18 +19,23 @@
 pub(crate) mod gated_pairs;
 pub(crate) mod group;
 pub mod insert_slice;
-pub(crate) mod outline;
+mod joins;
+mod kernel_body;
+mod kernel_table;
+mod merge;
+mod outline;
+mod signature;
 
-use crate::{analysis::sizes::ask_arguments_only, kernels::graph::Graph};
+use crate::{
+    analysis::sizes::ask_arguments_only,
+    kernels::{graph::Graph, marks::EACH_OP},
+};
 use kiln_dialects::{
     Result,
     ir::*,
     rules::{Level, is_driver},
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
-
-/// Unit attribute of a module whose ops are not fused.
-pub const EACH_OP: &str = "kiln.each_op";
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -59,7 +64,7 @@ impl Pass for Fuse {
     fn run(&self, root: Op) -> Result<()> {
         let functions: Vec<Op> =
             walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o)).collect();
-        let mut kernels = outline::Kernels::of(root)?;
+        let mut kernels = kernel_table::Kernels::of(root)?;
         for func in functions {
             let mut facts = Facts::of(func, self.rounds)?;
             if let Some(block) = func.regions().first().and_then(|r| r.first())

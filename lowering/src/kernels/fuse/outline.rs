@@ -1,130 +1,23 @@
 //! Applies the fusion plan: one module per kernel, and a launch of it in the host function.
 use crate::{
-    analysis::{
-        DIVISOR, LEAST,
-        sizes::{SizeBuilder, SizeValues, index_operands, makes_sizes},
-    },
+    analysis::sizes::{SizeValues, makes_sizes},
     kernels::{
-        fuse::group::FusionPlan,
+        fuse::{
+            group::FusionPlan,
+            kernel_table::Kernels,
+            signature::{Outline, Signature},
+        },
         graph::Graph,
-        op_facts::{reads, title},
-        prologues::{PROLOGUE, in_prologue},
+        marks::in_prologue,
+        op_facts::title,
     },
     target::kernel_attrs::SLICES,
 };
 use kiln_dialects::{
     ir::*,
-    ops::{BindShape, GetGlobal, Global, InsertSlice, Launch, OpKind, Reshape},
-    sym::Dim as SymDim,
+    ops::{InsertSlice, Launch, OpKind, Reshape},
 };
 use std::collections::{HashMap, HashSet};
-
-/// The kernels of a module, deduplicated by their text.
-pub struct Kernels {
-    ctx: Ctx,
-    block: Block,
-    by_text: HashMap<String, String>,
-    names: HashSet<String>,
-}
-
-impl Kernels {
-    /// An empty table of kernels for `module`; fails if the module has no body.
-    pub fn of(module: Op) -> Result<Kernels> {
-        let block =
-            module.regions().first().and_then(|r| r.first()).ok_or_at(module, "has no body")?;
-        let names = block.ops().into_iter().filter_map(Op::symbol).collect();
-        Ok(Kernels { ctx: module.ctx(), block, by_text: HashMap::new(), names })
-    }
-
-    /// Turns a literal into a global, since kernels take pointers to memory.
-    fn constant(&mut self, op: Op) -> Result<Value> {
-        let value = op.attr("value").ok_or("has no value")?;
-        let text = format!("{value} : {}", value.type_of());
-        let name = match self.by_text.get(&text) {
-            Some(name) => name.clone(),
-            None => {
-                let name = (0..)
-                    .map(|n| format!("constant_{n}"))
-                    .find(|n| !self.names.contains(n))
-                    .unwrap_or_default();
-                let global = Global {
-                    sym_name: name.clone(),
-                    sym_visibility: Some("private".into()),
-                    is_mutable: false,
-                    r#type: value.type_of(),
-                    source: None,
-                    value: Some(value),
-                };
-                Builder::at_end(self.ctx, self.block, op.loc()).create_with(
-                    &global,
-                    &[],
-                    &mut [],
-                )?;
-                self.names.insert(name.clone());
-                self.by_text.insert(text, name.clone());
-                name
-            }
-        };
-        let b = Builder::before(op).ok_or("is in no block")?;
-        Ok(b.create_with(
-            &GetGlobal { is_mutable: false, global: name },
-            &[value.type_of()],
-            &mut [],
-        )?
-        .result(0))
-    }
-
-    /// The name of the kernel with that body: an existing equal one, or a new one that is created.
-    fn intern(
-        &mut self,
-        stem: &str,
-        loc: Loc,
-        make: &mut dyn FnMut(Builder, &str) -> Result<Op>,
-    ) -> Result<String> {
-        let b = Builder::at_end(self.ctx, self.block, loc);
-        let mut n = 0;
-        let name = loop {
-            let name = if n == 0 { stem.to_string() } else { format!("{stem}_{n}") };
-            if !self.names.contains(&name) {
-                break name;
-            }
-            n += 1;
-        };
-        let module = make(b, &name)?;
-        // Excludes the name and the `not_fused` reasons, which may differ between equal kernels.
-        let functions = blocks(module).into_iter().flat_map(|b| b.ops());
-        let text: String = functions
-            .map(|f| {
-                f.print(PrintOptions { local_scope: true, ..Default::default() })
-                    .replace(&format!("@{name}"), "@")
-            })
-            .collect();
-        if let Some(earlier) = self.by_text.get(&text) {
-            module.erase();
-            return Ok(earlier.clone());
-        }
-        self.by_text.insert(text, name.clone());
-        self.names.insert(name.clone());
-        Ok(name)
-    }
-}
-
-struct Outline<'a> {
-    graph: &'a Graph<'a>,
-    sizes: SizeValues<'a>,
-    builder: Builder,
-    /// Maps old values to values of the new host function.
-    host: HashMap<Value, Value>,
-    /// Values that cross a kernel boundary.
-    crossing: HashSet<Value>,
-}
-
-/// The operands and results of a kernel.
-struct Signature {
-    leaves: Vec<Value>,
-    sizes: Vec<Value>,
-    results: Vec<Value>,
-}
 
 /// Attributes of a launch.
 struct LaunchAttrs<'a> {
@@ -137,7 +30,12 @@ struct LaunchAttrs<'a> {
 }
 
 /// Rewrites a function's ops to launches, according to the plan.
-pub fn apply(func: Op, graph: &Graph, plan: &FusionPlan, kernels: &mut Kernels) -> Result<()> {
+pub(super) fn apply(
+    func: Op,
+    graph: &Graph,
+    plan: &FusionPlan,
+    kernels: &mut Kernels,
+) -> Result<()> {
     let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
     let end = block.terminator().ok_or_at(func, "has no return")?;
     let old: Vec<Op> = block.ops().into_iter().filter(|o| *o != end).collect();
@@ -401,151 +299,5 @@ impl Outline<'_> {
         self.host = before;
         self.host.insert(v, source);
         Ok(copied)
-    }
-
-    /// Collects the leaves and sizes that the computation of `v` needs, in the order of first use.
-    fn collect(
-        &self,
-        v: Value,
-        inside: &dyn Fn(Value) -> bool,
-        s: &mut Signature,
-        seen: &mut HashSet<Value>,
-    ) -> Result<()> {
-        if !seen.insert(v) {
-            return Ok(());
-        }
-        if self.graph.is_leaf(v) && !inside(v) {
-            s.leaves.push(v);
-            return Ok(());
-        }
-        let op = v.def().ok_or("is no op's result")?;
-        for size in index_operands(op).into_iter().map(|v| self.same_size(v)) {
-            if !s.sizes.contains(&size) {
-                s.sizes.push(size);
-            }
-        }
-        reads(op).into_iter().try_for_each(|o| self.collect(o, inside, s, seen))
-    }
-
-    /// The representative of all values equal to this size: within a kernel, nothing else states
-    /// that two arguments are equal.
-    fn same_size(&self, v: Value) -> Value {
-        self.sizes.cached(&self.graph.facts.size_value(v)).unwrap_or(v)
-    }
-
-    /// Builds the module of a kernel: facts on its arguments, then clones of its ops.
-    fn kernel(&mut self, b: Builder, name: &str, attrs: Attr, s: &Signature) -> Result<Op> {
-        let index = Type::index(b.ctx);
-        let inputs: Vec<Type> =
-            s.leaves.iter().map(|v| v.ty()).chain(s.sizes.iter().map(|_| index)).collect();
-        let results: Vec<Type> = s.results.iter().map(|v| v.ty()).collect();
-        let mut bound = vec![];
-        for v in &s.leaves {
-            bound.push(
-                (0..v.ty().dims().len())
-                    .map(|axis| self.sizes.size(*v, axis))
-                    .collect::<Result<Vec<_>, _>>()?,
-            );
-        }
-        let mut fill = |b: Builder, args: Vec<Value>| -> Result<()> {
-            let mut map: HashMap<Value, Value> =
-                s.leaves.iter().chain(&s.sizes).copied().zip(args).collect();
-            for (v, sizes) in s
-                .leaves
-                .iter()
-                .zip(&bound)
-                .filter(|(v, _)| v.ty().dims().contains(&SymDim::Unknown))
-            {
-                let own = |size: &Size| match size {
-                    Size::Dynamic(d) => map.get(d).map_or(*size, |d| Size::Dynamic(*d)),
-                    known => *known,
-                };
-                let sizes = sizes.iter().map(own).collect();
-                b.create_with(&BindShape { value: map[v], sizes }, &[], &mut [])?;
-            }
-            let mut values = vec![];
-            for v in &s.results {
-                values.push(self.clone(&b, *v, &mut map)?);
-            }
-            b.ret(&values).map(|_| ())
-        };
-        let module_attrs = [("sym_name", Attr::string(b.ctx, name)), ("kiln.kernel", attrs)];
-        let known = self.known(s);
-        let mut body = |b: Builder, _: Vec<Value>| {
-            let func = b.function(name, &inputs, &results, &mut fill)?;
-            if let Some(about) = known {
-                func.set_attr("arg_attrs", about);
-            }
-            Ok(())
-        };
-        b.generic("builtin.module", &[], &[], &module_attrs, &mut [(&[], &mut body)])
-    }
-
-    /// Lower bound and divisor of each size argument, if a divisor exceeds 1. They become
-    /// attributes of the kernel's parameters, since nothing else in the kernel states them.
-    fn known(&self, s: &Signature) -> Option<Attr> {
-        let (c, facts) = (self.builder.ctx, self.graph.facts);
-        let of = |v: &Value| -> Vec<(&str, Attr)> {
-            let d = facts.size_value(*v);
-            let (divisor, least) = (facts.divisor(&d), facts.bounds(&d).0.unwrap_or(0));
-            if divisor < 2 {
-                return vec![];
-            }
-            // Round the lower bound up to a multiple of the divisor.
-            let least = least.div_euclid(divisor) + i64::from(least.rem_euclid(divisor) > 0);
-            vec![(DIVISOR, Attr::i64(c, divisor)), (LEAST, Attr::i64(c, (least * divisor).max(0)))]
-        };
-        let all: Vec<_> = s.sizes.iter().map(of).collect();
-        let leaves = s.leaves.iter().map(|_| vec![]);
-        let any = all.iter().any(|a| !a.is_empty());
-        any.then(|| {
-            Attr::array(c, &leaves.chain(all).map(|a| Attr::dictionary(c, &a)).collect::<Vec<_>>())
-        })
-    }
-
-    /// Clones a value's ops into a kernel, operands first.
-    fn clone(&self, b: &Builder, v: Value, map: &mut HashMap<Value, Value>) -> Result<Value> {
-        if let Some(m) = map.get(&v) {
-            return Ok(*m);
-        }
-        let op = v.def().ok_or("is no op's result")?;
-        for o in reads(op) {
-            if !map.contains_key(&o) {
-                self.clone(b, o, map)?;
-            }
-        }
-        let inside = |o: Value| {
-            map.get(&if o.ty().is_index() { self.same_size(o) } else { o }).copied().unwrap_or(o)
-        };
-        let new = b.at(op.loc()).clone_op(op, &inside)?;
-        // The reason for having no prologue is not part of the kernel, which other products may
-        // share.
-        if new.attr(PROLOGUE).and_then(Attr::as_string).is_some() {
-            new.remove_attr(PROLOGUE);
-        }
-        map.extend(op.results().into_iter().zip(new.results()));
-        let made = map.get(&v).copied().ok_or("was not cloned")?;
-        if let Some(sizes) = self.stated_sizes(op, map) {
-            b.create_with(&BindShape { value: made, sizes }, &[], &mut [])?;
-        }
-        Ok(made)
-    }
-
-    /// The result sizes of an op that derives them from its operands (`n - 1` of a window), as the
-    /// kernel's own arguments: two of these may be `n` and `n - 1`, a relation that nothing in the
-    /// kernel states.
-    fn stated_sizes(&self, op: Op, map: &HashMap<Value, Value>) -> Option<Vec<Size>> {
-        use OpKind::{Concat, Convolution, Pad, ReduceWindow};
-        let v = op.result(0);
-        if !matches!(op.kind()?, Concat | Convolution | Pad | ReduceWindow)
-            || !v.ty().dims().contains(&SymDim::Unknown)
-        {
-            return None;
-        }
-        let size = |d: &SymDim| match d.known() {
-            Some(n) => Some(Size::Static(n)),
-            None => map.get(&self.sizes.cached(d)?).map(|s| Size::Dynamic(*s)),
-        };
-        self.graph.facts.dims(v).iter().map(size).collect()
     }
 }

@@ -20,11 +20,12 @@ pub(crate) mod operands;
 
 use crate::{
     kernels::{
+        class::Class,
         frozen::is_movement,
-        fuse::EACH_OP,
-        graph::{Class, Graph},
+        graph::Graph,
+        marks::{EACH_OP, PROLOGUE},
         op_facts::heavy,
-        prologues::operands::{OperandLoops, StridedOperand, UNIT, left, right},
+        prologues::operands::{OperandLoops, StridedOperand, UNIT, dtype, left, right},
     },
     target::{
         Chip,
@@ -34,20 +35,11 @@ use crate::{
 use kiln_dialects::{
     ir::*,
     ops::*,
-    rules::{Level, is_driver, tensor_type},
+    rules::{Level, is_driver},
     value::DType,
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 use std::collections::HashSet;
-
-/// On an elementwise op (unit): part of the prologue of the product that reads it as its left
-/// operand. On a product (string): why it has no prologue.
-pub const PROLOGUE: &str = "kiln.prologue";
-
-/// Whether an op is marked as part of a prologue.
-pub fn in_prologue(op: Op) -> bool {
-    op.attr(PROLOGUE).is_some_and(Attr::is_unit)
-}
 
 /// Most ops in a prologue.
 const MAX_OPS: usize = 24;
@@ -110,10 +102,6 @@ struct Candidate {
     product: Op,
     dot: DotGeneral,
     ops: Vec<Op>,
-}
-
-fn dtype(v: Value) -> Option<DType> {
-    tensor_type(v.ty()).ok().map(|t| t.dtype)
 }
 
 /// Whether all transitive uses of a value, outside `ops`, end in reductions.

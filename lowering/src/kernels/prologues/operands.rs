@@ -1,9 +1,6 @@
 //! What TMA, or `cp.async`, requires of a GEMM's operands when the left one has a prologue.
-use crate::kernels::{
-    graph::{Graph, Leaf},
-    prologues::dtype,
-};
-use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
+use crate::kernels::graph::{Graph, Leaf};
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim, value::DType};
 use std::collections::HashSet;
 
 /// 16-bit elements per 16-byte TMA unit.
@@ -145,4 +142,9 @@ fn positions(graph: &Graph, v: Value) -> bool {
         stack.extend(op.operands().into_iter().filter(|v| v.ty().is_tensor()));
     }
     false
+}
+
+/// The dtype of a tensor.
+pub(super) fn dtype(v: Value) -> Option<DType> {
+    tensor_type(v.ty()).ok().map(|t| t.dtype)
 }

@@ -1,5 +1,8 @@
 //! Flash attention: blocks of queries pass blocks of keys with an online softmax.
-pub(crate) mod emit;
+mod emit;
+mod products;
+mod task;
+mod transposition;
 
 use crate::{
     analysis::{Attention as Plain, Kernel, SCRATCH},

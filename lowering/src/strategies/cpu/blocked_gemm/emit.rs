@@ -14,52 +14,16 @@ use crate::{
         loops::{FixedDims, Loops, decode},
     },
     strategies::cpu::{
-        blocked_gemm::{GemmRoles, MISMATCH, Params, Unit, microkernel::RegisterTile, product},
+        blocked_gemm::{
+            MISMATCH, Params, Unit,
+            blocks::{Blocks, ColumnGroup, Range},
+            microkernel::RegisterTile,
+            product,
+        },
         common::tasks::{Threads, blocks},
     },
 };
 use kiln_dialects::{ir::*, sym::Dim};
-
-/// What the code of one product refers to.
-pub struct Blocks<'a> {
-    /// Loops over columns in vectors, with the epilogue stages.
-    pub loops: Loops<'a>,
-    /// Roles of the dimensions.
-    pub product: GemmRoles,
-    /// Instructions that multiply.
-    pub unit: Unit,
-    /// Rows of a register tile.
-    pub m: usize,
-    /// Row stride of the packed left matrix, in elements.
-    pub left_stride: i64,
-    /// Row stride of the accumulators in scratch, in elements.
-    pub accumulator_stride: i64,
-    /// Packed rows of the left matrix.
-    pub left: Value,
-    /// Packed columns of the right matrix; `None` if they are read in place.
-    pub right: Option<Value>,
-    /// Accumulators in scratch, if there are several blocks of K or the unit requires them.
-    pub accumulators: Option<Value>,
-    /// Whether K is one block.
-    pub single: bool,
-}
-
-/// Columns of a register tile.
-pub struct ColumnGroup {
-    /// Fixed loops: all but rows, vector and K.
-    pub fixed: FixedDims,
-    /// First index in the vector dimension.
-    pub start: Value,
-    /// Vector count.
-    pub count: usize,
-    /// Mask of active lanes; `None` if all are.
-    pub mask: Option<Value>,
-    /// First index in the block of columns.
-    pub column: Value,
-}
-
-/// A half-open range.
-pub type Range = (Value, Value);
 
 fn local(c: Code, element: Type, count: i64) -> Result<Value> {
     let ty = Type::memref(element, &[Dim::Known(count)]);
@@ -282,24 +246,6 @@ impl Blocks<'_> {
             })
         })
         .map(drop)
-    }
-
-    /// The fixed loops, with the one over rows if there is one.
-    pub fn at_row(&self, fixed: &FixedDims, row: Value) -> FixedDims {
-        let mut fixed = fixed.clone();
-        self.product.rows.iter().for_each(|d| fixed[*d] = Some(row));
-        fixed
-    }
-
-    /// The scratch address of a group's row of accumulators.
-    pub fn accumulator_address(
-        &self,
-        c: Code,
-        g: &ColumnGroup,
-        row: Value,
-        rows: Range,
-    ) -> Result<Value> {
-        c.add(c.mul(c.sub(row, rows.0)?, c.index(self.accumulator_stride)?)?, g.column)
     }
 
     /// Initialises the accumulators with the stage's scalar.

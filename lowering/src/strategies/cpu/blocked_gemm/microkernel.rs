@@ -7,31 +7,31 @@ use crate::{
     },
     strategies::cpu::blocked_gemm::{
         Unit,
-        emit::{Blocks, ColumnGroup, Range},
+        blocks::{Blocks, ColumnGroup, Range},
     },
 };
 use kiln_dialects::{ir::*, value::DType};
 
 /// One register tile.
-pub struct RegisterTile<'a> {
+pub(super) struct RegisterTile<'a> {
     /// The product.
-    pub blocks: &'a Blocks<'a>,
+    pub(super) blocks: &'a Blocks<'a>,
     /// Its columns.
-    pub group: &'a ColumnGroup,
+    pub(super) group: &'a ColumnGroup,
     /// The packed rows.
-    pub rows: Range,
+    pub(super) rows: Range,
     /// First row of the tile.
-    pub first: Value,
+    pub(super) first: Value,
     /// Row count.
-    pub count: usize,
+    pub(super) count: usize,
     /// The block of K.
-    pub ks: Range,
+    pub(super) ks: Range,
 }
 
 impl RegisterTile<'_> {
     /// Emits the microkernel. Returns the accumulators row by row if they are in registers;
     /// otherwise they are in scratch.
-    pub fn multiply(&self, c: Code) -> Result<Option<Vec<Value>>> {
+    pub(super) fn multiply(&self, c: Code) -> Result<Option<Vec<Value>>> {
         match self.blocks.unit {
             Unit::Amx => self.tiles(c).map(|()| None),
             _ => self.vectors(c),

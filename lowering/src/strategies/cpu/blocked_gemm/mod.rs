@@ -1,7 +1,8 @@
 //! Cache-blocked matrix products: roles of the dimensions, choice of instructions, and block sizes.
-pub(crate) mod emit;
-pub(crate) mod microkernel;
-pub(crate) mod packing;
+mod blocks;
+mod emit;
+mod microkernel;
+mod packing;
 
 use crate::{
     analysis::{Access, Init, Kernel, NestPlan, Output, Poly, Stage},

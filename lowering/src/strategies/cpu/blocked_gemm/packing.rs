@@ -8,7 +8,7 @@ use crate::{
     },
     strategies::cpu::blocked_gemm::{
         Unit,
-        emit::{Blocks, ColumnGroup, Range},
+        blocks::{Blocks, ColumnGroup, Range},
     },
 };
 use kiln_dialects::ir::*;

@@ -7,7 +7,7 @@ use crate::{
         lanes::{LaneValue, Lanes},
     },
     strategies::gpu::{
-        attention::emit::{Flash, SoftmaxState, Thread},
+        attention::{flash::Flash, query_tile::Thread, softmax::SoftmaxState},
         common::{ptx::Ptx, threads},
     },
 };
@@ -16,7 +16,7 @@ use kiln_dialects::ir::*;
 impl Flash<'_> {
     /// Runs the last stage and stores the result. Four lanes with adjacent columns of a row
     /// exchange them, so that each stores 16 bytes.
-    pub(crate) fn finish(
+    pub(super) fn finish(
         &self,
         c: Code,
         t: &Thread<'_>,

@@ -1,8 +1,12 @@
 //! Attention on Hopper: a producer warp loads queries, keys and values by TMA, consumer warpgroups
 //! compute scores and values by wgmma with the softmax in registers between them.
-pub(crate) mod emit;
-pub(crate) mod epilogue;
-pub(crate) mod pipeline;
+mod consumer;
+mod emit;
+mod epilogue;
+mod flash;
+mod pipeline;
+mod query_tile;
+mod softmax;
 
 use crate::{
     analysis::{Attention as Stages, Body, Kernel, Poly, Stage},

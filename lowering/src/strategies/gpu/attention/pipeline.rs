@@ -5,7 +5,8 @@ use crate::{
     strategies::gpu::{
         attention::{
             ROWS,
-            emit::{Flash, Pipeline, QueryTile, ROW, Thread, WARPS},
+            flash::{Flash, Pipeline, ROW, WARPS},
+            query_tile::{QueryTile, Thread},
         },
         common::ptx::Ptx,
         wgmma_gemm::{DEPTH, MatrixOperand},
@@ -18,7 +19,7 @@ use kiln_dialects::ir::*;
 const STORE_BYTES: usize = 16;
 
 impl Flash<'_> {
-    pub(crate) fn stage_layout(&self, pipeline: Pipeline) -> (usize, usize, usize) {
+    pub(super) fn stage_layout(&self, pipeline: Pipeline) -> (usize, usize, usize) {
         let [query, key, value] = self.bytes;
         let (keys, values) = (query * self.q_stages, query * self.q_stages + key * self.kv_stages);
         match pipeline {
@@ -28,11 +29,11 @@ impl Flash<'_> {
         }
     }
     /// The address of a stage.
-    pub(crate) fn stage_address(&self, p: Ptx, pipeline: Pipeline, stage: Value) -> Result<Value> {
+    pub(super) fn stage_address(&self, p: Ptx, pipeline: Pipeline, stage: Value) -> Result<Value> {
         let (start, bytes, _) = self.stage_layout(pipeline);
         p.add(p.add_const(self.base, start)?, p.mul_const(stage, bytes)?)
     }
-    pub(crate) fn full_barrier(&self, p: Ptx, pipeline: Pipeline, stage: Value) -> Result<Value> {
+    pub(super) fn full_barrier(&self, p: Ptx, pipeline: Pipeline, stage: Value) -> Result<Value> {
         let [query, key, value] = self.bytes;
         let barriers = query * self.q_stages + (key + value) * self.kv_stages;
         let before = match pipeline {
@@ -42,11 +43,11 @@ impl Flash<'_> {
         };
         p.add(p.add_const(self.base, barriers + before)?, p.mul_const(stage, 8)?)
     }
-    pub(crate) fn empty_barrier(&self, p: Ptx, pipeline: Pipeline, stage: Value) -> Result<Value> {
+    pub(super) fn empty_barrier(&self, p: Ptx, pipeline: Pipeline, stage: Value) -> Result<Value> {
         p.add_const(self.full_barrier(p, pipeline, stage)?, 8 * self.stage_layout(pipeline).2)
     }
     /// The next stage, and its phase parity.
-    pub(crate) fn next_stage(
+    pub(super) fn next_stage(
         &self,
         p: Ptx,
         pipeline: Pipeline,
@@ -56,7 +57,7 @@ impl Flash<'_> {
     }
 
     /// Waits until a stage is empty and loads all slices of a block of rows into it.
-    pub(crate) fn load_stage(
+    pub(super) fn load_stage(
         &self,
         p: Ptx,
         pipeline: Pipeline,
@@ -90,7 +91,7 @@ impl Flash<'_> {
     }
     /// Zeroes the values of masked keys in the last block: they may be NaN, and 0 × NaN is NaN. A
     /// late warpgroup writes zeros over zeros.
-    pub(crate) fn zero_masked_values(
+    pub(super) fn zero_masked_values(
         &self,
         c: Code,
         t: &Thread<'_>,
@@ -138,7 +139,7 @@ impl Flash<'_> {
         c.if_else(c.all_of(&some)?.ok_or("has no condition")?, &mut zeros, None)
     }
     /// The producer. All stages are empty at first.
-    pub(crate) fn produce(&self, c: Code) -> Result<()> {
+    pub(super) fn produce(&self, c: Code) -> Result<()> {
         let (zero, one) = (Ptx(c).number(0)?, Ptx(c).number(1)?);
         self.for_each_tile(c, &[zero, one, zero, one], &mut |c, query_tile, carried| {
             let (p, query) = (Ptx(c), [carried[0], carried[1]]);

@@ -64,10 +64,7 @@ pub fn emit(
     };
     let memory: Vec<Value> =
         if parts > 1 { reducing(scope, nest).map(memory).collect::<Result<_>>()? } else { vec![] };
-    let (start, step) =
-        (c.mul(threads::block_id(c)?, across)?, c.mul(threads::grid_dim(c)?, across)?);
-    // Uniform trip count across the CTA, so that every thread reaches each barrier.
-    c.for_dynamic_step(start, total, step, &[], &mut |c, base, _| {
+    threads::for_each_tile_of(c, across, total, &mut |c, base, _| {
         let item = c.add(base, column)?;
         let inside = c.less_than(item, total)?;
         let at = decode(c, c.select(inside, item, base)?, &sizes)?;

@@ -26,8 +26,7 @@ pub fn grid(
     most: usize,
 ) -> Result<()> {
     let threads = c.index(threads as i64)?;
-    let first = c.add(c.mul(threads::block_id(c)?, threads)?, threads::thread_id(c)?)?;
-    let step = c.mul(threads::grid_dim(c)?, threads)?;
+    let [first, step] = threads::grid_stride(c, threads)?;
     let none: FixedDims = vec![None; nest.extents.len()];
     items(
         c,

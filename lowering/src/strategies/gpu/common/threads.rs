@@ -1,6 +1,9 @@
-//! Thread and CTA indices, and communication among the threads of a CTA.
+//! Thread and CTA indices, loops over a grid's tiles, and communication among the threads of a CTA.
 use crate::{
-    emit::{code::Code, partials::CombineFn},
+    emit::{
+        code::{Code, LoopBody},
+        partials::CombineFn,
+    },
     target::launch::WARP,
 };
 use kiln_dialects::ir::*;
@@ -16,6 +19,34 @@ pub fn block_id(c: Code) -> Result<Value> {
 /// Number of CTAs (`gridDim.x`).
 pub fn grid_dim(c: Code) -> Result<Value> {
     gpu::grid_dim(c, gpu::Dimension::X)
+}
+/// The loop of a persistent grid over `total` tiles: a CTA takes the one of its index, then every
+/// `gridDim.x`-th. The trip count is uniform across the CTA, so that every thread reaches each
+/// barrier.
+pub fn for_each_tile(
+    c: Code,
+    total: Value,
+    carried: &[Value],
+    body: &mut LoopBody<'_>,
+) -> Result<Vec<Value>> {
+    c.for_dynamic_step(block_id(c)?, total, grid_dim(c)?, carried, body)
+}
+/// As [`for_each_tile`], over tiles of `count` items each: `body` gets a tile's first item.
+pub fn for_each_tile_of(
+    c: Code,
+    count: Value,
+    total: Value,
+    body: &mut LoopBody<'_>,
+) -> Result<Vec<Value>> {
+    let start = c.mul(block_id(c)?, count)?;
+    let step = c.mul(grid_dim(c)?, count)?;
+    c.for_dynamic_step(start, total, step, &[], body)
+}
+/// A grid-stride loop over items, in CTAs of `threads` threads: a thread's first item, and the
+/// stride to its next one.
+pub fn grid_stride(c: Code, threads: Value) -> Result<[Value; 2]> {
+    let first = c.add(c.mul(block_id(c)?, threads)?, thread_id(c)?)?;
+    Ok([first, c.mul(grid_dim(c)?, threads)?])
 }
 /// CTA barrier: waits for all threads of the CTA and makes their writes visible.
 pub fn barrier(c: Code) -> Result<()> {
@@ -147,9 +178,7 @@ impl ThreadGroup {
         body: &mut dyn FnMut(Code, ThreadGroup, Value) -> Result<()>,
     ) -> Result<()> {
         let count = c.index(groups as i64)?;
-        let start = c.mul(block_id(c)?, count)?;
-        let step = c.mul(grid_dim(c)?, count)?;
-        c.for_dynamic_step(start, total, step, &[], &mut |c, base, _| {
+        for_each_tile_of(c, count, total, &mut |c, base, _| {
             let row = c.add(base, self.number)?;
             let (row, active) = match groups {
                 1 => (row, None),

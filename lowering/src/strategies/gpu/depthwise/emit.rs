@@ -80,8 +80,8 @@ pub fn emit(
     ];
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let block = c.index(threads as i64)?;
-    let first = c.add(c.mul(threads::block_id(c)?, block)?, threads::thread_id(c)?)?;
-    c.for_dynamic_step(first, total, c.mul(threads::grid_dim(c)?, block)?, &[], &mut |c, i, _| {
+    let [first, step] = threads::grid_stride(c, block)?;
+    c.for_dynamic_step(first, total, step, &[], &mut |c, i, _| {
         let at = decode(c, i, &sizes)?;
         let [image, line, part, channels] = at.as_slice() else {
             return Err("has lost an index".into());

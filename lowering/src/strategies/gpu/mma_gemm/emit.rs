@@ -16,52 +16,19 @@ use crate::{
             ptx::Ptx,
             threads,
         },
-        mma_gemm::{DEPTH, Params, THREADS, im2col, product, warps},
+        mma_gemm::{
+            DEPTH, Params, THREADS, product,
+            tile::{MmaTile, OperandTile, ROWS_PER_COPY},
+            warps,
+        },
         prologue::{emit as prologue_emit, emit::PrologueElements},
-        wgmma_gemm::{MatrixOperand, ROW},
+        wgmma_gemm::ROW,
     },
 };
 use kiln_dialects::ir::*;
 
-/// Rows of a shared-memory tile that one cp.async of all threads fills: eight threads copy a row of
-/// 128 bytes.
-pub(crate) const ROWS_PER_COPY: usize = THREADS / 8;
-/// Bytes of a slice: 64 such rows.
+/// Bytes of a slice: 64 rows of a tile.
 const SLICE_BYTES: usize = 64 * ROW;
-
-/// What all parts of the emission share.
-pub(crate) struct MmaTile<'a> {
-    pub(crate) results: ProductResults<'a>,
-    pub(crate) m: usize,
-    n: usize,
-    /// Warps along M and along N of the tile.
-    warps: (usize, usize),
-    stages: usize,
-    /// The K steps, at least one.
-    steps: Value,
-    /// The base of the pipeline's stages in shared memory.
-    pipeline: Value,
-    pub(crate) thread: Value,
-    /// The thread's lane.
-    lane: Value,
-    /// The warp's row and column among the CTA's warps.
-    warp: [Value; 2],
-}
-
-/// An operand's part of a tile.
-pub(crate) struct OperandTile<'a> {
-    pub(crate) operand: &'a MatrixOperand,
-    /// Whether it is the left operand.
-    pub(crate) left: bool,
-    /// The tile's size along M (left) or N (right).
-    pub(crate) across: usize,
-    /// The address of the matrix in global memory.
-    pub(crate) base: Value,
-    /// The tile's first row (left) or first column (right).
-    pub(crate) first: Value,
-    /// The pixels that this thread copies, for a convolution's left operand.
-    pub(crate) pixels: Vec<im2col::Pixel>,
-}
 
 /// Emits the nest of a product, and the plan's other nests.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
@@ -103,27 +70,21 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
     sizes.push(c.ceil_div(t.results.columns(c)?, c.index(n as i64)?)?);
     sizes.push(c.ceil_div(t.results.rows(c)?, c.index(m as i64)?)?);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    c.for_dynamic_step(
-        threads::block_id(c)?,
-        total,
-        threads::grid_dim(c)?,
-        &[],
-        &mut |c, tile, _| {
-            let at = decode(c, tile, &sizes)?;
-            let (batch, [over, down]) = at.split_at(at.len() - 2) else {
-                return Err("has no tiles".into());
-            };
-            t.tile(
-                c,
-                batch,
-                [
-                    Ptx(c).mul_const(Ptx(c).index_to_i32(*down)?, m)?,
-                    Ptx(c).mul_const(Ptx(c).index_to_i32(*over)?, n)?,
-                ],
-            )
-            .map(|()| vec![])
-        },
-    )?;
+    threads::for_each_tile(c, total, &[], &mut |c, tile, _| {
+        let at = decode(c, tile, &sizes)?;
+        let (batch, [over, down]) = at.split_at(at.len() - 2) else {
+            return Err("has no tiles".into());
+        };
+        t.tile(
+            c,
+            batch,
+            [
+                Ptx(c).mul_const(Ptx(c).index_to_i32(*down)?, m)?,
+                Ptx(c).mul_const(Ptx(c).index_to_i32(*over)?, n)?,
+            ],
+        )
+        .map(|()| vec![])
+    })?;
     plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, THREADS, 4))
 }
 

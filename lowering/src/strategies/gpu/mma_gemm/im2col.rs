@@ -4,17 +4,11 @@ use crate::{
     emit::code::Code,
     strategies::gpu::{
         common::ptx::Ptx,
-        mma_gemm::emit::{MmaTile, OperandTile, ROWS_PER_COPY},
+        mma_gemm::tile::{MmaTile, OperandTile, Pixel, ROWS_PER_COPY},
         wgmma_gemm::{DEPTH, ROW, im2col::Window},
     },
 };
 use kiln_dialects::ir::*;
-
-/// Where the window of an output pixel begins: height and width in the image, and the address.
-pub struct Pixel {
-    at: [Value; 2],
-    begin: Value,
-}
 
 /// A coordinate outside of every image.
 const OUT_OF_IMAGE: i64 = -(1 << 30);

@@ -1,7 +1,8 @@
 //! Products and convolutions of bf16 and f16 by mma.sync, which every architecture from sm_80 on
 //! has; cp.async loads the operands into a multi-stage pipeline.
-pub(crate) mod emit;
-pub(crate) mod im2col;
+mod emit;
+mod im2col;
+mod tile;
 
 use crate::{
     analysis::{Kernel, Nest, NestPlan, Poly},

@@ -262,70 +262,50 @@ pub fn emit(
         let p = Ptx(c);
         depth_size = p.i32_to_index(p.opaque(p.index_to_i32(depth_size)?)?)?;
     }
-    c.for_dynamic_step(
-        threads::block_id(c)?,
-        total,
-        threads::grid_dim(c)?,
-        &[],
-        &mut |c, tile, _| {
-            let at = decode(c, tile, &tiles)?;
-            let batch: Vec<(usize, Value)> =
-                roles.batch.iter().copied().zip(at.iter().copied()).collect();
-            let (row0, column0) = (
-                c.mul(at[batch.len()], c.index(m as i64)?)?,
-                c.mul(at[batch.len() + 1], c.index(n as i64)?)?,
-            );
-            let place = |c: Code, base: Value, t: Value, i: usize, step: usize| {
-                c.add(c.add(base, t)?, c.index((i * step) as i64)?)
-            };
-            let rows: Vec<Position> = (0..m_each)
-                .map(|i| me.at(c, &roles.rows, place(c, row0, ty, i, down)?))
-                .collect::<Result<_>>()?;
-            let columns: Vec<Position> = (0..n_each)
-                .map(|j| me.at(c, &roles.columns, place(c, column0, tx, j, over)?))
-                .collect::<Result<_>>()?;
-            let running = me.initial_values(c, &batch, out, &rows, &columns)?;
-            let step = c.index(depth as i64)?;
-            let sums = c.for_dynamic_step(
-                c.index(0)?,
-                depth_size,
-                step,
-                &running,
-                &mut |c, k0, running| {
-                    me.copy(c, &left, &batch, row0, k0, thread)?;
-                    me.copy(c, &right, &batch, column0, k0, thread)?;
-                    threads::barrier(c)?;
-                    let next =
-                        c.for_loop(c.index(0)?, step, 1, running, &mut |c, k, running| {
-                            let load = |side: &OperandTile<'_>,
-                                        t: Value,
-                                        i: usize,
-                                        step: usize|
-                             -> Result<LaneValue> {
-                                let at = place(
-                                    c,
-                                    c.mul(k, c.index(side.across as i64 + 1)?)?,
-                                    t,
-                                    i,
-                                    step,
-                                )?;
-                                ONE_LANE.load(c, side.memory, LaneValue::Uniform(at))
-                            };
-                            let xs: Vec<LaneValue> = (0..m_each)
-                                .map(|i| load(&left, ty, i, down))
-                                .collect::<Result<_>>()?;
-                            let ys: Vec<LaneValue> = (0..n_each)
-                                .map(|j| load(&right, tx, j, over))
-                                .collect::<Result<_>>()?;
-                            me.products(c, stage, &xs, &ys, running)
-                        })?;
-                    threads::barrier(c)?;
-                    Ok(next)
-                },
-            )?;
-            me.finish(c, &batch, out, (&rows, &columns), &sums)?;
-            Ok(vec![])
-        },
-    )?;
+    threads::for_each_tile(c, total, &[], &mut |c, tile, _| {
+        let at = decode(c, tile, &tiles)?;
+        let batch: Vec<(usize, Value)> =
+            roles.batch.iter().copied().zip(at.iter().copied()).collect();
+        let (row0, column0) = (
+            c.mul(at[batch.len()], c.index(m as i64)?)?,
+            c.mul(at[batch.len() + 1], c.index(n as i64)?)?,
+        );
+        let place = |c: Code, base: Value, t: Value, i: usize, step: usize| {
+            c.add(c.add(base, t)?, c.index((i * step) as i64)?)
+        };
+        let rows: Vec<Position> = (0..m_each)
+            .map(|i| me.at(c, &roles.rows, place(c, row0, ty, i, down)?))
+            .collect::<Result<_>>()?;
+        let columns: Vec<Position> = (0..n_each)
+            .map(|j| me.at(c, &roles.columns, place(c, column0, tx, j, over)?))
+            .collect::<Result<_>>()?;
+        let running = me.initial_values(c, &batch, out, &rows, &columns)?;
+        let step = c.index(depth as i64)?;
+        let sums =
+            c.for_dynamic_step(c.index(0)?, depth_size, step, &running, &mut |c, k0, running| {
+                me.copy(c, &left, &batch, row0, k0, thread)?;
+                me.copy(c, &right, &batch, column0, k0, thread)?;
+                threads::barrier(c)?;
+                let next = c.for_loop(c.index(0)?, step, 1, running, &mut |c, k, running| {
+                    let load = |side: &OperandTile<'_>,
+                                t: Value,
+                                i: usize,
+                                step: usize|
+                     -> Result<LaneValue> {
+                        let at = place(c, c.mul(k, c.index(side.across as i64 + 1)?)?, t, i, step)?;
+                        ONE_LANE.load(c, side.memory, LaneValue::Uniform(at))
+                    };
+                    let xs: Vec<LaneValue> =
+                        (0..m_each).map(|i| load(&left, ty, i, down)).collect::<Result<_>>()?;
+                    let ys: Vec<LaneValue> =
+                        (0..n_each).map(|j| load(&right, tx, j, over)).collect::<Result<_>>()?;
+                    me.products(c, stage, &xs, &ys, running)
+                })?;
+                threads::barrier(c)?;
+                Ok(next)
+            })?;
+        me.finish(c, &batch, out, (&rows, &columns), &sums)?;
+        Ok(vec![])
+    })?;
     plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, threads, 4))
 }

@@ -27,12 +27,9 @@ impl ScanEmitter<'_> {
         let own = c.mul(part, c.index(self.chunks as i64)?)?;
         let first =
             (0..self.chunks).map(|p| c.add(own, c.index(p as i64)?)).collect::<Result<Vec<_>>>()?;
-        let (start, step) =
-            (c.mul(threads::block_id(c)?, side)?, c.mul(threads::grid_dim(c)?, side)?);
         let val =
             |i: Value| if count == 1 { LaneValue::Uniform(i) } else { LaneValue::Strided(i, 1) };
-        // Uniform trip count across the CTA, so that every thread reaches each barrier.
-        c.for_dynamic_step(start, total, step, &[], &mut |c, base, _| {
+        threads::for_each_tile_of(c, side, total, &mut |c, base, _| {
             let item = c.add(base, column)?;
             let active = c.less_than(item, total)?;
             let mut at = decode(c, c.select(active, item, base)?, &sizes)?;

@@ -206,114 +206,101 @@ pub fn emit(
     tiles
         .extend([c.ceil_div(all[0], c.index(m as i64)?)?, c.ceil_div(all[1], c.index(n as i64)?)?]);
     let total = tiles.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    c.for_dynamic_step(
-        threads::block_id(c)?,
-        total,
-        threads::grid_dim(c)?,
-        &[],
-        &mut |c, tile, _| {
-            let p = Ptx(c);
-            let at = decode(c, tile, &tiles)?;
-            let batch: Vec<(usize, Value)> =
-                product.roles.batch.iter().copied().zip(at.iter().copied()).collect();
-            let first = [
-                p.mul_const(p.index_to_i32(at[batch.len()])?, m)?,
-                p.mul_const(p.index_to_i32(at[batch.len() + 1])?, n)?,
-            ];
-            let copies =
-                |side: &SimtOperand, first: Value, size: Value, across: usize, offset: usize| {
-                    let mut begin = scope.poly(c, &side.access.at.constant)?;
-                    for (d, i) in &batch {
-                        begin = c.add(
-                            begin,
-                            c.mul(*i, scope.poly(c, &side.access.at.coefficient(*d))?)?,
-                        )?;
-                    }
-                    let begin = arith::addi(
-                        p,
-                        p.base_address(scope.buffer(side.access.buffer)?)?,
-                        p.size_in_bytes(begin, BYTES)?,
-                    )?;
-                    t.copies(p, side, (first, p.index_to_i32(size)?, across), begin, offset)
-                };
-            let left = copies(&product.left, first[0], all[0], m, 0)?;
-            let right = copies(&product.right, first[1], all[1], n, BYTES * depth * pitch(m))?;
-            let sides = [(&product.left, left.as_slice()), (&product.right, right.as_slice())];
-            let ahead = stages - 1;
-            for s in 0..ahead {
-                // Beyond K nothing is read, and zeros are written.
-                t.copy_stage(p, sides, p.number(s * depth)?, p.number(s)?)?;
+    threads::for_each_tile(c, total, &[], &mut |c, tile, _| {
+        let p = Ptx(c);
+        let at = decode(c, tile, &tiles)?;
+        let batch: Vec<(usize, Value)> =
+            product.roles.batch.iter().copied().zip(at.iter().copied()).collect();
+        let first = [
+            p.mul_const(p.index_to_i32(at[batch.len()])?, m)?,
+            p.mul_const(p.index_to_i32(at[batch.len() + 1])?, n)?,
+        ];
+        let copies =
+            |side: &SimtOperand, first: Value, size: Value, across: usize, offset: usize| {
+                let mut begin = scope.poly(c, &side.access.at.constant)?;
+                for (d, i) in &batch {
+                    begin =
+                        c.add(begin, c.mul(*i, scope.poly(c, &side.access.at.coefficient(*d))?)?)?;
+                }
+                let begin = arith::addi(
+                    p,
+                    p.base_address(scope.buffer(side.access.buffer)?)?,
+                    p.size_in_bytes(begin, BYTES)?,
+                )?;
+                t.copies(p, side, (first, p.index_to_i32(size)?, across), begin, offset)
+            };
+        let left = copies(&product.left, first[0], all[0], m, 0)?;
+        let right = copies(&product.right, first[1], all[1], n, BYTES * depth * pitch(m))?;
+        let sides = [(&product.left, left.as_slice()), (&product.right, right.as_slice())];
+        let ahead = stages - 1;
+        for s in 0..ahead {
+            // Beyond K nothing is read, and zeros are written.
+            t.copy_stage(p, sides, p.number(s * depth)?, p.number(s)?)?;
+            p.cp_async_commit_group()?;
+        }
+        let sizes = [(m, m_each), (n, n_each)];
+        let (rows, columns) = positions(&me, c, first, [down, across], sizes)?;
+        let begins = me.initial_values(c, &batch, out, &rows, &columns)?;
+        let sums =
+            c.for_dynamic_step(c.index(0)?, steps, c.index(1)?, &begins, &mut |c, step, sums| {
+                let p = Ptx(c);
+                let step = p.index_to_i32(step)?;
+                // All threads' copies of the oldest stage are complete, and all threads have
+                // read the stage that is filled next.
+                p.cp_async_wait_group(ahead - 1)?;
+                threads::barrier(c)?;
+                let next = p.add_const(step, ahead)?;
+                t.copy_stage(p, sides, p.mul_const(next, depth)?, p.rem_const(next, stages)?)?;
                 p.cp_async_commit_group()?;
-            }
-            let sizes = [(m, m_each), (n, n_each)];
-            let (rows, columns) = positions(&me, c, first, [down, across], sizes)?;
-            let begins = me.initial_values(c, &batch, out, &rows, &columns)?;
-            let sums = c.for_dynamic_step(
-                c.index(0)?,
-                steps,
-                c.index(1)?,
-                &begins,
-                &mut |c, step, sums| {
-                    let p = Ptx(c);
-                    let step = p.index_to_i32(step)?;
-                    // All threads' copies of the oldest stage are complete, and all threads have
-                    // read the stage that is filled next.
-                    p.cp_async_wait_group(ahead - 1)?;
-                    threads::barrier(c)?;
-                    let next = p.add_const(step, ahead)?;
-                    t.copy_stage(p, sides, p.mul_const(next, depth)?, p.rem_const(next, stages)?)?;
-                    p.cp_async_commit_group()?;
-                    let stage_bytes =
-                        p.add(t.pipeline, p.mul_const(p.rem_const(step, stages)?, t.stage_bytes)?)?;
-                    let (left, right) = (
-                        p.add(stage_bytes, p.mul_const(down, BYTES)?)?,
-                        p.add(
-                            stage_bytes,
-                            p.add_const(p.mul_const(across, BYTES)?, BYTES * depth * pitch(m))?,
-                        )?,
-                    );
-                    c.for_loop(
-                        c.index(0)?,
-                        c.index(depth as i64)?,
-                        unroll as i64,
-                        sums,
-                        &mut |c, k, sums| {
-                            let (p, mut sums) = (Ptx(c), sums.to_vec());
-                            let k = p.index_to_i32(k)?;
-                            let (left, right) = (
-                                p.add(left, p.mul_const(k, BYTES * pitch(m))?)?,
-                                p.add(right, p.mul_const(k, BYTES * pitch(n))?)?,
-                            );
-                            for i in 0..unroll {
-                                let xs = t.fragment(
-                                    p,
-                                    p.add_const(left, i * BYTES * pitch(m))?,
-                                    m_each,
-                                    m / m_each * UNIT,
-                                )?;
-                                let ys = t.fragment(
-                                    p,
-                                    p.add_const(right, i * BYTES * pitch(n))?,
-                                    n_each,
-                                    n / n_each * UNIT,
-                                )?;
-                                sums = me.products(c, stage, &xs, &ys, &sums)?;
-                            }
-                            Ok(sums)
-                        },
-                    )
-                },
-            )?;
-            // The next tile reuses the stages; copies beyond K may still be in flight.
-            p.cp_async_wait_group(0)?;
-            threads::barrier(c)?;
-            // Rematerialised, so that no register holds it through the main loop.
-            let again = mine(p, p.opaque(thread)?)?;
-            let (rows, columns) = positions(&me, c, first, again, sizes)?;
-            me.finish(c, &batch, out, (&rows, &columns), &sums)?;
-            Ok(vec![])
-        },
-    )?;
+                let stage_bytes =
+                    p.add(t.pipeline, p.mul_const(p.rem_const(step, stages)?, t.stage_bytes)?)?;
+                let (left, right) = (
+                    p.add(stage_bytes, p.mul_const(down, BYTES)?)?,
+                    p.add(
+                        stage_bytes,
+                        p.add_const(p.mul_const(across, BYTES)?, BYTES * depth * pitch(m))?,
+                    )?,
+                );
+                c.for_loop(
+                    c.index(0)?,
+                    c.index(depth as i64)?,
+                    unroll as i64,
+                    sums,
+                    &mut |c, k, sums| {
+                        let (p, mut sums) = (Ptx(c), sums.to_vec());
+                        let k = p.index_to_i32(k)?;
+                        let (left, right) = (
+                            p.add(left, p.mul_const(k, BYTES * pitch(m))?)?,
+                            p.add(right, p.mul_const(k, BYTES * pitch(n))?)?,
+                        );
+                        for i in 0..unroll {
+                            let xs = t.fragment(
+                                p,
+                                p.add_const(left, i * BYTES * pitch(m))?,
+                                m_each,
+                                m / m_each * UNIT,
+                            )?;
+                            let ys = t.fragment(
+                                p,
+                                p.add_const(right, i * BYTES * pitch(n))?,
+                                n_each,
+                                n / n_each * UNIT,
+                            )?;
+                            sums = me.products(c, stage, &xs, &ys, &sums)?;
+                        }
+                        Ok(sums)
+                    },
+                )
+            })?;
+        // The next tile reuses the stages; copies beyond K may still be in flight.
+        p.cp_async_wait_group(0)?;
+        threads::barrier(c)?;
+        // Rematerialised, so that no register holds it through the main loop.
+        let again = mine(p, p.opaque(thread)?)?;
+        let (rows, columns) = positions(&me, c, first, again, sizes)?;
+        me.finish(c, &batch, out, (&rows, &columns), &sums)?;
+        Ok(vec![])
+    })?;
     plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, threads, 4))
 }
 

@@ -83,23 +83,17 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
     let mut sizes = t.sizes(c, &product.batch)?;
     sizes.push(c.ceil_div(many, c.index(rows as i64)?)?);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    c.for_dynamic_step(
-        threads::block_id(c)?,
-        total,
-        threads::grid_dim(c)?,
-        &[],
-        &mut |c, tile, _| {
-            let at = decode(c, tile, &sizes)?;
-            let mut dims = vec![LaneValue::Uniform(c.index(0)?); nest.extents.len()];
-            product.batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
-            let first = c.mul(*at.last().ok_or("has no tiles")?, c.index(rows as i64)?)?;
-            let sums = t.multiply(c, &dims, first, many)?;
-            t.exchange(c, sums)?;
-            t.finish(c, &dims, first, many)?;
-            // The next tile reuses the reduction buffer.
-            threads::barrier(c).map(|()| vec![])
-        },
-    )?;
+    threads::for_each_tile(c, total, &[], &mut |c, tile, _| {
+        let at = decode(c, tile, &sizes)?;
+        let mut dims = vec![LaneValue::Uniform(c.index(0)?); nest.extents.len()];
+        product.batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
+        let first = c.mul(*at.last().ok_or("has no tiles")?, c.index(rows as i64)?)?;
+        let sums = t.multiply(c, &dims, first, many)?;
+        t.exchange(c, sums)?;
+        t.finish(c, &dims, first, many)?;
+        // The next tile reuses the reduction buffer.
+        threads::barrier(c).map(|()| vec![])
+    })?;
     plan.nests.iter().skip(1).try_for_each(|n| {
         crate::strategies::gpu::common::grid_stride::grid(c, scope, plan, n, WARP * warps, 4)
     })

@@ -13,7 +13,9 @@ use crate::{
         common::{ptx::Ptx, threads},
         split_attention::{
             COLUMNS,
-            emit::{EIGHT, LoopCarried, RowTile, Split},
+            row_tile::RowTile,
+            split::{EIGHT, Split},
+            step::LoopCarried,
         },
     },
     target::launch::WARP,
@@ -56,7 +58,7 @@ impl Split<'_> {
 
     /// Writes a warp's partial results to shared memory. A thread has the 16 columns that it read
     /// together with the lane four further.
-    pub(crate) fn store_partials(&self, c: Code, state: &LoopCarried) -> Result<()> {
+    pub(super) fn store_partials(&self, c: Code, state: &LoopCarried) -> Result<()> {
         let (p, halves) = (Ptx(c), self.rows_per_thread());
         let four = Type::vector(p.f32(), 4);
         for half in 0..halves {
@@ -128,7 +130,7 @@ impl Split<'_> {
     }
 
     /// Combines all partial results of a tile once each warp of the CTA has written its own.
-    pub(crate) fn combine(&self, c: Code, row_tile: &RowTile) -> Result<()> {
+    pub(super) fn combine(&self, c: Code, row_tile: &RowTile) -> Result<()> {
         let (p, threads) = (Ptx(c), self.warps * WARP);
         self.elements(c, self.thread, threads, &mut |c, row, column| {
             let p = Ptx(c);

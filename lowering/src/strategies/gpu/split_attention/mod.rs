@@ -1,7 +1,11 @@
 //! Attention of few queries, such as a step of decoding, and of any on architectures before Hopper:
 //! warps, and CTAs of a cluster, split the keys and combine their softmax statistics.
-pub(crate) mod combine;
-pub(crate) mod emit;
+mod combine;
+mod emit;
+mod fragments;
+mod row_tile;
+mod split;
+mod step;
 
 use crate::{
     analysis::{Attention as Stages, Kernel, Poly},

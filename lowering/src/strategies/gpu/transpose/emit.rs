@@ -114,31 +114,20 @@ pub fn emit(
         sizes.push(c.ceil_div(scope.poly(c, &nest.extents[d])?, c.index(size as i64)?)?);
     }
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    // Uniform trip count across the CTA, so that every thread reaches each barrier.
-    c.for_dynamic_step(
-        threads::block_id(c)?,
-        total,
-        threads::grid_dim(c)?,
-        &[],
-        &mut |c, i, _| {
-            let mut indices = decode(c, i, &sizes)?;
-            let begin = |i: Option<Value>, size: usize| {
-                c.mul(i.ok_or("has no loops")?, c.index(size as i64)?)
-            };
-            let (x, y) = (begin(indices.pop(), over)?, begin(indices.pop(), down)?);
-            let at = TileOrigin {
-                outer: outer.iter().copied().zip(indices).collect(),
-                load: y,
-                store: x,
-            };
-            sides.iter().try_for_each(|s| tile.stage_operand(c, s, &at))?;
-            threads::barrier(c)?;
-            tile.compute(c, &sides, &at)?;
-            // WAR barrier: the next tile overwrites this one in shared memory.
-            threads::barrier(c)?;
-            Ok(vec![])
-        },
-    )?;
+    threads::for_each_tile(c, total, &[], &mut |c, i, _| {
+        let mut indices = decode(c, i, &sizes)?;
+        let begin =
+            |i: Option<Value>, size: usize| c.mul(i.ok_or("has no loops")?, c.index(size as i64)?);
+        let (x, y) = (begin(indices.pop(), over)?, begin(indices.pop(), down)?);
+        let at =
+            TileOrigin { outer: outer.iter().copied().zip(indices).collect(), load: y, store: x };
+        sides.iter().try_for_each(|s| tile.stage_operand(c, s, &at))?;
+        threads::barrier(c)?;
+        tile.compute(c, &sides, &at)?;
+        // WAR barrier: the next tile overwrites this one in shared memory.
+        threads::barrier(c)?;
+        Ok(vec![])
+    })?;
     plan.nests
         .iter()
         .enumerate()

@@ -6,10 +6,10 @@
 //! an mbarrier counts the bytes: making threads' stores visible to a whole cluster would take
 //! microseconds.
 use crate::{
-    emit::code::{Code, constant_value},
+    emit::code::Code,
     strategies::gpu::{
         common::{ptx::Ptx, threads},
-        wgmma_gemm::{emit::WgmmaTile, split_k::ROWS},
+        wgmma_gemm::{split_k::ROWS, tile::WgmmaTile},
     },
     target::launch::WARP,
 };
@@ -19,43 +19,7 @@ use kiln_dialects::ir::*;
 const LINE: usize = 16 * WARP;
 
 /// Emits the epilogue on a warpgroup's accumulators, by 64 rows.
-pub type Finish<'a> = dyn Fn(Code, &[Vec<Value>]) -> Result<()> + 'a;
-
-/// A CTA's share of K.
-pub struct KSplit {
-    /// The split-K factor: CTAs that share a tile.
-    pub splits: usize,
-    /// The CTA's rank in its cluster.
-    pub rank: Value,
-    /// The CTA's K steps: first, end (exclusive), count.
-    pub first: Value,
-    pub end: Value,
-    pub count: Value,
-}
-
-impl KSplit {
-    /// Splits `steps` K steps among `parts` CTAs.
-    pub fn of(c: Code, parts: usize, steps: Value) -> Result<KSplit> {
-        if parts == 1 {
-            return Ok(KSplit {
-                splits: parts,
-                rank: Ptx(c).number(0)?,
-                first: c.index(0)?,
-                end: steps,
-                count: steps,
-            });
-        }
-        let all = c.index(parts as i64)?;
-        let rank = c.rem(threads::block_id(c)?, all)?;
-        let even =
-            constant_value(steps).filter(|n| n % parts as i64 == 0).map(|n| n / parts as i64);
-        let begin = |rank: Value| c.div(c.mul(rank, steps)?, all);
-        let first = begin(rank)?;
-        let end = begin(c.add(rank, c.index(1)?)?)?;
-        let count = even.map_or_else(|| c.sub(end, first), |n| c.index(n))?;
-        Ok(KSplit { splits: parts, rank: Ptx(c).index_to_i32(rank)?, first, end, count })
-    }
-}
+pub(super) type Finish<'a> = dyn Fn(Code, &[Vec<Value>]) -> Result<()> + 'a;
 
 impl WgmmaTile<'_> {
     /// The mbarrier at which the other CTAs' accumulators arrive.
@@ -71,7 +35,7 @@ impl WgmmaTile<'_> {
         self.m / ROWS / self.k_split.splits
     }
     /// Initialises that mbarrier, which expects the bytes of all other CTAs.
-    pub fn init_reduction_mbarrier(&self, p: Ptx) -> Result<()> {
+    pub(super) fn init_reduction_mbarrier(&self, p: Ptx) -> Result<()> {
         if self.k_split.splits == 1 {
             return Ok(());
         }
@@ -82,14 +46,14 @@ impl WgmmaTile<'_> {
         )
     }
     /// The barriers that the producer warps pass while the consumers reduce.
-    pub fn producer_barriers(&self, c: Code) -> Result<()> {
+    pub(super) fn producer_barriers(&self, c: Code) -> Result<()> {
         threads::barrier(c)?;
         Ptx(c).cluster_barrier_relaxed()?;
         Ptx(c).cluster_barrier_relaxed()
     }
     /// Reduces the accumulators of all CTAs; the owners of the rows run the epilogue. `[group,
     /// thread, warp]`: the warpgroup, the thread in it, the warp in the CTA.
-    pub fn reduce_and_finish(
+    pub(super) fn reduce_and_finish(
         &self,
         c: Code,
         [group, thread, warp]: [Value; 3],

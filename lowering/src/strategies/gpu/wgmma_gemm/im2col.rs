@@ -2,7 +2,7 @@
 //! at each window position, so that a matrix product remains.
 use crate::{
     analysis::{Kernel, LinearExpr, Poly, Role, Stage, StridedView},
-    strategies::gpu::wgmma_gemm::{DEPTH, MatrixOperand},
+    strategies::gpu::wgmma_gemm::operand::{DEPTH, MatrixOperand},
 };
 
 /// The window of a convolution. Pairs are (height, width).

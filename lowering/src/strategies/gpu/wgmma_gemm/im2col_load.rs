@@ -2,13 +2,13 @@
 //! output pixels, across rows and images.
 use crate::strategies::gpu::{
     common::ptx::Ptx,
-    wgmma_gemm::{DEPTH, emit::WgmmaTile, im2col::Window},
+    wgmma_gemm::{DEPTH, im2col::Window, tile::WgmmaTile},
 };
 use kiln_dialects::ir::*;
 
 impl WgmmaTile<'_> {
     /// Where the window of an output pixel begins: width, height, image.
-    pub fn pixel(&self, p: Ptx, w: &Window, row: Value) -> Result<[Value; 3]> {
+    pub(super) fn pixel(&self, p: Ptx, w: &Window, row: Value) -> Result<[Value; 3]> {
         let size = |i: usize| p.index_to_i32(self.results.scope.poly(p.0, &w.out[i])?);
         let (high, wide) = (size(0)?, size(1)?);
         let line = arith::divui(p, row, wide)?;
@@ -21,7 +21,7 @@ impl WgmmaTile<'_> {
     }
     /// Issues the TMA loads of a K step: 64 channels at one window position, and their weights.
     #[allow(clippy::too_many_arguments)]
-    pub fn copy_window(
+    pub(super) fn copy_window(
         &self,
         p: Ptx,
         w: &Window,

@@ -1,16 +1,24 @@
 //! Products and convolutions on Hopper's tensor cores: a producer warp issues TMA loads into a
 //! multi-stage shared-memory pipeline, consumer warpgroups issue wgmma, and the epilogue reads the
 //! accumulators from registers.
-pub(crate) mod cluster_reduce;
+mod cluster_reduce;
+mod consumer;
 pub(crate) mod emit;
+mod epilogue;
 pub(crate) mod im2col;
-pub(crate) mod im2col_load;
-pub(crate) mod register_operand;
-pub mod split_k;
+mod im2col_load;
+mod k_range;
+mod operand;
+mod producer;
+mod register_operand;
+pub(crate) mod split_k;
 pub(crate) mod staged_results;
 pub(crate) mod store;
 pub(crate) mod tensor_maps;
+mod tile;
 pub(crate) mod tiles;
+
+pub use operand::{DEPTH, MatrixOperand, ROW};
 
 use crate::{
     analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, Stage},
@@ -134,7 +142,7 @@ impl Strategy for WgmmaGemm {
         }
         all.extend(MORE_TILES.iter().map(|(m, n, stages, ctas)| tile(*m, *n, *stages, *ctas, 1)));
         all.extend(
-            split_k::shared().map(|((m, n, stages, _), parts)| tile(*m, *n, *stages, 0, parts)),
+            tiles::shared().map(|((m, n, stages, _), parts)| tile(*m, *n, *stages, 0, parts)),
         );
         all
     }
@@ -143,54 +151,10 @@ impl Strategy for WgmmaGemm {
     }
 }
 
-/// K of a pipeline stage of 16-bit elements, and columns of a slice of a tile: 128 bytes, the
-/// widest swizzle of shared memory.
-pub const DEPTH: usize = 64;
 /// Bytes of shared memory that a CTA can request on sm_90.
 pub const SHARED: usize = 227 << 10;
-/// Bytes of a row of a tile in shared memory: one row of a 128-byte swizzle atom.
-pub const ROW: usize = 2 * DEPTH;
 /// Rows of a result that a warp stages and stores at once.
 pub const STORED: usize = 16;
-
-/// An operand: a batch of matrices, with one contiguous dimension.
-#[derive(Clone, Debug)]
-pub struct MatrixOperand {
-    /// The buffer.
-    pub buffer: usize,
-    /// The index of the kernel's tensor argument; scalars do not count.
-    pub argument: usize,
-    /// The offset of the first element.
-    pub offset: Poly,
-    /// Whether the operand is K-major: contiguous in the K dimension. Otherwise it is MN-major.
-    pub k_major: bool,
-    /// The loops along its dimensions, where each is a single loop.
-    pub dims: Vec<usize>,
-    /// Sizes: of the contiguous dimension, of the other matrix dimension, of the batch. For images:
-    /// channels, width, height, images. For convolution weights: channels of all window positions,
-    /// filters; or channels, positions, filters where channels are no multiple of [`DEPTH`].
-    pub sizes: Vec<Poly>,
-    /// Strides of all dimensions but the contiguous one, in elements.
-    pub strides: Vec<Poly>,
-}
-
-impl MatrixOperand {
-    /// Whether one TMA load covers an MN-major tile. Its slices need a descriptor dimension of
-    /// their own, of the five that TMA has, and the contiguous size must be a multiple of a slice.
-    pub fn is_single_load(&self, across: usize) -> bool {
-        let whole = self.sizes.first().and_then(Poly::known).is_some_and(|n| n % DEPTH as i64 == 0);
-        !self.k_major && across > DEPTH && whole && self.sizes.len() < 5
-    }
-    /// The operand with its slices as a dimension: 64 elements, K, slices, batch.
-    fn with_slices(&self) -> MatrixOperand {
-        let mut o = self.clone();
-        let slices = o.sizes.first().and_then(Poly::known).unwrap_or_default() / DEPTH as i64;
-        o.sizes[0] = Poly::number(DEPTH as i64);
-        o.sizes.insert(2, Poly::number(slices));
-        o.strides.insert(1, Poly::number(DEPTH as i64));
-        o
-    }
-}
 
 /// A matrix product with f32 accumulators: of bf16, of f16, or of f32 rounded to tf32.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use crate::{
         prologue::{emit as prologue_emit, emit::PrologueElements},
         wgmma_gemm::{
             DEPTH, ROW,
-            emit::{Fragments, WgmmaTile},
+            tile::{Fragments, WgmmaTile},
         },
     },
 };
@@ -26,7 +26,7 @@ struct Thread<'a> {
 
 impl WgmmaTile<'_> {
     /// Bytes of the left operand's pipeline stage.
-    pub fn left_bytes(&self) -> usize {
+    pub(super) fn left_bytes(&self) -> usize {
         self.m * self.product().slices() * ROW
     }
 
@@ -104,7 +104,7 @@ impl WgmmaTile<'_> {
     }
 
     /// A consumer warpgroup. `thread`: its thread, 0 to 127.
-    pub fn consume_computed(
+    pub(super) fn consume_computed(
         &self,
         c: Code,
         group: Value,

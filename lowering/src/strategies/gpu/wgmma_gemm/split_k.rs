@@ -3,10 +3,7 @@
 //! which would leave most SMs idle.
 use crate::{
     analysis::{Nest, Poly},
-    strategies::gpu::wgmma_gemm::{
-        Params, ROW, TensorCoreProduct,
-        tiles::{PROCESSORS, TILES, TileConfig},
-    },
+    strategies::gpu::wgmma_gemm::{Params, ROW, TensorCoreProduct},
 };
 use kiln_dialects::Result;
 
@@ -24,17 +21,6 @@ const DSMEM_BYTES_PER_CLOCK: f64 = 17.0;
 /// Clocks of the cluster barriers, and of the longer launch of a cluster.
 const CLUSTER_BARRIER_CLOCKS: f64 = 2500.0;
 
-/// Clusters guaranteed to be co-resident. A cluster cannot span a GPC (up to 18 SMs), and the
-/// number of usable SMs per GPC differs from card to card. Of 32 clusters of 4, and of 16 of 8,
-/// some had to wait.
-pub fn clusters(parts: usize) -> usize {
-    match parts {
-        1 | 2 => PROCESSORS / parts,
-        4 => 28,
-        _ => 13,
-    }
-}
-
 /// Estimated clocks to reduce the accumulators of a tile across a cluster.
 pub fn exchange(m: usize, n: usize, parts: usize) -> f64 {
     if parts == 1 {
@@ -45,19 +31,8 @@ pub fn exchange(m: usize, n: usize, parts: usize) -> f64 {
 }
 
 /// Whether `parts` CTAs can split the K of an `m` × `n` tile.
-fn can_split(m: usize, n: usize, parts: usize) -> bool {
+pub(super) fn can_split(m: usize, n: usize, parts: usize) -> bool {
     FACTORS.contains(&parts) && m.max(n) <= MAX_TILE && parts <= m / ROWS
-}
-
-/// The cost model's tiles with each split-K factor; a split tile has one CTA per SM.
-pub fn shared() -> impl Iterator<Item = (&'static TileConfig, usize)> {
-    let several = |tile: &'static TileConfig| {
-        FACTORS.iter().filter(|parts| **parts > 1).map(move |parts| (tile, *parts))
-    };
-    TILES
-        .iter()
-        .flat_map(several)
-        .filter(|((m, n, _, resident), parts)| *resident == 1 && can_split(*m, *n, *parts))
 }
 
 /// Whether the cost model considers a split-K factor for an `m` × `n` tile, given CTAs per SM and K

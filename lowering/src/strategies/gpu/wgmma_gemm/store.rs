@@ -11,15 +11,15 @@ use crate::{
         common::ptx::Ptx,
         wgmma_gemm::{
             DEPTH, ROW, STORED,
-            emit::{Fragments, WgmmaTile},
             staged_results::StagedResult,
+            tile::{Fragments, WgmmaTile},
         },
     },
 };
 use kiln_dialects::ir::*;
 
 /// A scope in which the stages keep these results in registers.
-pub fn without_stores<'a>(scope: &Scope<'a>, staged_results: &[StagedResult]) -> Scope<'a> {
+pub(super) fn without_stores<'a>(scope: &Scope<'a>, staged_results: &[StagedResult]) -> Scope<'a> {
     let mut memory = scope.memory.clone();
     for s in staged_results {
         if let Some(m) = memory.get_mut(s.access.buffer) {
@@ -98,7 +98,7 @@ impl Staging<'_> {
 
 impl WgmmaTile<'_> {
     /// Runs the epilogue on a warpgroup's accumulators and stores the staged results.
-    pub fn store(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Result<()> {
+    pub(super) fn store(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Result<()> {
         let p = Ptx(c);
         let Fragments { coord: tile_coord, warpgroup: group, thread, warp, values } = f;
         let (group, thread, warp) = (*group, *thread, *warp);

@@ -49,6 +49,28 @@ const WAIT: f64 = 600.0;
 /// Elements per clock of a tile's epilogue.
 const FINISHED: f64 = 30.0;
 
+/// Clusters guaranteed to be co-resident. A cluster cannot span a GPC (up to 18 SMs), and the
+/// number of usable SMs per GPC differs from card to card. Of 32 clusters of 4, and of 16 of 8,
+/// some had to wait.
+fn clusters(parts: usize) -> usize {
+    match parts {
+        1 | 2 => PROCESSORS / parts,
+        4 => 28,
+        _ => 13,
+    }
+}
+
+/// The cost model's tiles with each split-K factor; a split tile has one CTA per SM.
+pub(super) fn shared() -> impl Iterator<Item = (&'static TileConfig, usize)> {
+    let several = |tile: &'static TileConfig| {
+        split_k::FACTORS.iter().filter(|parts| **parts > 1).map(move |parts| (tile, *parts))
+    };
+    TILES
+        .iter()
+        .flat_map(several)
+        .filter(|((m, n, _, resident), parts)| *resident == 1 && split_k::can_split(*m, *n, *parts))
+}
+
 /// Chooses the parameters of a product; returns them with the estimated clocks.
 pub fn choose(nest: &Nest, p: &TensorCoreProduct) -> (Params, f64) {
     let size = |dims: &[usize]| {
@@ -148,7 +170,7 @@ fn time_of(
 ) -> f64 {
     let left = how.left;
     let tiles = batch.saturating_mul(up(rows, m)).saturating_mul(up(columns, n));
-    let (each, elements) = (up(tiles, split_k::clusters(parts)) as f64, (m * n) as f64);
+    let (each, elements) = (up(tiles, clusters(parts)) as f64, (m * n) as f64);
     let multiply = elements * DEPTH as f64 / RATE;
     let busy = (tiles.saturating_mul(parts as i64) as f64 / PROCESSORS as f64).clamp(0.01, 1.0);
     let load = ((m * left.slices + n) * 2 * DEPTH) as f64 / (BANDWIDTH[0] / busy).min(BANDWIDTH[1]);

@@ -1,0 +1,117 @@
+//! The module of a kernel: facts on its arguments, then clones of its ops.
+use crate::{
+    analysis::sizes::SizeBuilder,
+    kernels::{
+        fuse::signature::{Outline, Signature},
+        marks::PROLOGUE,
+        op_facts::reads,
+    },
+};
+use kiln_dialects::{
+    ir::*,
+    ops::{BindShape, OpKind},
+    sym::Dim as SymDim,
+};
+use std::collections::HashMap;
+
+impl Outline<'_> {
+    /// Builds the module of a kernel: facts on its arguments, then clones of its ops.
+    pub(super) fn kernel(
+        &mut self,
+        b: Builder,
+        name: &str,
+        attrs: Attr,
+        s: &Signature,
+    ) -> Result<Op> {
+        let index = Type::index(b.ctx);
+        let inputs: Vec<Type> =
+            s.leaves.iter().map(|v| v.ty()).chain(s.sizes.iter().map(|_| index)).collect();
+        let results: Vec<Type> = s.results.iter().map(|v| v.ty()).collect();
+        let mut bound = vec![];
+        for v in &s.leaves {
+            bound.push(
+                (0..v.ty().dims().len())
+                    .map(|axis| self.sizes.size(*v, axis))
+                    .collect::<Result<Vec<_>, _>>()?,
+            );
+        }
+        let mut fill = |b: Builder, args: Vec<Value>| -> Result<()> {
+            let mut map: HashMap<Value, Value> =
+                s.leaves.iter().chain(&s.sizes).copied().zip(args).collect();
+            for (v, sizes) in s
+                .leaves
+                .iter()
+                .zip(&bound)
+                .filter(|(v, _)| v.ty().dims().contains(&SymDim::Unknown))
+            {
+                let own = |size: &Size| match size {
+                    Size::Dynamic(d) => map.get(d).map_or(*size, |d| Size::Dynamic(*d)),
+                    known => *known,
+                };
+                let sizes = sizes.iter().map(own).collect();
+                b.create_with(&BindShape { value: map[v], sizes }, &[], &mut [])?;
+            }
+            let mut values = vec![];
+            for v in &s.results {
+                values.push(self.clone(&b, *v, &mut map)?);
+            }
+            b.ret(&values).map(|_| ())
+        };
+        let module_attrs = [("sym_name", Attr::string(b.ctx, name)), ("kiln.kernel", attrs)];
+        let known = self.known(s);
+        let mut body = |b: Builder, _: Vec<Value>| {
+            let func = b.function(name, &inputs, &results, &mut fill)?;
+            if let Some(about) = known {
+                func.set_attr("arg_attrs", about);
+            }
+            Ok(())
+        };
+        b.generic("builtin.module", &[], &[], &module_attrs, &mut [(&[], &mut body)])
+    }
+
+    /// Clones a value's ops into a kernel, operands first.
+    fn clone(&self, b: &Builder, v: Value, map: &mut HashMap<Value, Value>) -> Result<Value> {
+        if let Some(m) = map.get(&v) {
+            return Ok(*m);
+        }
+        let op = v.def().ok_or("is no op's result")?;
+        for o in reads(op) {
+            if !map.contains_key(&o) {
+                self.clone(b, o, map)?;
+            }
+        }
+        let inside = |o: Value| {
+            map.get(&if o.ty().is_index() { self.same_size(o) } else { o }).copied().unwrap_or(o)
+        };
+        let new = b.at(op.loc()).clone_op(op, &inside)?;
+        // The reason for having no prologue is not part of the kernel, which other products may
+        // share.
+        if new.attr(PROLOGUE).and_then(Attr::as_string).is_some() {
+            new.remove_attr(PROLOGUE);
+        }
+        map.extend(op.results().into_iter().zip(new.results()));
+        let made = map.get(&v).copied().ok_or("was not cloned")?;
+        if let Some(sizes) = self.stated_sizes(op, map) {
+            b.create_with(&BindShape { value: made, sizes }, &[], &mut [])?;
+        }
+        Ok(made)
+    }
+
+    /// The result sizes of an op that derives them from its operands (`n - 1` of a window), as the
+    /// kernel's own arguments: two of these may be `n` and `n - 1`, a relation that nothing in the
+    /// kernel states.
+    fn stated_sizes(&self, op: Op, map: &HashMap<Value, Value>) -> Option<Vec<Size>> {
+        use OpKind::{Concat, Convolution, Pad, ReduceWindow};
+        let v = op.result(0);
+        if !matches!(op.kind()?, Concat | Convolution | Pad | ReduceWindow)
+            || !v.ty().dims().contains(&SymDim::Unknown)
+        {
+            return None;
+        }
+        let size = |d: &SymDim| match d.known() {
+            Some(n) => Some(Size::Static(n)),
+            None => map.get(&self.sizes.cached(d)?).map(|s| Size::Dynamic(*s)),
+        };
+        self.graph.facts.dims(v).iter().map(size).collect()
+    }
+}

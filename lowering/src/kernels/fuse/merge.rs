@@ -1,0 +1,65 @@
+//! Merges a kernel of pointwise ops into one that reads it.
+use crate::kernels::{
+    class::Class,
+    fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES},
+};
+
+/// Most nodes that move from another kernel into a contraction's epilogue.
+const MOST_MOVED: usize = 8;
+
+impl Grouping<'_> {
+    /// Merges a pointwise kernel into a reader over the same loops, or into one that only inserts
+    /// its values into a larger tensor.
+    pub(super) fn merge(&mut self, from: usize, into: usize) {
+        let (a, b) = (&self.groups[from], &self.groups[into]);
+        let kinds = a.kind == Kind::Pointwise
+            && matches!(b.kind, Kind::Pointwise | Kind::Rows | Kind::Contract | Kind::Scan);
+        let most = if b.kind == Kind::Contract { MOST_MOVED } else { MOST_NODES };
+        let small = a.nodes.len() <= most && a.nodes.len() + b.nodes.len() <= MOST_NODES;
+        let placed =
+            a.kind == Kind::Pointwise && b.nodes.iter().any(|n| self.inserts_result_of(*n, from));
+        if !small || a.merged || !(placed || kinds && a.dims == b.dims) {
+            return;
+        }
+        // Any other path between the two would make the merged kernel depend on itself.
+        if b.dependencies.iter().any(|g| *g != from && self.depends_on(*g, from)) {
+            return;
+        }
+        let in_place = placed
+            || b.nodes.iter().all(|m| {
+                let node = &self.graph.nodes[*m];
+                node.leaves
+                    .iter()
+                    .filter(|l| self.kernel_of(self.graph.base(l.value)) == Some(from))
+                    .all(|l| {
+                        // A contraction rereads its operands, whatever its loops.
+                        let full = match node.class {
+                            Class::Contract | Class::Attention | Class::Single => false,
+                            Class::Reduce | Class::Scan => true,
+                            Class::Pointwise => self.forms[*m] == LoopSpan::Full,
+                        };
+                        full && self.graph.node_of.contains_key(&l.value)
+                            && self.reads_in_place(l, &node.loops())
+                    })
+            });
+        if !in_place {
+            return;
+        }
+        let moved = std::mem::take(&mut self.groups[from].nodes);
+        let before = std::mem::take(&mut self.groups[from].dependencies);
+        self.groups[from].merged = true;
+        moved.iter().for_each(|m| self.group_of[*m] = into);
+        let group = &mut self.groups[into];
+        group.nodes.extend(moved);
+        group.nodes.sort_unstable();
+        group.dependencies.extend(before);
+        group.dependencies.remove(&from);
+        group.dependencies.remove(&into);
+        for g in &mut self.groups {
+            if g.dependencies.remove(&from) {
+                g.dependencies.insert(into);
+            }
+        }
+        self.groups[into].dependencies.remove(&into);
+    }
+}
