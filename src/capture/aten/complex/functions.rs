@@ -75,6 +75,10 @@ const UNARY: &[(&str, Build)] = one! {
     "sin.default" => |z| -z.turned().sinh().turned(),
     "cos.default" => |z| z.turned().cosh(),
     "tan.default" => |z| -z.turned().tanh().turned(),
+    "sinc.default" => |z| {
+        let w = z.scaled(std::f64::consts::PI);
+        z.number(1.0, 0.0).or(z.is_zero(), -w.turned().sinh().turned() / w)
+    },
     "sigmoid.default" => |z| z.number(1.0, 0.0) / ((-z).exp() + z.number(1.0, 0.0)),
 };
 

@@ -14,11 +14,8 @@ pub(super) fn find(name: &str) -> Option<Build> {
         "outer.default" => |cx, row, a| product(cx, row, a, "vec2"),
         "vdot.default" => |cx, _, a| conjugated(cx, a, "aten.dot.default", ["self", "tensor"]),
         "einsum.default" => einsum,
-        "addmm.default" => |cx, _, a| added(cx, a, "aten.mm.default", ["mat1", "mat2"]),
-        "baddbmm.default" => |cx, _, a| added(cx, a, "aten.bmm.default", ["batch1", "batch2"]),
-        "addmv.default" => |cx, _, a| added(cx, a, "aten.mv.default", ["mat", "vec"]),
-        "addr.default" => |cx, _, a| added(cx, a, "aten.outer.default", ["vec1", "vec2"]),
-        "addbmm.default" => |cx, _, a| added(cx, a, "aten.bmm.default", ["batch1", "batch2"]),
+        "addmm.default" | "baddbmm.default" | "addbmm.default" | "addmv.default"
+        | "addr.default" => added,
         _ => return None,
     })
 }
@@ -102,19 +99,20 @@ fn conjugated(cx: &mut Cx, a: &Args<'_>, row: &str, names: [&str; 2]) -> Result<
 }
 
 /// `beta self + alpha (x @ y)`; beta 0 ignores self. `addbmm` sums over the batch.
-fn added(cx: &mut Cx, a: &Args<'_>, name: &str, names: [&str; 2]) -> Result<Outcome> {
-    let row = row_of(name).ok_or("has no product")?;
-    let to = match name {
-        "aten.mv.default" => ["self", "vec"],
-        "aten.outer.default" => ["self", "vec2"],
-        _ => ["self", "mat2"],
+fn added(cx: &mut Cx, row: &Row, a: &Args<'_>) -> Result<Outcome> {
+    let (product, names, to) = match row.name {
+        "aten.addmv.default" => ("aten.mv.default", ["mat", "vec"], ["self", "vec"]),
+        "aten.addr.default" => ("aten.outer.default", ["vec1", "vec2"], ["self", "vec2"]),
+        "aten.addmm.default" => ("aten.mm.default", ["mat1", "mat2"], ["self", "mat2"]),
+        _ => ("aten.bmm.default", ["batch1", "batch2"], ["self", "mat2"]),
     };
+    let batches = row.name == "aten.addbmm.default";
+    let row = row_of(product).ok_or("has no product")?;
     let (x, y) = (whole(cx, a.get(names[0]))?, whole(cx, a.get(names[1]))?);
     let none = Args { values: HashMap::new() };
     let (mut re, mut im) = by_row(cx, row, &none, (x, y), to)?;
     let (bias, bias_im) = whole(cx, a.get("self"))?;
-    let rank = super::rank_of(re);
-    if rank == 3 && super::rank_of(bias) == 2 && names[0] == "batch1" {
+    if batches {
         let sum = |input| {
             let kind = kiln_dialects::ops::ReduceKind::Sum;
             cx.b.add(&kiln_dialects::ops::Reduce { kind, input, dims: vec![0], maybe_empty: true })

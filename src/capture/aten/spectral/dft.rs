@@ -4,8 +4,8 @@
 //! `w^(j2 k1)` of the nth root of unity w, and a transform of length m over j2, whose result k2 is
 //! at `k1 + n1 k2` (Cooley and Tukey, "An algorithm for the machine calculation of complex Fourier
 //! series", 1965). A transform of one factor is a product with its matrix.
-use super::super::{Cx, tools::*};
-use super::roots::{factors, multiply, root, transform};
+use super::super::{Cx, formula as real, tools::*};
+use super::roots::{Roots, factors, grid, matrix, times};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Transforms along the middle dimension of `[B, n, 2]`, or of `[B, n, 1]` for real numbers.
@@ -17,26 +17,6 @@ pub(super) struct Dft {
     pub inverse: bool,
     /// Factor of the result.
     pub scale: f64,
-}
-
-/// A constant of this dtype.
-pub(super) fn table(cx: &Cx, d: DType, shape: &[i64], data: Vec<f64>) -> Result<Value> {
-    let shape = shape.iter().map(|n| *n as usize).collect();
-    let value = kiln_dialects::value::Tensor::floats(d, shape, data)?.rounded();
-    let value = Attr::dense(cx.b.ctx, &value)?;
-    Ok(cx.b.create_with(&Constant { value }, &[value.type_of()], &mut [])?.result(0))
-}
-
-/// The product of complex numbers `[.., 2]` with constants, given in a shape that broadcasts.
-pub(super) fn times(cx: &Cx, x: Value, shape: &[i64], by: &[(f64, f64)]) -> Result<Value> {
-    let d = dtype_of(x)?;
-    let shape = [shape, &[2]].concat();
-    let same = table(cx, d, &shape, by.iter().flat_map(|(re, _)| [*re, *re]).collect())?;
-    let cross = table(cx, d, &shape, by.iter().flat_map(|(_, im)| [-*im, *im]).collect())?;
-    let swapped = cx.b.add(&Reverse { input: x, dims: vec![rank_of(x) as i64 - 1] })?;
-    let (p, q) =
-        (cx.binary(BinaryKind::Mul, x, same)?, cx.binary(BinaryKind::Mul, swapped, cross)?);
-    cx.binary(BinaryKind::Add, p, q)
 }
 
 /// A part of a dimension.
@@ -74,13 +54,12 @@ impl Dft {
             let rows = cx.size_mul(batch, fixed(m * r))?;
             let lhs = cx.reshape(lines, vec![rows, fixed(n * c)])?;
             let scale = if stage == 0 { self.scale } else { 1.0 };
-            let rhs = table(cx, d, &[n * c, n * 2], self.matrix(*n, c, scale))?;
+            let rhs = matrix(cx, d, (*n, c), self.inverse, scale)?;
             let product = cx.b.add(&Matmul { lhs, rhs })?;
             state = cx.reshape(product, vec![batch, fixed(m), fixed(r), fixed(*n), fixed(2)])?;
             if m > 1 {
-                let twiddles: Vec<_> =
-                    (0..m * n).map(|at| root((at / n) * (at % n), n * m, self.inverse)).collect();
-                state = times(cx, state, &[m, 1, *n], &twiddles)?;
+                let at = grid(cx, &[m, 1, *n], 0, 2)?;
+                state = times(cx, state, Roots { n: n * m, inverse: self.inverse }.at(cx, at)?)?;
             }
             (r, c) = (r * n, 2);
         }
@@ -93,46 +72,43 @@ impl Dft {
         cx.reshape(state, vec![batch, fixed(self.n), fixed(2)])
     }
 
-    /// The matrix of a transform: rows are places and parts of the input, columns of the result.
-    fn matrix(self, n: i64, parts: i64, scale: f64) -> Vec<f64> {
-        let mut all = vec![];
-        for j in 0..n {
-            for part in 0..parts {
-                for k in 0..n {
-                    let (re, im) = root(j * k % n, n, self.inverse);
-                    let column = if part == 0 { [re, im] } else { [-im, re] };
-                    all.extend(column.map(|x| x * scale));
-                }
-            }
-        }
-        all
-    }
-
     /// As a cyclic convolution of a power of two: `jk = (j^2 + k^2 - (k - j)^2) / 2` (Bluestein, "A
     /// linear filtering approach to the computation of discrete Fourier transform", 1970).
     fn chirp(self, cx: &Cx, x: Value) -> Result<Value> {
         let n = self.n;
         let length = 2 * n.cast_unsigned().next_power_of_two().cast_signed();
-        let chirp: Vec<_> = (0..n).map(|j| root(j * j % (2 * n), 2 * n, self.inverse)).collect();
-        let mut filter = vec![(0.0, 0.0); length as usize];
-        let scale = self.scale / length as f64;
-        for (j, (re, im)) in chirp.iter().enumerate() {
-            let value = (re * scale, -im * scale);
-            filter[j] = value;
-            let mirrored = (filter.len() - j) % filter.len();
-            filter[mirrored] = value;
-        }
-        let filter = transform(filter);
-        let x = self.complex(cx, x)?;
-        let x = times(cx, x, &[n], &chirp)?;
+        let roots = Roots { n: 2 * n, inverse: self.inverse };
+        let squares = |count| grid(cx, &[count, 1], 0, 0);
+        let line = |v| cx.reshape(v, vec![Size::Static(n)]);
+        let chirp = roots.at(cx, squares(n)?)?;
+        let chirp = (line(chirp.0)?, line(chirp.1)?);
+        // The conjugate, at the distance from 0 on the circle; 0 where that is not below n.
+        let circle = [Size::Static(1), Size::Static(length)];
+        let i = cx.iota(DType::I64, circle.to_vec(), 1)?;
+        let distance = real::value(cx, |f| {
+            let i = f.of(i);
+            i.min(i * -1.0 + length as f64)
+        })?;
+        let at = cx.binary(BinaryKind::Mul, distance, distance)?;
+        let (re, im) = roots.at(cx, at)?;
+        let (re, im) = real::pair(cx, |f| {
+            let (inside, scale) = (f.of(distance).lt(n as f64), self.scale / length as f64);
+            let part = |v: Value, by: f64| inside.select(f.of(v) * by, 0.0);
+            (part(re, scale), part(im, -scale))
+        })?;
+        let forward = Dft { n: length, inverse: false, scale: 1.0 };
+        // Of numbers that are known, so it runs once, at load.
+        let filter = forward.emit(cx, cx.stacked(re, im, 2)?)?;
+        let filter = |at| cx.reshape(part(cx, filter, 2, at, 1)?, vec![Size::Static(length)]);
+        let filter = (filter(0)?, filter(1)?);
+        let x = times(cx, self.complex(cx, x)?, chirp)?;
         let zero = cx.number(dtype_of(x)?, 0.0)?;
         let high = vec![Size::Static(0), Size::Static(length - n), Size::Static(0)];
         let low = vec![Size::Static(0); 3];
         let x = cx.b.add(&Pad { input: x, value: zero, low, high })?;
-        let x = Dft { n: length, inverse: false, scale: 1.0 }.emit(cx, x)?;
-        let x = times(cx, x, &[length], &filter)?;
-        let x = Dft { n: length, inverse: true, scale: 1.0 }.emit(cx, x)?;
-        times(cx, part(cx, x, 1, 0, n)?, &[n], &chirp)
+        let x = times(cx, forward.emit(cx, x)?, filter)?;
+        let x = Dft { inverse: true, ..forward }.emit(cx, x)?;
+        times(cx, part(cx, x, 1, 0, n)?, chirp)
     }
 
     /// Real numbers as complex ones.
@@ -157,10 +133,10 @@ impl Dft {
         let (z, mirror) = self.mirrored(cx, z)?;
         let even = cx.binary(BinaryKind::Add, z, mirror)?;
         let odd = cx.binary(BinaryKind::Sub, z, mirror)?;
+        let (re, im) = self.powers(cx, half + 1)?;
         // -i w^k.
-        let by: Vec<_> = (0..=half).map(|k| root(k, self.n, self.inverse)).collect();
-        let by: Vec<_> = by.into_iter().map(|w| multiply(w, (0.0, -1.0))).collect();
-        cx.binary(BinaryKind::Add, even, times(cx, odd, &[half + 1], &by)?)
+        let by = (im, cx.unary(UnaryKind::Neg, re)?);
+        cx.binary(BinaryKind::Add, even, times(cx, odd, by)?)
     }
 
     /// `z[k]` and the conjugate of `z[h - k]` for k from 0 to h, where `z[h]` is `z[0]`.
@@ -172,14 +148,34 @@ impl Dft {
     /// The conjugates in reversed order.
     fn reversed(self, cx: &Cx, z: Value) -> Result<Value> {
         let back = cx.b.add(&Reverse { input: z, dims: vec![1] })?;
-        let signs = table(cx, dtype_of(z)?, &[2], vec![1.0, -1.0])?;
-        cx.binary(BinaryKind::Mul, back, signs)
+        let c = cx.iota(DType::I64, vec![Size::Static(2)], 0)?;
+        real::value(cx, |f| {
+            let z = f.of(back);
+            f.of(c).eq(0.0).select(z, -z)
+        })
+    }
+
+    /// The first powers of the root of unity.
+    fn powers(self, cx: &Cx, count: i64) -> Result<(Value, Value)> {
+        let k = cx.iota(DType::I64, vec![Size::Static(count)], 0)?;
+        Roots { n: self.n, inverse: self.inverse }.at(cx, k)
+    }
+    /// Half a spectrum `[B, h + 1, 2]` whose first and last imaginary part are 0.
+    fn without_ends(self, cx: &Cx, x: Value) -> Result<Value> {
+        let half = self.n / 2;
+        let sizes = vec![Size::Static(half + 1), Size::Static(2)];
+        let (k, c) = (cx.iota(DType::I64, sizes.clone(), 0)?, cx.iota(DType::I64, sizes, 1)?);
+        real::value(cx, |f| {
+            let (k, c, x) = (f.of(k), f.of(c), f.of(x));
+            let end = (k.eq(0.0) | k.eq(half as f64)) & c.eq(1.0);
+            end.select(0.0, x)
+        })
     }
 
     /// The real result `[B, n]` of a transform of `n / 2 + 1` numbers `[B, n / 2 + 1, 2]`, the others
     /// being their conjugates. Imaginary parts of the first and, for even n, the last are ignored.
     pub fn to_real(self, cx: &Cx, x: Value) -> Result<Value> {
-        let (half, batch) = (self.n / 2, cx.b.size_of(x, 0)?);
+        let (half, batch, x) = (self.n / 2, cx.b.size_of(x, 0)?, self.complex(cx, x)?);
         if self.n % 2 == 1 || factors(half).is_none() {
             // For even n the middle is not repeated.
             let rest = part(cx, x, 1, 1, (self.n - 1) / 2)?;
@@ -188,17 +184,15 @@ impl Dft {
             let z = part(cx, self.emit(cx, z)?, 2, 0, 1)?;
             return cx.reshape(z, vec![batch, Size::Static(self.n)]);
         }
-        let ends = (0..=half).flat_map(|k| [1.0, f64::from(k != 0 && k != half)]).collect();
-        let ends = table(cx, dtype_of(x)?, &[half + 1, 2], ends)?;
-        let x = cx.binary(BinaryKind::Mul, x, ends)?;
+        let x = self.without_ends(cx, x)?;
         let back = self.reversed(cx, x)?;
         let (z, mirror) = (part(cx, x, 1, 0, half)?, part(cx, back, 1, 0, half)?);
         let even = cx.binary(BinaryKind::Add, z, mirror)?;
         let odd = cx.binary(BinaryKind::Sub, z, mirror)?;
+        let (re, im) = self.powers(cx, half)?;
         // i w^k.
-        let by: Vec<_> = (0..half).map(|k| root(k, self.n, self.inverse)).collect();
-        let by: Vec<_> = by.into_iter().map(|w| multiply(w, (0.0, 1.0))).collect();
-        let z = cx.binary(BinaryKind::Add, even, times(cx, odd, &[half], &by)?)?;
+        let by = (cx.unary(UnaryKind::Neg, im)?, re);
+        let z = cx.binary(BinaryKind::Add, even, times(cx, odd, by)?)?;
         let z = Dft { n: half, inverse: self.inverse, scale: self.scale }.emit(cx, z)?;
         cx.reshape(z, vec![batch, Size::Static(self.n)])
     }

@@ -1,32 +1,74 @@
-//! Roots of unity and factors of lengths, in f64.
-
-/// A complex number.
-pub(super) type Number = (f64, f64);
+//! Roots of unity, computed in f64 by ops on numbers that are known: programs run these once, when
+//! they are loaded.
+use super::super::{Cx, formula as real, tools::*};
+use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// The largest factor that is one product, unless it is prime.
 const RADIX: i64 = 32;
 /// The largest prime factor that is one product.
 const PRIME: i64 = 512;
 
-/// The product of two complex numbers.
-pub(super) fn multiply(x: Number, y: Number) -> Number {
-    (x.0 * y.0 - x.1 * y.1, x.0 * y.1 + x.1 * y.0)
+/// Powers of `e^(-2 pi i / n)`, or with a positive exponent if `inverse`.
+#[derive(Clone, Copy)]
+pub(super) struct Roots {
+    pub n: i64,
+    pub inverse: bool,
 }
 
-/// `e^(-2 pi i k / n)`, or with a positive exponent if `inverse`. The angle is reduced to a quarter,
-/// so that multiples of a quarter are exact.
-pub(super) fn root(k: i64, n: i64, inverse: bool) -> Number {
-    let four = 4 * i128::from(k.rem_euclid(n));
-    let (quarter, rest) = (four / i128::from(n), four % i128::from(n));
-    let angle = rest as f64 / n as f64 * std::f64::consts::FRAC_PI_2;
-    let (sin, cos) = angle.sin_cos();
-    let (re, im) = match quarter {
-        0 => (cos, sin),
-        1 => (-sin, cos),
-        2 => (-cos, -sin),
-        _ => (sin, -cos),
-    };
-    if inverse { (re, im) } else { (re, -im) }
+impl Roots {
+    /// The powers of exponents that are not negative: real and imaginary parts, in f64. The angle is
+    /// reduced to a quarter, so that multiples of a quarter are exact.
+    pub fn at(self, cx: &Cx, exponents: Value) -> Result<(Value, Value)> {
+        let n = self.n as f64;
+        real::pair(cx, |f| {
+            let four = f.of(exponents).rem(n) * 4.0;
+            let quarter = four.floor_div(n);
+            let rest = (four - quarter * n).to(DType::F64);
+            let angle = rest / n * std::f64::consts::FRAC_PI_2;
+            let (sin, cos) = (angle.sin(), angle.cos());
+            let odd = quarter.eq(1.0) | quarter.eq(3.0);
+            let (re, im) = (odd.select(sin, cos), odd.select(cos, sin));
+            let left = quarter.eq(1.0) | quarter.eq(2.0);
+            let below = quarter.ge(2.0);
+            let below = if self.inverse { below } else { !below };
+            (left.select(-re, re), below.select(-im, im))
+        })
+    }
+}
+
+/// The products of the indices of two dimensions of a shape.
+pub(super) fn grid(cx: &Cx, shape: &[i64], i: usize, j: usize) -> Result<Value> {
+    let sizes: Vec<Size> = shape.iter().map(|n| Size::Static(*n)).collect();
+    let (i, j) = (cx.iota(DType::I64, sizes.clone(), i)?, cx.iota(DType::I64, sizes, j)?);
+    cx.binary(BinaryKind::Mul, i, j)
+}
+
+/// The product of complex numbers `[.., 2]` with known ones, whose parts broadcast to `[..]`.
+pub(super) fn times(cx: &Cx, x: Value, (re, im): (Value, Value)) -> Result<Value> {
+    let (d, axis) = (dtype_of(x)?, rank_of(re));
+    let same = cx.convert(cx.stacked(re, re, axis)?, d)?;
+    let cross = cx.convert(cx.stacked(cx.unary(UnaryKind::Neg, im)?, im, axis)?, d)?;
+    let swapped = cx.b.add(&Reverse { input: x, dims: vec![rank_of(x) as i64 - 1] })?;
+    real::value(cx, |f| f.of(x) * f.of(same) + f.of(swapped) * f.of(cross))
+}
+
+/// The matrix `[n parts, n 2]` of a transform of length n: rows are places and parts of its input,
+/// columns those of its result. Real numbers have one part.
+pub(super) fn matrix(
+    cx: &Cx,
+    d: DType,
+    (n, parts): (i64, i64),
+    inverse: bool,
+    scale: f64,
+) -> Result<Value> {
+    let (re, im) = Roots { n, inverse }.at(cx, grid(cx, &[n, n], 0, 1)?)?;
+    let (re, im) = real::pair(cx, |f| (f.of(re) * scale, f.of(im) * scale))?;
+    let mut all = cx.stacked(re, im, 2)?;
+    if parts == 2 {
+        let turned = cx.stacked(cx.unary(UnaryKind::Neg, im)?, re, 2)?;
+        all = cx.stacked(all, turned, 1)?;
+    }
+    cx.reshape(cx.convert(all, d)?, vec![Size::Static(n * parts), Size::Static(n * 2)])
 }
 
 /// A length as factors of at most 32, or primes of at most 512; `None` if there are larger primes.
@@ -55,21 +97,6 @@ pub(super) fn factors(n: i64) -> Option<Vec<i64>> {
     Some(if all.is_empty() { vec![1] } else { all })
 }
 
-/// The transform of a power of two of numbers, by halves.
-pub(super) fn transform(x: Vec<Number>) -> Vec<Number> {
-    let n = x.len();
-    if n < 2 {
-        return x;
-    }
-    let even = transform(x.iter().step_by(2).copied().collect());
-    let odd = transform(x.iter().skip(1).step_by(2).copied().collect());
-    let turned = |(k, v): (usize, &Number)| multiply(root(k as i64, n as i64, false), *v);
-    let odd: Vec<Number> = odd.iter().enumerate().map(turned).collect();
-    let sum = even.iter().zip(&odd).map(|(a, b)| (a.0 + b.0, a.1 + b.1));
-    let difference = even.iter().zip(&odd).map(|(a, b)| (a.0 - b.0, a.1 - b.1));
-    sum.chain(difference).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,13 +110,5 @@ mod tests {
             let all = factors(n).unwrap_or_default();
             assert_eq!(all.iter().product::<i64>(), n);
         }
-    }
-
-    #[test]
-    fn quarters_are_exact() {
-        assert_eq!(root(1, 4, false), (0.0, -1.0));
-        assert_eq!(root(6, 8, true), (0.0, -1.0));
-        let x = transform(vec![(1.0, 0.0), (2.0, 0.0), (3.0, 0.0), (4.0, 0.0)]);
-        assert_eq!(x, [(10.0, 0.0), (-2.0, 2.0), (-2.0, 0.0), (-2.0, -2.0)]);
     }
 }

@@ -1,4 +1,5 @@
 //! Orders and values of frequencies.
+use super::super::formula as real;
 use super::{length, *};
 
 /// Each dimension turned by half its size: frequency 0 moves to the middle.
@@ -33,19 +34,25 @@ fn turned(cx: &mut Cx, a: &Args<'_>, by: fn(i64) -> i64) -> Result<Outcome> {
 /// `[0, 1, .., (n - 1) / 2, -(n / 2), .., -1] / (n d)`.
 pub(super) fn fftfreq(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let n = a.int("n", None)?;
-    frequencies(cx, a, (0..n).map(|k| if k <= (n - 1) / 2 { k } else { k - n }).collect())
+    frequencies(cx, a, n, true)
 }
 
 /// `[0, 1, .., n / 2] / (n d)`.
 pub(super) fn rfftfreq(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let n = a.int("n", None)?;
-    frequencies(cx, a, (0..=n / 2).collect())
+    frequencies(cx, a, n / 2 + 1, false)
 }
 
-fn frequencies(cx: &mut Cx, a: &Args<'_>, all: Vec<i64>) -> Result<Outcome> {
-    let span = a.int("n", None)? as f64 * a.float("d", Some(1.0))?;
+/// The first `count` of n frequencies; a half spectrum has no negative ones.
+fn frequencies(cx: &mut Cx, a: &Args<'_>, count: i64, whole: bool) -> Result<Outcome> {
+    let n = a.int("n", None)?;
+    let step = 1.0 / (n as f64 * a.float("d", Some(1.0))?);
     let d = a.dtype("dtype")?.unwrap_or(DType::F32);
-    let n = all.len() as i64;
-    let v = dft::table(cx, d, &[n], all.into_iter().map(|k| k as f64 / span).collect())?;
-    cx.one(v)
+    let k = cx.iota(DType::I64, vec![Size::Static(count)], 0)?;
+    real::formula(cx, |f| {
+        let k = f.of(k);
+        let negative = k.gt(((n - 1) / 2) as f64);
+        let k = if whole { negative.select(k - n as f64, k) } else { k };
+        k.to(d) * step
+    })
 }

@@ -194,12 +194,10 @@ pub(super) fn istft(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     }
     let order: Vec<i64> = (0..rank as i64 - 2).chain([rank as i64 - 1, rank as i64 - 2]).collect();
     let x = each((x.0, Some(im)), &mut |v| cx.transpose(v, order.clone()))?;
-    let kind = if onesided { Kind::C2r } else { Kind::C2c };
-    let mut x =
-        transformed(cx, x, (&[rank - 1], plan.n), (kind, onesided), (true, plan.scale))?;
-    if !complex {
-        x.1 = None;
-    }
+    // A real result is that of the first half of the frequencies.
+    let (kind, used) = if complex { (Kind::C2c, plan.n) } else { (Kind::C2r, plan.n / 2 + 1) };
+    let x = resized(cx, x, rank - 1, used)?;
+    let x = transformed(cx, x, (&[rank - 1], plan.n), (kind, true), (true, plan.scale))?;
     let window = match plan.window {
         Some(window) => window,
         None => (cx.b.splat(d, &[Size::Static(plan.n)], 1.0)?, None),
