@@ -8,7 +8,7 @@ use super::super::{Cx, formula as real, tools::*};
 use super::roots::{Roots, factors, grid, matrix, times};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
-/// Transforms along the middle dimension of `[B, n, 2]`, or of `[B, n, 1]` for real numbers.
+/// Transforms `[B, 2, n]`, real and imaginary parts, or `[B, 1, n]`, real numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Dft {
     /// Length.
@@ -43,33 +43,43 @@ impl Dft {
     fn stages(self, cx: &Cx, x: Value, factors: &[i64]) -> Result<Value> {
         let (batch, d) = (cx.b.size_of(x, 0)?, dtype_of(x)?);
         let fixed = Size::Static;
-        let (mut state, mut c) = (x, x.ty().dims().last().and_then(|d| d.known()).unwrap_or(2));
-        // The state is [B, m, r, c], where m is to be transformed and r is.
-        let (mut m, mut r) = (self.n, 1);
+        let mut c = x.ty().dims().get(1).and_then(|d| d.known()).unwrap_or(2);
+        // The state is [B, m, r, c, k], where m is to be transformed, and r and k are. First, c
+        // comes before m.
+        let (mut state, mut m, mut r, mut k) = (x, self.n, 1, 1);
         for (stage, n) in factors.iter().enumerate() {
             m /= n;
-            let split = vec![batch, fixed(*n), fixed(m), fixed(r), fixed(c)];
-            let split = cx.reshape(state, split)?;
-            let lines = cx.transpose(split, vec![0, 2, 3, 1, 4])?;
-            let rows = cx.size_mul(batch, fixed(m * r))?;
-            let lhs = cx.reshape(lines, vec![rows, fixed(n * c)])?;
+            let (sizes, contracted) = match stage {
+                0 => (vec![batch, fixed(c), fixed(*n), fixed(m)], vec![2, 1]),
+                _ => {
+                    (vec![batch, fixed(*n), fixed(m), fixed(r), fixed(c), fixed(k)], vec![1, 4])
+                }
+            };
             let scale = if stage == 0 { self.scale } else { 1.0 };
-            let rhs = matrix(cx, d, (*n, c), self.inverse, scale)?;
-            let product = cx.b.add(&Matmul { lhs, rhs })?;
-            state = cx.reshape(product, vec![batch, fixed(m), fixed(r), fixed(*n), fixed(2)])?;
+            let product = cx.b.add(&DotGeneral {
+                lhs: cx.reshape(state, sizes)?,
+                rhs: matrix(cx, d, (*n, c), self.inverse, scale)?,
+                lhs_batch: vec![],
+                rhs_batch: vec![],
+                lhs_contract: contracted,
+                rhs_contract: vec![0, 1],
+                element_type: None,
+            })?;
+            (r, k, c) = (r * k, *n, 2);
+            state = cx.reshape(product, vec![batch, fixed(m), fixed(r), fixed(c), fixed(k)])?;
             if m > 1 {
-                let at = grid(cx, &[m, 1, *n], 0, 2)?;
-                state = times(cx, state, Roots { n: n * m, inverse: self.inverse }.at(cx, at)?)?;
+                let at = grid(cx, &[m, 1, k], 0, 2)?;
+                state = times(cx, state, Roots { n: k * m, inverse: self.inverse }.at(cx, at)?)?;
             }
-            (r, c) = (r * n, 2);
         }
         // The first factor's digit is the lowest one of the result, and the slowest of the state.
-        let digits: Vec<Size> = factors.iter().map(|n| fixed(*n)).collect();
-        let state = cx.reshape(state, [&[batch], &digits[..], &[fixed(2)]].concat())?;
-        let k = factors.len() as i64;
-        let order = std::iter::once(0).chain((1..=k).rev()).chain([k + 1]).collect();
+        let last = factors.len() as i64;
+        let mut digits: Vec<Size> = factors.iter().map(|n| fixed(*n)).collect();
+        digits.insert(factors.len() - 1, fixed(2));
+        let state = cx.reshape(state, [&[batch], &digits[..]].concat())?;
+        let order = [0, last, last + 1].into_iter().chain((1..last).rev()).collect();
         let state = cx.transpose(state, order)?;
-        cx.reshape(state, vec![batch, fixed(self.n), fixed(2)])
+        cx.reshape(state, vec![batch, fixed(2), fixed(self.n)])
     }
 
     /// As a cyclic convolution of a power of two: `jk = (j^2 + k^2 - (k - j)^2) / 2` (Bluestein, "A
@@ -98,38 +108,39 @@ impl Dft {
         })?;
         let forward = Dft { n: length, inverse: false, scale: 1.0 };
         // Of numbers that are known, so it runs once, at load.
-        let filter = forward.emit(cx, cx.stacked(re, im, 2)?)?;
-        let filter = |at| cx.reshape(part(cx, filter, 2, at, 1)?, vec![Size::Static(length)]);
+        let filter = forward.emit(cx, cx.stacked(re, im, 1)?)?;
+        let filter = |at| cx.reshape(part(cx, filter, 1, at, 1)?, vec![Size::Static(length)]);
         let filter = (filter(0)?, filter(1)?);
         let x = times(cx, self.complex(cx, x)?, chirp)?;
         let zero = cx.number(dtype_of(x)?, 0.0)?;
-        let high = vec![Size::Static(0), Size::Static(length - n), Size::Static(0)];
+        let high = vec![Size::Static(0), Size::Static(0), Size::Static(length - n)];
         let low = vec![Size::Static(0); 3];
         let x = cx.b.add(&Pad { input: x, value: zero, low, high })?;
         let x = times(cx, forward.emit(cx, x)?, filter)?;
         let x = Dft { inverse: true, ..forward }.emit(cx, x)?;
-        times(cx, part(cx, x, 1, 0, n)?, chirp)
+        times(cx, part(cx, x, 2, 0, n)?, chirp)
     }
 
     /// Real numbers as complex ones.
     fn complex(self, cx: &Cx, x: Value) -> Result<Value> {
-        if x.ty().dims().last().and_then(|d| d.known()) == Some(2) {
+        if x.ty().dims().get(1).and_then(|d| d.known()) == Some(2) {
             return Ok(x);
         }
         let zero = cx.full_like(x, 0.0)?;
-        cx.b.add(&Concat { inputs: vec![x, zero], axis: 2 })
+        cx.b.add(&Concat { inputs: vec![x, zero], axis: 1 })
     }
 
-    /// The first `n / 2 + 1` results for real `[B, n, 1]`; the others are their conjugates. An even
+    /// The first `n / 2 + 1` results for real `[B, 1, n]`; the others are their conjugates. An even
     /// length is half as many complex numbers: Press et al., "Numerical Recipes", 12.3.
     pub fn of_real(self, cx: &Cx, x: Value) -> Result<Value> {
         let half = self.n / 2;
         if self.n % 2 == 1 || factors(half).is_none() {
-            return part(cx, self.emit(cx, x)?, 1, 0, half + 1);
+            return part(cx, self.emit(cx, x)?, 2, 0, half + 1);
         }
         let pairs = vec![cx.b.size_of(x, 0)?, Size::Static(half), Size::Static(2)];
         let z = Dft { n: half, inverse: self.inverse, scale: self.scale * 0.5 };
-        let z = z.emit(cx, cx.reshape(x, pairs)?)?;
+        let pairs = cx.transpose(cx.reshape(x, pairs)?, vec![0, 2, 1])?;
+        let z = z.emit(cx, pairs)?;
         let (z, mirror) = self.mirrored(cx, z)?;
         let even = cx.binary(BinaryKind::Add, z, mirror)?;
         let odd = cx.binary(BinaryKind::Sub, z, mirror)?;
@@ -141,14 +152,14 @@ impl Dft {
 
     /// `z[k]` and the conjugate of `z[h - k]` for k from 0 to h, where `z[h]` is `z[0]`.
     fn mirrored(self, cx: &Cx, z: Value) -> Result<(Value, Value)> {
-        let first = part(cx, z, 1, 0, 1)?;
-        let z = cx.b.add(&Concat { inputs: vec![z, first], axis: 1 })?;
+        let first = part(cx, z, 2, 0, 1)?;
+        let z = cx.b.add(&Concat { inputs: vec![z, first], axis: 2 })?;
         Ok((z, self.reversed(cx, z)?))
     }
     /// The conjugates in reversed order.
     fn reversed(self, cx: &Cx, z: Value) -> Result<Value> {
-        let back = cx.b.add(&Reverse { input: z, dims: vec![1] })?;
-        let c = cx.iota(DType::I64, vec![Size::Static(2)], 0)?;
+        let back = cx.b.add(&Reverse { input: z, dims: vec![2] })?;
+        let c = cx.iota(DType::I64, vec![Size::Static(2), Size::Static(1)], 0)?;
         real::value(cx, |f| {
             let z = f.of(back);
             f.of(c).eq(0.0).select(z, -z)
@@ -160,11 +171,11 @@ impl Dft {
         let k = cx.iota(DType::I64, vec![Size::Static(count)], 0)?;
         Roots { n: self.n, inverse: self.inverse }.at(cx, k)
     }
-    /// Half a spectrum `[B, h + 1, 2]` whose first and last imaginary part are 0.
+    /// Half a spectrum `[B, 2, h + 1]` whose first and last imaginary part are 0.
     fn without_ends(self, cx: &Cx, x: Value) -> Result<Value> {
         let half = self.n / 2;
-        let sizes = vec![Size::Static(half + 1), Size::Static(2)];
-        let (k, c) = (cx.iota(DType::I64, sizes.clone(), 0)?, cx.iota(DType::I64, sizes, 1)?);
+        let sizes = vec![Size::Static(2), Size::Static(half + 1)];
+        let (c, k) = (cx.iota(DType::I64, sizes.clone(), 0)?, cx.iota(DType::I64, sizes, 1)?);
         real::value(cx, |f| {
             let (k, c, x) = (f.of(k), f.of(c), f.of(x));
             let end = (k.eq(0.0) | k.eq(half as f64)) & c.eq(1.0);
@@ -172,21 +183,21 @@ impl Dft {
         })
     }
 
-    /// The real result `[B, n]` of a transform of `n / 2 + 1` numbers `[B, n / 2 + 1, 2]`, the others
+    /// The real result `[B, n]` of a transform of `n / 2 + 1` numbers `[B, 2, n / 2 + 1]`, the others
     /// being their conjugates. Imaginary parts of the first and, for even n, the last are ignored.
     pub fn to_real(self, cx: &Cx, x: Value) -> Result<Value> {
         let (half, batch, x) = (self.n / 2, cx.b.size_of(x, 0)?, self.complex(cx, x)?);
         if self.n % 2 == 1 || factors(half).is_none() {
             // For even n the middle is not repeated.
-            let rest = part(cx, x, 1, 1, (self.n - 1) / 2)?;
+            let rest = part(cx, x, 2, 1, (self.n - 1) / 2)?;
             let rest = self.reversed(cx, rest)?;
-            let z = cx.b.add(&Concat { inputs: vec![x, rest], axis: 1 })?;
-            let z = part(cx, self.emit(cx, z)?, 2, 0, 1)?;
+            let z = cx.b.add(&Concat { inputs: vec![x, rest], axis: 2 })?;
+            let z = part(cx, self.emit(cx, z)?, 1, 0, 1)?;
             return cx.reshape(z, vec![batch, Size::Static(self.n)]);
         }
         let x = self.without_ends(cx, x)?;
         let back = self.reversed(cx, x)?;
-        let (z, mirror) = (part(cx, x, 1, 0, half)?, part(cx, back, 1, 0, half)?);
+        let (z, mirror) = (part(cx, x, 2, 0, half)?, part(cx, back, 2, 0, half)?);
         let even = cx.binary(BinaryKind::Add, z, mirror)?;
         let odd = cx.binary(BinaryKind::Sub, z, mirror)?;
         let (re, im) = self.powers(cx, half)?;
@@ -194,6 +205,7 @@ impl Dft {
         let by = (cx.unary(UnaryKind::Neg, im)?, re);
         let z = cx.binary(BinaryKind::Add, even, times(cx, odd, by)?)?;
         let z = Dft { n: half, inverse: self.inverse, scale: self.scale }.emit(cx, z)?;
+        let z = cx.transpose(z, vec![0, 2, 1])?;
         cx.reshape(z, vec![batch, Size::Static(self.n)])
     }
 }

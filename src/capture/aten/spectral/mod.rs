@@ -148,9 +148,9 @@ fn along(
     let mut sizes = cx.b.sizes_of(moved.0)?;
     sizes.pop();
     let batch = sizes.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
-    let parts = each(moved, &mut |v| cx.reshape(v, vec![batch, have, Size::Static(1)]))?;
+    let parts = each(moved, &mut |v| cx.reshape(v, vec![batch, Size::Static(1), have]))?;
     let state = match parts {
-        (re, Some(im)) => cx.b.add(&Concat { inputs: vec![re, im], axis: 2 })?,
+        (re, Some(im)) => cx.b.add(&Concat { inputs: vec![re, im], axis: 1 })?,
         (re, None) => re,
     };
     let (state, n) = match kind {
@@ -163,7 +163,7 @@ fn along(
     if kind == Kind::C2r {
         return Ok((place(state)?, None));
     }
-    Ok((place(part(cx, state, 2, 0, 1)?)?, Some(place(part(cx, state, 2, 1, 1)?)?)))
+    Ok((place(part(cx, state, 1, 0, 1)?)?, Some(place(part(cx, state, 1, 1, 1)?)?)))
 }
 
 /// Transforms dimensions, real numbers along the last of them. `n` is the last one's length.

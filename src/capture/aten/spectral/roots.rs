@@ -43,17 +43,17 @@ pub(super) fn grid(cx: &Cx, shape: &[i64], i: usize, j: usize) -> Result<Value> 
     cx.binary(BinaryKind::Mul, i, j)
 }
 
-/// The product of complex numbers `[.., 2]` with known ones, whose parts broadcast to `[..]`.
+/// The product of complex numbers `[.., 2, k]` with known ones, whose parts broadcast to `[.., k]`.
 pub(super) fn times(cx: &Cx, x: Value, (re, im): (Value, Value)) -> Result<Value> {
-    let (d, axis) = (dtype_of(x)?, rank_of(re));
+    let (d, axis) = (dtype_of(x)?, rank_of(re).saturating_sub(1));
     let same = cx.convert(cx.stacked(re, re, axis)?, d)?;
     let cross = cx.convert(cx.stacked(cx.unary(UnaryKind::Neg, im)?, im, axis)?, d)?;
-    let swapped = cx.b.add(&Reverse { input: x, dims: vec![rank_of(x) as i64 - 1] })?;
+    let swapped = cx.b.add(&Reverse { input: x, dims: vec![rank_of(x) as i64 - 2] })?;
     real::value(cx, |f| f.of(x) * f.of(same) + f.of(swapped) * f.of(cross))
 }
 
-/// The matrix `[n parts, n 2]` of a transform of length n: rows are places and parts of its input,
-/// columns those of its result. Real numbers have one part.
+/// The matrix `[n, parts, 2 n]` of a transform of length n: places and parts of its input, parts and
+/// places of its result. Real numbers have one part.
 pub(super) fn matrix(
     cx: &Cx,
     d: DType,
@@ -63,12 +63,13 @@ pub(super) fn matrix(
 ) -> Result<Value> {
     let (re, im) = Roots { n, inverse }.at(cx, grid(cx, &[n, n], 0, 1)?)?;
     let (re, im) = real::pair(cx, |f| (f.of(re) * scale, f.of(im) * scale))?;
-    let mut all = cx.stacked(re, im, 2)?;
+    let mut all = cx.stacked(re, im, 1)?;
     if parts == 2 {
-        let turned = cx.stacked(cx.unary(UnaryKind::Neg, im)?, re, 2)?;
+        let turned = cx.stacked(cx.unary(UnaryKind::Neg, im)?, re, 1)?;
         all = cx.stacked(all, turned, 1)?;
     }
-    cx.reshape(cx.convert(all, d)?, vec![Size::Static(n * parts), Size::Static(n * 2)])
+    let sizes = [n, parts, n * 2];
+    cx.reshape(cx.convert(all, d)?, sizes.map(Size::Static).to_vec())
 }
 
 /// A length as factors of at most 32, or primes of at most 512; `None` if there are larger primes.
