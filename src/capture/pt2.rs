@@ -140,14 +140,7 @@ fn weight(
         strides.push(1);
         offset = offset.saturating_mul(2);
     }
-    Weight::mapped(
-        map,
-        start..start.saturating_add(len),
-        dtype,
-        shape,
-        strides,
-        offset,
-    )
+    Weight::mapped(map, start..start.saturating_add(len), dtype, shape, strides, offset)
 }
 
 #[cfg(test)]

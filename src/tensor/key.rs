@@ -114,9 +114,7 @@ fn value(v: &Val, h: &mut Keys) {
         | Val::Complex(..)
         | Val::Number(..)
         | Val::Int(Size::Dynamic(_))
-        | Val::Condition(..) => {
-            format!("{v:?}").hash(h)
-        }
+        | Val::Condition(..) => format!("{v:?}").hash(h),
         Val::None => {}
     }
 }

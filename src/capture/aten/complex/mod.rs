@@ -36,6 +36,15 @@ pub(in crate::capture) fn build(row: &Row, cx: &mut Cx, a: &Args<'_>) -> Result<
     }
 }
 
+/// The movements from a tensor of parts to one of them, of these sizes.
+fn halved(sizes: &[Size], part: i64) -> Vec<ViewOp> {
+    let mut offsets = vec![Size::Static(0); sizes.len()];
+    offsets.push(Size::Static(part));
+    let cut = [sizes, &[Size::Static(1)]].concat();
+    let slice = ViewOp::Slice(offsets, cut, vec![1; sizes.len() + 1]);
+    vec![slice, ViewOp::Reshape(sizes.to_vec())]
+}
+
 /// Whether an argument is or holds something complex.
 fn is_complex(v: &Val) -> bool {
     match v {
@@ -56,27 +65,27 @@ impl Cx {
         if last.known() != Some(2) {
             return Err("Tensor must have a last dimension of size 2".into());
         }
-        let mut part = |at: i64| {
-            let mut offsets = vec![Size::Static(0); kept.len()];
-            offsets.push(Size::Static(at));
-            let mut cut = kept.to_vec();
-            cut.push(Size::Static(1));
-            let slice = ViewOp::Slice(offsets, cut, vec![1; sizes.len()]);
-            self.view(whole, &[slice, ViewOp::Reshape(kept.to_vec())])
-        };
-        let (re, im) = (part(0)?, part(1)?);
+        let kept = kept.to_vec();
+        let (re, im) = (self.view(whole, &halved(&kept, 0))?, self.view(whole, &halved(&kept, 1))?);
         self.wholes.insert((re, im), whole);
         Ok(Val::Complex(re, im))
     }
-    /// The tensor of a complex one's parts, which are its last dimension.
+    /// The tensor of a complex one's parts, which are its last dimension. It shares their memory, or
+    /// neither may be written later.
     pub(in crate::capture) fn interleaved(&mut self, re: Alias, im: Alias) -> Result<Alias> {
         if let Some(whole) = self.wholes.get(&(re, im)) {
             return Ok(*whole);
         }
-        let (re, im) = (self.get(re)?, self.get(im)?);
-        let axis = rank_of(re);
-        let v = self.stacked(re, im, axis)?;
-        Ok(self.store.fresh(v))
+        let (x, y) = (self.get(re)?, self.get(im)?);
+        let (sizes, v) = (self.b.sizes_of(x)?, self.stacked(x, y, rank_of(x))?);
+        let parts = [(re, halved(&sizes, 0)), (im, halved(&sizes, 1))];
+        if let Some(whole) = self.store.joined(v, parts) {
+            self.wholes.insert((re, im), whole);
+            return Ok(whole);
+        }
+        let copy = self.store.fresh(v);
+        [re, im, copy].into_iter().for_each(|alias| self.store.pin(alias));
+        Ok(copy)
     }
     /// Two tensors of one type along a new dimension.
     pub(super) fn stacked(&self, x: Value, y: Value, axis: usize) -> Result<Value> {

@@ -68,6 +68,12 @@ impl<'f> Z<'f> {
         let wide = Z { re: self.re.to(DType::F64), im: self.im.to(DType::F64) };
         Z { re: wide.abs().ln().to(d), im: self.angle() }
     }
+    /// The reciprocal; of 0 it is infinity and NaN, as in C++.
+    pub fn recip(self) -> Z<'f> {
+        let q = self.number(1.0, 0.0) / self;
+        let inf = q.re.number(f64::INFINITY);
+        Z { re: self.is_zero().select(inf, q.re), im: q.im }
+    }
     /// The square root with a real part that is not negative.
     pub fn sqrt(self) -> Z<'f> {
         let big = ((self.abs() * 0.5) + self.re.abs() * 0.5).sqrt();

@@ -23,8 +23,19 @@ const MOVES: &[&str] = &[
 
 /// Arguments whose elements or numbers are data, and so have parts.
 const DATA: &[&str] = &[
-    "self", "input", "other", "tensors", "src", "value", "values", "source", "fill_value", "s",
-    "end", "prepend", "append", "y", "args", "arrays",
+    "self",
+    "input",
+    "other",
+    "tensors",
+    "src",
+    "value",
+    "values",
+    "source",
+    "fill_value",
+    "s",
+    "prepend",
+    "append",
+    "y",
 ];
 
 /// Overloads that fill with 1 on the real part.
@@ -101,6 +112,9 @@ fn each_part(cx: &mut Cx, row: &Row, a: &Args<'_>) -> Result<Outcome> {
         return Ok(re);
     }
     let im = run(true)?;
+    // What is real shares no memory with what is made of it.
+    let shares = a.values.values().any(has_parts);
+    let (re, im) = if shares { (re, im) } else { (cx.copied(re)?, cx.copied(im)?) };
     match (re, im) {
         (Outcome::One(re), Outcome::One(im)) => Ok(Outcome::One(pair(cx, re, im)?)),
         (Outcome::Many(re), Outcome::Many(im)) => {
@@ -108,6 +122,15 @@ fn each_part(cx: &mut Cx, row: &Row, a: &Args<'_>) -> Result<Outcome> {
             Ok(Outcome::Many(all.collect::<Result<_>>()?))
         }
         _ => Err("has parts of different forms".into()),
+    }
+}
+
+/// Whether an argument is or holds a complex tensor.
+fn has_parts(v: &Val) -> bool {
+    match v {
+        Val::Complex(..) => true,
+        Val::List(all) => all.iter().any(has_parts),
+        _ => false,
     }
 }
 

@@ -6,13 +6,17 @@ use std::collections::HashMap;
 
 pub(super) fn find(name: &str) -> Option<Build> {
     Some(match name {
-        "matmul.default" | "inner.default" | "kron.default" | "cross.default"
-        | "linalg_cross.default" | "tensordot.default" => |cx, row, a| product(cx, row, a, "other"),
+        "matmul.default"
+        | "inner.default"
+        | "kron.default"
+        | "cross.default"
+        | "linalg_cross.default"
+        | "tensordot.default" => |cx, row, a| product(cx, row, a, "other"),
         "mm.default" | "bmm.default" => |cx, row, a| product(cx, row, a, "mat2"),
         "mv.default" => |cx, row, a| product(cx, row, a, "vec"),
         "dot.default" => |cx, row, a| product(cx, row, a, "tensor"),
         "outer.default" => |cx, row, a| product(cx, row, a, "vec2"),
-        "vdot.default" => |cx, _, a| conjugated(cx, a, "aten.dot.default", ["self", "tensor"]),
+        "vdot.default" => |cx, _, a| conjugated(cx, a),
         "einsum.default" => einsum,
         "addmm.default" | "baddbmm.default" | "addbmm.default" | "addmv.default"
         | "addr.default" => added,
@@ -75,7 +79,8 @@ fn by_row(
     to: [&str; 2],
 ) -> Result<(Value, Value)> {
     multiply(cx, x, y, &mut |cx, x, y| {
-        let mut values: HashMap<&str, Val> = a.values.iter().map(|(k, v)| (*k, v.clone())).collect();
+        let mut values: HashMap<&str, Val> =
+            a.values.iter().map(|(k, v)| (*k, v.clone())).collect();
         for (name, v) in to.into_iter().zip([x, y]) {
             values.insert(name, Val::Tensor(cx.store.fresh(v)));
         }
@@ -90,11 +95,12 @@ fn product(cx: &mut Cx, row: &Row, a: &Args<'_>, other: &str) -> Result<Outcome>
 }
 
 /// The product of the first operand's conjugate.
-fn conjugated(cx: &mut Cx, a: &Args<'_>, row: &str, names: [&str; 2]) -> Result<Outcome> {
-    let row = row_of(row).ok_or("has no product")?;
-    let (x, y) = (whole(cx, a.get(names[0]))?, whole(cx, a.get(names[1]))?);
+fn conjugated(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let row = row_of("aten.dot.default").ok_or("has no product")?;
+    let (x, y) = (whole(cx, a.get("self"))?, whole(cx, a.get("other"))?);
     let im = x.1.map(|v| cx.unary(kiln_dialects::ops::UnaryKind::Neg, v)).transpose()?;
-    let (re, im) = by_row(cx, row, a, ((x.0, im), y), names)?;
+    let none = Args { values: HashMap::new() };
+    let (re, im) = by_row(cx, row, &none, ((x.0, im), y), ["self", "tensor"])?;
     cx.one_complex(re, im)
 }
 
@@ -150,7 +156,8 @@ fn einsum(cx: &mut Cx, row: &Row, a: &Args<'_>) -> Result<Outcome> {
     let Some(Val::List(all)) = a.get("tensors") else { return Err("has no operands".into()) };
     let run = |cx: &mut Cx, tensors: &[Value]| {
         let tensors = tensors.iter().map(|v| Val::Tensor(cx.store.fresh(*v))).collect();
-        let mut values: HashMap<&str, Val> = a.values.iter().map(|(k, v)| (*k, v.clone())).collect();
+        let mut values: HashMap<&str, Val> =
+            a.values.iter().map(|(k, v)| (*k, v.clone())).collect();
         values.insert("tensors", Val::List(tensors));
         call(cx, row, values)
     };

@@ -1,6 +1,7 @@
 //! Overloads that make complex tensors, or take their parts.
-use super::super::formula as real;
+use super::super::formula::{self as real, Formula};
 use super::{Args, Cx, Outcome, Row, Val, Z, dtype_of, number::formula};
+use crate::capture::storage::Alias;
 use kiln_dialects::{ir::*, value::DType};
 
 /// The same tensor where it is real, else what `complex` makes of it.
@@ -63,14 +64,15 @@ pub(in super::super) const ROWS: &[Row] = &[
             Ok(Outcome::One(cx.parted(whole)?))
         },
     },
-    of_complex!("aten.conj.default", same, conj),
-    of_complex!("aten._conj.default", same, conj),
+    of_complex!("aten.conj.default", same, conj_view),
+    of_complex!("aten._conj.default", same, conj_view),
     of_complex!("aten.conj_physical.default", copy, conj),
     of_complex!("aten.resolve_conj.default", same, |_: &mut Cx, a: &Args<'_>, _, _| kept(a)),
     of_complex!("aten.resolve_neg.default", same, |_: &mut Cx, a: &Args<'_>, _, _| kept(a)),
     of_complex!("aten._neg_view.default", negative, |cx: &mut Cx, _: &Args<'_>, re, im| {
+        [re, im].into_iter().for_each(|part| cx.store.pin(part));
         let z = (cx.get(re)?, cx.get(im)?);
-        formula(cx, |f| -Z::of(f, z))
+        pinned(cx, |f| -Z::of(f, z))
     }),
     of_complex!("aten.angle.default", real_angle, |cx: &mut Cx, _: &Args<'_>, re, im| {
         let z = (cx.get(re)?, cx.get(im)?);
@@ -99,7 +101,7 @@ pub(in super::super) const ROWS: &[Row] = &[
     },
 ];
 
-fn only(alias: crate::capture::storage::Alias) -> Result<Outcome> {
+fn only(alias: Alias) -> Result<Outcome> {
     Ok(Outcome::One(Val::Tensor(alias)))
 }
 
@@ -121,12 +123,23 @@ fn kept(a: &Args<'_>) -> Result<Outcome> {
     a.get("self").cloned().map(Outcome::One).ok_or_else(|| "has no argument".into())
 }
 
-fn conj(
-    cx: &mut Cx,
-    _: &Args<'_>,
-    re: crate::capture::storage::Alias,
-    im: crate::capture::storage::Alias,
-) -> Result<Outcome> {
+/// A copy of what is a view in PyTorch: it may not be written.
+fn pinned(cx: &mut Cx, make: impl for<'f> FnOnce(&'f Formula<'f>) -> Z<'f>) -> Result<Outcome> {
+    let made = formula(cx, make)?;
+    if let Outcome::One(Val::Complex(re, im)) = &made {
+        [*re, *im].into_iter().for_each(|part| cx.store.pin(part));
+    }
+    Ok(made)
+}
+
+/// The conjugate as a view: neither it nor the tensor may be written later.
+fn conj_view(cx: &mut Cx, _: &Args<'_>, re: Alias, im: Alias) -> Result<Outcome> {
+    [re, im].into_iter().for_each(|part| cx.store.pin(part));
+    let z = (cx.get(re)?, cx.get(im)?);
+    pinned(cx, |f| Z::of(f, z).conj())
+}
+
+fn conj(cx: &mut Cx, _: &Args<'_>, re: Alias, im: Alias) -> Result<Outcome> {
     let z = (cx.get(re)?, cx.get(im)?);
     formula(cx, |f| Z::of(f, z).conj())
 }

@@ -51,9 +51,7 @@ impl Dft {
             m /= n;
             let (sizes, contracted) = match stage {
                 0 => (vec![batch, fixed(c), fixed(*n), fixed(m)], vec![2, 1]),
-                _ => {
-                    (vec![batch, fixed(*n), fixed(m), fixed(r), fixed(c), fixed(k)], vec![1, 4])
-                }
+                _ => (vec![batch, fixed(*n), fixed(m), fixed(r), fixed(c), fixed(k)], vec![1, 4]),
             };
             let scale = if stage == 0 { self.scale } else { 1.0 };
             let product = cx.b.add(&DotGeneral {

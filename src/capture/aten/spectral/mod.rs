@@ -65,9 +65,21 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| core(cx, a, Kind::C2r),
     },
     Row { name: "aten.fft_fftshift.default", arguments: "self, dim=None", build: shift::shift },
-    Row { name: "aten.fft_ifftshift.default", arguments: "self, dim=None", build: shift::shift_back },
-    Row { name: "aten.fft_fftfreq.default", arguments: "n, d=1, dtype=None", build: shift::fftfreq },
-    Row { name: "aten.fft_rfftfreq.default", arguments: "n, d=1, dtype=None", build: shift::rfftfreq },
+    Row {
+        name: "aten.fft_ifftshift.default",
+        arguments: "self, dim=None",
+        build: shift::shift_back,
+    },
+    Row {
+        name: "aten.fft_fftfreq.default",
+        arguments: "n, d=1, dtype=None",
+        build: shift::fftfreq,
+    },
+    Row {
+        name: "aten.fft_rfftfreq.default",
+        arguments: "n, d=1, dtype=None",
+        build: shift::rfftfreq,
+    },
     Row {
         name: "aten.stft.default",
         arguments: "self, n_fft, hop_length=None, win_length=None, window=None, normalized=False, onesided=None, return_complex=None",
@@ -201,7 +213,9 @@ fn places(cx: &Cx, a: &Args<'_>, x: Value, name: &str) -> Result<(Vec<usize>, Ve
         None if name.ends_with("n.default") => {
             let count = given.as_ref().map_or(rank, Vec::len);
             let first = rank.checked_sub(count).ok_or_else(|| {
-                Error::from(format!("Got shape with {count} values but input tensor only has {rank} dimensions."))
+                Error::from(format!(
+                    "Got shape with {count} values but input tensor only has {rank} dimensions."
+                ))
             })?;
             (first..rank).collect()
         }
@@ -216,9 +230,7 @@ fn places(cx: &Cx, a: &Args<'_>, x: Value, name: &str) -> Result<(Vec<usize>, Ve
     }
     let sizes = match given {
         Some(given) if given.len() != dims.len() => {
-            return Err(
-                "When given, dim and shape arguments must have the same length".into()
-            );
+            return Err("When given, dim and shape arguments must have the same length".into());
         }
         Some(given) => given.into_iter().map(|n| (n != -1).then_some(n)).collect(),
         None => vec![None; dims.len()],

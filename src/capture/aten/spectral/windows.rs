@@ -1,5 +1,5 @@
 //! Short-time transforms: `torch.stft` and `torch.istft`.
-use super::super::find as row_of;
+use super::super::{complex::Z, find as row_of, formula as real};
 use super::{length, *};
 
 /// What both directions are given.
@@ -25,7 +25,9 @@ fn frames(cx: &mut Cx, a: &Args<'_>, inverse: bool, d: DType) -> Result<Frames> 
     let window = if a.has("window") {
         let (re, im) = wide(cx, a, "window")?;
         if rank_of(re) != 1 || length(cx, re, 0)? != width {
-            return Err(format!("expected a 1D window tensor of size equal to win_length={width}").into());
+            return Err(
+                format!("expected a 1D window tensor of size equal to win_length={width}").into()
+            );
         }
         Some((cx.convert(re, d)?, im.map(|im| cx.convert(im, d)).transpose()?))
     } else if width < n {
@@ -66,6 +68,17 @@ fn times(cx: &Cx, x: Parts, y: Parts) -> Result<Parts> {
         None => mul(x.0, y.0)?,
     };
     Ok((re, both(BinaryKind::Add, pair(Some(x.0), y.1)?, pair(x.1, Some(y.0))?)?))
+}
+
+/// The quotient of complex or real numbers.
+fn divided(cx: &Cx, x: Parts, y: Parts) -> Result<Parts> {
+    let Some(im) = y.1 else { return each(x, &mut |v| cx.binary(BinaryKind::Div, v, y.0)) };
+    let zero = cx.full_like(x.0, 0.0)?;
+    let (re, im) = real::pair(cx, |f| {
+        let z = Z::of(f, (x.0, x.1.unwrap_or(zero))) / Z::of(f, (y.0, im));
+        (z.re, z.im)
+    })?;
+    Ok((re, Some(im)))
 }
 
 /// `[.., n_fft / 2 + 1, frames]` or all n_fft frequencies, of `[.., length]`.
@@ -206,16 +219,14 @@ pub(super) fn istft(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = each(x, &mut |v| overlapped(cx, v, &plan))?;
     let squares = times(cx, window, window)?;
     let sizes = [Size::Static(count), Size::Static(plan.n)];
-    let envelope = each(squares, &mut |v| overlapped(cx, cx.broadcast_to(v, &sizes)?, &plan))?.0;
+    let envelope = each(squares, &mut |v| overlapped(cx, cx.broadcast_to(v, &sizes)?, &plan))?;
     let whole = plan.n + plan.hop * (count - 1);
     let start = if a.flag("center", true)? { plan.n / 2 } else { 0 };
     let length = a.int("length", Some(whole - 2 * start))?;
     let stop = (start + length).min(whole);
-    let envelope = part(cx, envelope, 0, start, stop - start)?;
-    let x = each(x, &mut |v| {
-        let v = part(cx, v, rank - 2, start, stop - start)?;
-        cx.binary(BinaryKind::Div, v, envelope)
-    })?;
+    let envelope = each(envelope, &mut |v| part(cx, v, 0, start, stop - start))?;
+    let x = each(x, &mut |v| part(cx, v, rank - 2, start, stop - start))?;
+    let x = divided(cx, x, envelope)?;
     let x = resized(cx, x, rank - 2, length)?;
     done(cx, x)
 }
