@@ -54,6 +54,8 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("aten.moveaxis.int", "aten.movedim.int"),
     ("aten.moveaxis.intlist", "aten.movedim.intlist"),
     ("aten.positive.default", "aten.alias.default"),
+    ("aten.conj.default", "aten._conj.default"),
+    ("aten._conj_physical.default", "aten.conj_physical.default"),
     ("aten.special_round.default", "aten.round.default"),
     ("aten.special_softmax.default", "aten.softmax.int"),
     ("aten.special_log_softmax.default", "aten.log_softmax.int"),

@@ -64,7 +64,6 @@ pub(in super::super) const ROWS: &[Row] = &[
             Ok(Outcome::One(cx.parted(whole)?))
         },
     },
-    of_complex!("aten.conj.default", same, conj_view),
     of_complex!("aten._conj.default", same, conj_view),
     of_complex!("aten.conj_physical.default", copy, conj),
     of_complex!("aten.resolve_conj.default", same, |_: &mut Cx, a: &Args<'_>, _, _| kept(a)),
@@ -94,11 +93,6 @@ pub(in super::super) const ROWS: &[Row] = &[
             })
         }
     ),
-    Row {
-        name: "aten.is_complex.default",
-        arguments: "self",
-        build: |_, a| Ok(Outcome::One(Val::Bool(matches!(a.get("self"), Some(Val::Complex(..)))))),
-    },
 ];
 
 fn only(alias: Alias) -> Result<Outcome> {
