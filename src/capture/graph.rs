@@ -186,15 +186,29 @@ fn input_type(ctx: Ctx, m: &TensorMeta) -> Result<Type> {
         None => Ok(Dim::Unknown),
     };
     let dims = m.sizes.iter().map(size).collect::<Result<Vec<Dim>>>()?;
-    Ok(Type::tensor(ctx, dtype(m.dtype)?, &dims))
+    let (dtype, complex) = element(m.dtype)?;
+    let dims = if complex { [dims, vec![Dim::Known(2)]].concat() } else { dims };
+    Ok(Type::tensor(ctx, dtype, &dims))
+}
+
+/// Whether a tensor's elements are complex: its value has a last dimension of two parts.
+pub(super) fn is_complex(m: Option<&TensorMeta>) -> bool {
+    m.is_some_and(|m| element(m.dtype).is_ok_and(|(_, complex)| complex))
 }
 
 /// Static layouts of `count` arguments, of which the last may be the generator state. Dynamic ones
 /// are contiguous; others are rejected earlier.
 fn layouts(ctx: Ctx, func: Op, inputs: &[(String, TensorMeta)], count: usize) {
     let layout = |m: &TensorMeta| {
-        let strides = m.strides.iter().map(|s| s["as_int"].as_i64()).collect::<Option<Vec<_>>>()?;
-        Some(Attr::layout(ctx, &strides, m.storage_offset["as_int"].as_i64()?, 0))
+        let mut strides =
+            m.strides.iter().map(|s| s["as_int"].as_i64()).collect::<Option<Vec<_>>>()?;
+        let mut offset = m.storage_offset["as_int"].as_i64()?;
+        if is_complex(Some(m)) {
+            strides.iter_mut().for_each(|s| *s = s.saturating_mul(2));
+            strides.push(1);
+            offset = offset.saturating_mul(2);
+        }
+        Some(Attr::layout(ctx, &strides, offset, 0))
     };
     let entry = |m: &TensorMeta| {
         layout(m)
@@ -233,11 +247,13 @@ fn body(
                 symbols.size(b, &srepr::parse(s["as_expr"]["expr_str"].as_str().unwrap_or(""))?)
             }
         });
-        let sizes = sizes.collect::<Result<Vec<_>>>().map_err(plain)?;
+        let mut sizes = sizes.collect::<Result<Vec<_>>>().map_err(plain)?;
+        let complex = is_complex(Some(meta));
+        sizes.extend(complex.then_some(Size::Static(2)));
         if sizes.iter().any(|s| s.known().is_none()) {
             b.create_with(&BindShape { value, sizes }, &[], &mut []).map_err(plain)?;
         }
-        cx.bind(name, value);
+        cx.bind(name, value, complex).map_err(plain)?;
     }
     for (name, text) in &program.sym_inputs {
         let size = srepr::parse(text).and_then(|e| symbols.size(b, &e)).map_err(plain)?;
@@ -248,7 +264,8 @@ fn body(
         let node = GetGlobal { is_mutable: false, global: global.clone() };
         let value =
             b.at(b.loc.named(name)).create_with(&node, &[*ty], &mut []).map_err(plain)?.result(0);
-        cx.bind(name, value);
+        let complex = is_complex(program.graph_module.graph.tensor_values.get(name));
+        cx.bind(name, value, complex).map_err(plain)?;
     }
     nodes(&mut cx, &mut symbols, &program.graph_module.graph)?;
     *state_type = cx.rng.as_ref().and_then(Rng::state_type);
@@ -281,8 +298,7 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
         }
         let args = Args { values };
         layout::addressed(graph, node).map_err(op_error)?;
-        aten::check(row, cx, &args).map_err(op_error)?;
-        let outcome = (row.build)(cx, &args).map_err(op_error)?;
+        let outcome = aten::build(row, cx, &args).map_err(op_error)?;
         let outcome = if layout::copies(graph, node) || aten::is_copy(target) {
             cx.copied(outcome).map_err(op_error)?
         } else {
@@ -344,6 +360,10 @@ fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
         let found = cx.names.get(&name).cloned();
         let value = match found {
             Some(Val::Tensor(alias)) => cx.store.get(&cx.b, alias).map_err(plain)?,
+            Some(Val::Complex(re, im)) => {
+                let whole = cx.interleaved(re, im).map_err(plain)?;
+                cx.store.get(&cx.b, whole).map_err(plain)?
+            }
             _ => return Err(plain(format!("output {name} is no tensor").into())),
         };
         values.push(value);

@@ -125,19 +125,22 @@ fn weight(
             .collect::<Option<Vec<i64>>>()
             .ok_or("has symbolic sizes")
     };
-    let shape = ints(&meta.sizes)?
+    let mut shape = ints(&meta.sizes)?
         .into_iter()
         .map(|n| usize::try_from(n).map_err(|_| "has a negative size"))
-        .collect::<Result<_, _>>()?;
-    let offset = meta.storage_offset["as_int"].as_u64().ok_or("has a symbolic offset")? as usize;
-    Weight::mapped(
-        map,
-        start..start.saturating_add(len),
-        dtype(meta.dtype).map_err(DataError::malformed)?,
-        shape,
-        ints(&meta.strides)?,
-        offset,
-    )
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut offset =
+        meta.storage_offset["as_int"].as_u64().ok_or("has a symbolic offset")? as usize;
+    let mut strides = ints(&meta.strides)?;
+    let (dtype, complex) = element(meta.dtype).map_err(DataError::malformed)?;
+    if complex {
+        // As torch.view_as_real.
+        shape.push(2);
+        strides.iter_mut().for_each(|s| *s = s.saturating_mul(2));
+        strides.push(1);
+        offset = offset.saturating_mul(2);
+    }
+    Weight::mapped(map, start..start.saturating_add(len), dtype, shape, strides, offset)
 }
 
 #[cfg(test)]

@@ -81,7 +81,17 @@ pub struct WeightEntry {
     pub tensor_meta: Option<TensorMeta>,
 }
 
-/// Decodes a `ScalarType` number of the schema.
+/// Decodes a `ScalarType` number of the schema as an element of a tensor: the dtype, and whether two
+/// of them, real and imaginary part, are one complex number.
+pub fn element(number: i64) -> Result<(DType, bool)> {
+    match number {
+        10 => Ok((DType::F32, true)),
+        11 => Ok((DType::F64, true)),
+        number => dtype(number).map(|d| (d, false)),
+    }
+}
+
+/// Decodes a `ScalarType` number of the schema that is real.
 pub fn dtype(number: i64) -> Result<DType> {
     Ok(match number {
         1 => DType::UI8,
@@ -92,11 +102,8 @@ pub fn dtype(number: i64) -> Result<DType> {
         6 => DType::F16,
         7 => DType::F32,
         8 => DType::F64,
-        9..=11 => {
-            return Err(unsupported(
-                "complex numbers are not supported; split them into real and imaginary tensors",
-            ));
-        }
+        9 => return Err(unsupported("complex32 is not supported; complex64 is")),
+        10 | 11 => return Err("a complex dtype where a real one is wanted".into()),
         12 => DType::I1,
         13 => DType::BF16,
         29 => DType::F8E4M3FN,

@@ -30,6 +30,8 @@ struct View {
 struct Storage {
     value: Value,
     version: usize,
+    /// Whether elements have a copy that PyTorch keeps as a view: neither may be written.
+    pinned: bool,
 }
 
 /// All tensors of a program, with their storages.
@@ -112,7 +114,7 @@ impl ViewOp {
 impl Store {
     /// A tensor with a storage of its own.
     pub fn fresh(&mut self, value: Value) -> Alias {
-        self.storages.push(Storage { value, version: 0 });
+        self.storages.push(Storage { value, version: 0, pinned: false });
         self.views.push(View {
             storage: self.storages.len() - 1,
             chain: vec![],
@@ -127,6 +129,33 @@ impl Store {
         let chain = [self.views[of].chain.as_slice(), &[movement]].concat();
         self.views.push(View { storage, chain, cached: (self.storages[storage].version, value) });
         Ok(self.views.len() - 1)
+    }
+    /// Makes two storages parts of a new one: every view of a part becomes a view of `value`, by the
+    /// part's movements. None: a part is not all of its
+    /// storage.
+    pub fn joined(&mut self, value: Value, parts: [(Alias, Vec<ViewOp>); 2]) -> Option<Alias> {
+        let whole = |(alias, _): &(Alias, Vec<ViewOp>)| self.views[*alias].chain.is_empty();
+        let storages = [0, 1].map(|i: usize| self.views[parts[i].0].storage);
+        if !parts.iter().all(whole) || storages[0] == storages[1] {
+            return None;
+        }
+        let alias = self.fresh(value);
+        let new = self.views[alias].storage;
+        for (old, (_, movements)) in storages.into_iter().zip(parts) {
+            let version = self.storages[old].version;
+            for view in self.views.iter_mut().filter(|v| v.storage == old) {
+                view.storage = new;
+                view.chain.splice(0..0, movements.iter().cloned());
+                // What was up to date stays so: the new storage is at version 0.
+                view.cached.0 = if view.cached.0 == version { 0 } else { usize::MAX };
+            }
+        }
+        Some(alias)
+    }
+    /// Refuses later writes of the tensor's storage.
+    pub fn pin(&mut self, alias: Alias) {
+        let storage = self.views[alias].storage;
+        self.storages[storage].pinned = true;
     }
     /// The tensor's current value.
     pub fn get(&mut self, b: &Builder, alias: Alias) -> Result<Value> {
@@ -158,6 +187,11 @@ impl Store {
     /// Writes a tensor, and so every alias of its storage. The type must stay the same.
     pub fn write(&mut self, b: &Builder, alias: Alias, new: Value) -> Result<()> {
         let (storage, chain) = (self.views[alias].storage, self.views[alias].chain.clone());
+        if self.storages[storage].pinned {
+            return Err(super::unsupported(
+                "writes to a complex tensor that shares memory with a conjugate or with its parts",
+            ));
+        }
         let (mut at, mut before) = (self.storages[storage].value, vec![]);
         for m in &chain {
             before.push(at);

@@ -101,17 +101,20 @@ fn value(v: &Val, h: &mut Keys) {
     match v {
         Val::Int(Size::Static(n)) => n.hash(h),
         Val::Float(x) => x.to_bits().hash(h),
+        Val::ComplexNumber(re, im) => (re.to_bits(), im.to_bits()).hash(h),
         Val::Bool(b) => b.hash(h),
         Val::Str(s) => s.hash(h),
-        Val::DType(d) => (*d as u8).hash(h),
+        Val::DType(d) | Val::ComplexDType(d) => (*d as u8).hash(h),
         Val::List(all) => {
             h.write_usize(all.len());
             all.iter().for_each(|v| value(v, h));
         }
         // Graph values, which do not occur here.
-        Val::Tensor(_) | Val::Number(..) | Val::Int(Size::Dynamic(_)) | Val::Condition(..) => {
-            format!("{v:?}").hash(h)
-        }
+        Val::Tensor(_)
+        | Val::Complex(..)
+        | Val::Number(..)
+        | Val::Int(Size::Dynamic(_))
+        | Val::Condition(..) => format!("{v:?}").hash(h),
         Val::None => {}
     }
 }

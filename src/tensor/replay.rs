@@ -302,7 +302,14 @@ impl Literal {
             Val::DType(d) => Literal::DType(*d),
             Val::List(all) => Literal::List(all.iter().map(Literal::of).collect::<Result<_, _>>()?),
             Val::None => Literal::None,
-            Val::Tensor(_) | Val::Number(..) | Val::Int(Size::Dynamic(_)) | Val::Condition(..) => {
+            Val::ComplexNumber(..) | Val::ComplexDType(_) => {
+                return Err("takes a complex number".into());
+            }
+            Val::Tensor(_)
+            | Val::Complex(..)
+            | Val::Number(..)
+            | Val::Int(Size::Dynamic(_))
+            | Val::Condition(..) => {
                 return Err("takes a value of a graph".into());
             }
         })

@@ -8,7 +8,7 @@ With --each, every case is an archive of its own in DIR, to find the one that fa
 import re, sys, torch, zipfile, io
 from pathlib import Path
 from safetensors.torch import save_file
-import aten_elements, aten_in_place, aten_shapes
+import aten_complex, aten_elements, aten_in_place, aten_shapes
 from aten_support import f, families, u
 
 HERE = Path(__file__).parent
@@ -78,7 +78,8 @@ def write(path, module, args, dyn, outputs=None):
     want = module(*[a.clone() for a in args]) if outputs is None else outputs
     ep = torch.export.export(module, args, dynamic_shapes=dyn)
     save(ep, f"{path}.pt2")
-    plain = lambda t: t.detach().clone(memory_format=torch.contiguous_format)
+    real = lambda t: torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
+    plain = lambda t: real(t.detach()).clone(memory_format=torch.contiguous_format)
     save_file({f"input_{k}": plain(t) for k, t in enumerate(args)} | {f"output_{k}": plain(t) for k, t in enumerate(want)}, f"{path}.safetensors")
     return ep
 
@@ -87,7 +88,7 @@ if __name__ == "__main__":
     elements, shapes = aten_elements, aten_shapes
     first = (elements.unary, elements.binary, elements.create, shapes.view, shapes.index, shapes.reduce, shapes.contract, shapes.norm, shapes.image)
     # In this order: all draw from one generator.
-    for make in (*first, aten_in_place.in_place, elements.float8, shapes.empty, elements.narrow):
+    for make in (*first, aten_in_place.in_place, elements.float8, shapes.empty, elements.narrow, aten_complex.numbers, aten_complex.fourier):
         make()
     each = Path(sys.argv[2]) if sys.argv[1:2] == ["--each"] else None
     if each:

@@ -54,6 +54,15 @@ def module_of(op, sample):
     return Sample(), tensors
 
 
+def stored(tensor):
+    """A tensor as its file holds it: contiguous, and a complex one with a last dimension of two parts."""
+    import torch
+
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    plain = torch.view_as_real(plain) if plain.is_complex() else plain
+    return plain.clone(memory_format=torch.contiguous_format)
+
+
 def export_one(op, sample, path, decompose):
     """Exports one sample; the reason if there is nothing to compare."""
     import torch
@@ -80,7 +89,7 @@ def export_one(op, sample, path, decompose):
         if decompose:
             program = program.run_decompositions()
     torch.export.save(program, f"{path}.pt2")
-    plain = lambda t: t.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    plain = stored
     named = {f"input_{k}": plain(t) for k, t in enumerate(tensors)} | {f"output_{k}": plain(t) for k, t in enumerate([*want, *changed])}
     save_file(named, f"{path}.safetensors")
     return None
@@ -293,7 +302,7 @@ def bundle(a):
                 info = zipfile.ZipInfo(entry)
                 info.compress_type = zipfile.ZIP_DEFLATED if entry.endswith(".json") else zipfile.ZIP_STORED
                 to.writestr(info, source.read(entry))
-        plain = lambda t: t.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+        plain = stored
         save_file({f"input_{k}": plain(t) for k, t in enumerate(tensors)} | {f"output_{k}": plain(t) for k, t in enumerate(want)}, f"{path}.safetensors")
         print(f"{path.name}: {len(part)} samples, {len(tensors)} inputs, {len(want)} outputs", flush=True)
 

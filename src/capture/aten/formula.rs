@@ -122,6 +122,16 @@ impl<'f> Term<'f> {
     pub fn cos(self) -> Term<'f> {
         self.unary(UnaryKind::Cos)
     }
+    pub fn sinh(self) -> Term<'f> {
+        self.unary(UnaryKind::Sinh)
+    }
+    pub fn cosh(self) -> Term<'f> {
+        self.unary(UnaryKind::Cosh)
+    }
+    /// The angle of the point `(x, self)`, from -pi to pi.
+    pub fn atan2(self, x: Term<'f>) -> Term<'f> {
+        self.binary(BinaryKind::Atan2, x)
+    }
     pub fn tanh(self) -> Term<'f> {
         self.unary(UnaryKind::Tanh)
     }
@@ -294,6 +304,16 @@ pub(super) fn value(
     let f = Formula::new(cx);
     let term = make(&f);
     f.end(term)
+}
+
+/// Emits a formula of two values.
+pub(super) fn pair(
+    cx: &Cx,
+    make: impl for<'f> FnOnce(&'f Formula<'f>) -> (Term<'f>, Term<'f>),
+) -> Result<(Value, Value)> {
+    let f = Formula::new(cx);
+    let (x, y) = make(&f);
+    Ok((f.end(x)?, f.end(y)?))
 }
 
 /// A formula computed in f64 and rounded once: it cancels, or its result spans many magnitudes.

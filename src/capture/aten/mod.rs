@@ -11,6 +11,7 @@ mod calculus;
 mod check;
 mod choose;
 mod class_losses;
+mod complex;
 mod condition;
 mod contract;
 mod create;
@@ -40,6 +41,7 @@ mod scatters;
 mod shuffle;
 mod spaces;
 mod special;
+mod spectral;
 mod stacks;
 mod statistics;
 mod strided;
@@ -49,7 +51,7 @@ mod view;
 mod window;
 
 use super::storage::{Alias, Store};
-pub(super) use check::check;
+pub(super) use complex::build;
 pub use generator::{Rng, STATE};
 use kiln_dialects::{ir::*, ops::CompareKind, value::DType};
 use serde_json::Value as Json;
@@ -61,6 +63,8 @@ pub use tools::Cx;
 pub enum Val {
     /// A tensor, by alias.
     Tensor(Alias),
+    /// A complex tensor, as the aliases of its real and its imaginary part.
+    Complex(Alias, Alias),
     /// An integer, possibly symbolic.
     Int(Size),
     /// A number input of the program, as a 0-d tensor. In type promotion it counts as a Python
@@ -68,12 +72,16 @@ pub enum Val {
     Number(Alias, DType),
     /// A float.
     Float(f64),
+    /// A complex number: real and imaginary part.
+    ComplexNumber(f64, f64),
     /// A bool.
     Bool(bool),
     /// A string, dtype aside.
     Str(String),
     /// A dtype.
     DType(DType),
+    /// A complex dtype, whose parts have this dtype.
+    ComplexDType(DType),
     /// A comparison of integers, at least one of them symbolic.
     Condition(CompareKind, Size, Size),
     /// A list.
@@ -107,13 +115,15 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 38] {
+pub fn families() -> [(&'static str, &'static [Row]); 40] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
         ("Choices, bounds and conversions", choose::ROWS),
         ("Numbers and tolerances", numbers::ROWS),
         ("Creation", create::ROWS),
+        ("Complex numbers", complex::ROWS),
+        ("Fourier transforms", spectral::ROWS),
         ("Spaces", spaces::ROWS),
         ("Views and sizes", view::ROWS),
         ("Views under other names", dims::ROWS),
@@ -322,15 +332,19 @@ impl Cx {
             store: Store::default(),
             inputs: HashMap::new(),
             names: HashMap::new(),
+            wholes: HashMap::new(),
             location: String::new(),
             rng: None,
         }
     }
-    /// Binds a name to a tensor with a storage of its own.
-    pub fn bind(&mut self, name: &str, value: Value) {
+    /// Binds a name to a tensor with a storage of its own. The last dimension of a complex one holds
+    /// the two parts.
+    pub fn bind(&mut self, name: &str, value: Value, complex: bool) -> Result<()> {
         let alias = self.store.fresh(value);
         self.inputs.insert(name.into(), alias);
-        self.names.insert(name.into(), Val::Tensor(alias));
+        let bound = if complex { self.parted(alias)? } else { Val::Tensor(alias) };
+        self.names.insert(name.into(), bound);
+        Ok(())
     }
     /// Decodes an argument of the schema's union type.
     pub(super) fn argument(&self, j: &Json) -> Result<Val> {
@@ -381,16 +395,46 @@ impl Cx {
             "as_string" => {
                 v.as_str().map(|s| Val::Str(s.into())).ok_or_else(|| "is no string".into())
             }
-            "as_scalar_type" => super::schema::dtype(v.as_i64().unwrap_or(0)).map(Val::DType),
+            "as_complex" => match (float(&v["real"])?, float(&v["imag"])?) {
+                (Val::Float(re), Val::Float(im)) => Ok(Val::ComplexNumber(re, im)),
+                _ => Err("is no complex number".into()),
+            },
+            "as_scalar_type" => match super::schema::element(v.as_i64().unwrap_or(0))? {
+                (d, true) => Ok(Val::ComplexDType(d)),
+                (d, false) => Ok(Val::DType(d)),
+            },
             other => Err(format!("is of the unsupported kind {other}").into()),
         }
     }
     /// Finishes an in-place op: writes the result, converted to its dtype, to the first argument.
     pub(super) fn write_back(&mut self, args: &Args<'_>, outcome: Outcome) -> Result<Vec<Val>> {
-        let target = args.alias("self").or_else(|_| args.alias("input"))?;
-        let Outcome::One(Val::Tensor(result)) = outcome else {
+        let Outcome::One(result) = outcome else {
             return Err("an in-place op without one result".into());
         };
+        let target = args.get("self").or_else(|| args.get("input")).cloned();
+        match (&target, result) {
+            (Some(Val::Tensor(target)), Val::Tensor(result)) => self.write(*target, result)?,
+            (Some(Val::Complex(re, im)), Val::Complex(new_re, new_im)) => {
+                self.write(*re, new_re)?;
+                self.write(*im, new_im)?;
+            }
+            (Some(Val::Complex(re, im)), Val::Tensor(result)) => {
+                let value = self.get(result)?;
+                let zero = self.full_like(value, 0.0)?;
+                let zero = self.store.fresh(zero);
+                self.write(*re, result)?;
+                self.write(*im, zero)?;
+            }
+            (Some(Val::Tensor(_)), Val::Complex(..)) => {
+                return Err(
+                    "a complex result type can't be cast to the desired real output type".into()
+                );
+            }
+            _ => return Err("an in-place op without one result".into()),
+        }
+        Ok(target.into_iter().collect())
+    }
+    fn write(&mut self, target: Alias, result: Alias) -> Result<()> {
         let (old, new) = (self.get(target)?, self.get(result)?);
         let (to, from) = (tools::dtype_of(old)?, tools::dtype_of(new)?);
         if !promote::can_cast(from, to) {
@@ -418,7 +462,6 @@ impl Cx {
         }
         let new = self.convert(new, tools::dtype_of(old)?)?;
         let new = self.broadcast_to(new, &self.b.sizes_of(old)?)?;
-        self.store.write(&self.b, target, new)?;
-        Ok(vec![Val::Tensor(target)])
+        self.store.write(&self.b, target, new)
     }
 }

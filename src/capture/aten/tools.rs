@@ -17,6 +17,8 @@ pub struct Cx {
     pub inputs: HashMap<String, Alias>,
     /// Values by graph name.
     pub names: HashMap<String, Val>,
+    /// Complex tensors whose parts are the elements of one tensor of parts, by the two aliases.
+    pub wholes: HashMap<(Alias, Alias), Alias>,
     /// The user's source location of the current node.
     pub location: String,
     /// The generator of random numbers, of graphs that can take its state.
@@ -85,6 +87,10 @@ impl Cx {
             Val::Tensor(alias) => {
                 let value = self.get(alias)?;
                 Ok(Val::Tensor(self.store.fresh(value)))
+            }
+            Val::Complex(re, im) => {
+                let (re, im) = (self.get(re)?, self.get(im)?);
+                Ok(Val::Complex(self.store.fresh(re), self.store.fresh(im)))
             }
             other => Ok::<_, Error>(other),
         };

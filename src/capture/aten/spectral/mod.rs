@@ -1,0 +1,317 @@
+//! Fourier transforms: rows, lengths, norms.
+mod dft;
+mod roots;
+mod shift;
+mod windows;
+
+use super::{Args, Cx, Outcome, Row, Val, tools::*};
+use crate::capture::unsupported;
+use dft::{Dft, part};
+use kiln_dialects::{ir::*, ops::*, value::DType};
+
+/// What a transform takes and gives: complex to complex, real to half complex, and back.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    C2c,
+    R2c,
+    C2r,
+}
+
+/// A transform of `torch.fft`; the sign of its exponent, and so the scale of its default norm, is
+/// positive in an inverse one.
+macro_rules! named {
+    ($name:literal, $arguments:literal, $kind:ident, $inverse:literal) => {
+        Row {
+            name: $name,
+            arguments: $arguments,
+            build: |cx, a| named(cx, a, $name, Kind::$kind, $inverse),
+        }
+    };
+}
+
+/// Rows of this family.
+pub(super) const ROWS: &[Row] = &[
+    named!("aten.fft_fft.default", "self, n=None, dim=-1, norm=None", C2c, false),
+    named!("aten.fft_fft2.default", "self, s=None, dim=[-2, -1], norm=None", C2c, false),
+    named!("aten.fft_fftn.default", "self, s=None, dim=None, norm=None", C2c, false),
+    named!("aten.fft_ifft.default", "self, n=None, dim=-1, norm=None", C2c, true),
+    named!("aten.fft_ifft2.default", "self, s=None, dim=[-2, -1], norm=None", C2c, true),
+    named!("aten.fft_ifftn.default", "self, s=None, dim=None, norm=None", C2c, true),
+    named!("aten.fft_rfft.default", "self, n=None, dim=-1, norm=None", R2c, false),
+    named!("aten.fft_rfft2.default", "self, s=None, dim=[-2, -1], norm=None", R2c, false),
+    named!("aten.fft_rfftn.default", "self, s=None, dim=None, norm=None", R2c, false),
+    named!("aten.fft_irfft.default", "self, n=None, dim=-1, norm=None", C2r, true),
+    named!("aten.fft_irfft2.default", "self, s=None, dim=[-2, -1], norm=None", C2r, true),
+    named!("aten.fft_irfftn.default", "self, s=None, dim=None, norm=None", C2r, true),
+    named!("aten.fft_hfft.default", "self, n=None, dim=-1, norm=None", C2r, false),
+    named!("aten.fft_hfft2.default", "self, s=None, dim=[-2, -1], norm=None", C2r, false),
+    named!("aten.fft_hfftn.default", "self, s=None, dim=None, norm=None", C2r, false),
+    named!("aten.fft_ihfft.default", "self, n=None, dim=-1, norm=None", R2c, true),
+    named!("aten.fft_ihfft2.default", "self, s=None, dim=[-2, -1], norm=None", R2c, true),
+    named!("aten.fft_ihfftn.default", "self, s=None, dim=None, norm=None", R2c, true),
+    Row {
+        name: "aten._fft_c2c.default",
+        arguments: "self, dim, normalization, forward",
+        build: |cx, a| core(cx, a, Kind::C2c),
+    },
+    Row {
+        name: "aten._fft_r2c.default",
+        arguments: "self, dim, normalization, onesided",
+        build: |cx, a| core(cx, a, Kind::R2c),
+    },
+    Row {
+        name: "aten._fft_c2r.default",
+        arguments: "self, dim, normalization, last_dim_size",
+        build: |cx, a| core(cx, a, Kind::C2r),
+    },
+    Row { name: "aten.fft_fftshift.default", arguments: "self, dim=None", build: shift::shift },
+    Row {
+        name: "aten.fft_ifftshift.default",
+        arguments: "self, dim=None",
+        build: shift::shift_back,
+    },
+    Row {
+        name: "aten.fft_fftfreq.default",
+        arguments: "n, d=1, dtype=None",
+        build: shift::fftfreq,
+    },
+    Row {
+        name: "aten.fft_rfftfreq.default",
+        arguments: "n, d=1, dtype=None",
+        build: shift::rfftfreq,
+    },
+    Row {
+        name: "aten.stft.default",
+        arguments: "self, n_fft, hop_length=None, win_length=None, window=None, normalized=False, onesided=None, return_complex=None",
+        build: windows::stft,
+    },
+    Row {
+        name: "aten.stft.center",
+        arguments: "self, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode='reflect', normalized=False, onesided=None, return_complex=None",
+        build: windows::stft,
+    },
+    Row {
+        name: "aten.istft.default",
+        arguments: "self, n_fft, hop_length=None, win_length=None, window=None, center=True, normalized=False, onesided=None, length=None, return_complex=False",
+        build: windows::istft,
+    },
+];
+
+/// A tensor as its parts; a real one has no second.
+type Parts = (Value, Option<Value>);
+
+/// An argument in f32 or f64.
+fn wide(cx: &mut Cx, a: &Args<'_>, name: &str) -> Result<Parts> {
+    let (re, im) = cx.halves(a, name)?;
+    let d = match dtype_of(re)? {
+        DType::F16 => return Err(unsupported("gives complex32, which is not supported")),
+        DType::BF16 => return Err("Unsupported dtype BFloat16".into()),
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    };
+    Ok((cx.convert(re, d)?, im.map(|im| cx.convert(im, d)).transpose()?))
+}
+
+/// Applies a function to both parts.
+fn each(x: Parts, make: &mut dyn FnMut(Value) -> Result<Value>) -> Result<Parts> {
+    Ok((make(x.0)?, x.1.map(make).transpose()?))
+}
+
+/// The size of a dimension, which must be static.
+fn length(cx: &Cx, x: Value, axis: usize) -> Result<i64> {
+    let n = cx.b.size_of(x, axis)?.known();
+    n.ok_or_else(|| unsupported("transforms a dimension of symbolic size, which is not supported"))
+}
+
+/// Pads with zeros or cuts at the end of a dimension.
+fn resized(cx: &Cx, x: Parts, axis: usize, n: i64) -> Result<Parts> {
+    if n < 1 {
+        return Err(format!("Invalid number of data points ({n}) specified").into());
+    }
+    let have = length(cx, x.0, axis)?;
+    each(x, &mut |input| {
+        if have >= n {
+            return if have == n { Ok(input) } else { part(cx, input, axis, 0, n) };
+        }
+        let low = vec![Size::Static(0); rank_of(input)];
+        let mut high = low.clone();
+        if let Some(size) = high.get_mut(axis) {
+            *size = Size::Static(n - have);
+        }
+        cx.b.add(&Pad { input, value: cx.number(dtype_of(input)?, 0.0)?, low, high })
+    })
+}
+
+/// Transforms one dimension. Complex results are both parts; `to_real` gives as many real numbers.
+fn along(
+    cx: &Cx,
+    x: Parts,
+    axis: usize,
+    dft: Dft,
+    (kind, onesided): (Kind, bool),
+) -> Result<Parts> {
+    let rank = rank_of(x.0);
+    let mut order: Vec<i64> = (0..rank as i64).filter(|d| *d != axis as i64).collect();
+    order.push(axis as i64);
+    let mut back = vec![0; rank];
+    order.iter().enumerate().for_each(|(to, from)| back[*from as usize] = to as i64);
+    let have = Size::Static(length(cx, x.0, axis)?);
+    let moved = each(x, &mut |v| cx.transpose(v, order.clone()))?;
+    let mut sizes = cx.b.sizes_of(moved.0)?;
+    sizes.pop();
+    let batch = sizes.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
+    let parts = each(moved, &mut |v| cx.reshape(v, vec![batch, Size::Static(1), have]))?;
+    let state = match parts {
+        (re, Some(im)) => cx.b.add(&Concat { inputs: vec![re, im], axis: 1 })?,
+        (re, None) => re,
+    };
+    let (state, n) = match kind {
+        Kind::C2r => (dft.to_real(cx, state)?, dft.n),
+        Kind::R2c if onesided => (dft.of_real(cx, state)?, dft.n / 2 + 1),
+        _ => (dft.emit(cx, state)?, dft.n),
+    };
+    sizes.push(Size::Static(n));
+    let place = |v: Value| cx.transpose(cx.reshape(v, sizes.clone())?, back.clone());
+    if kind == Kind::C2r {
+        return Ok((place(state)?, None));
+    }
+    Ok((place(part(cx, state, 1, 0, 1)?)?, Some(place(part(cx, state, 1, 1, 1)?)?)))
+}
+
+/// Transforms dimensions, real numbers along the last of them. `n` is the last one's length.
+fn transformed(
+    cx: &Cx,
+    mut x: Parts,
+    (dims, n): (&[usize], i64),
+    (kind, onesided): (Kind, bool),
+    (inverse, scale): (bool, f64),
+) -> Result<Parts> {
+    let Some((last, others)) = dims.split_last() else { return Ok(x) };
+    let line = |cx: &Cx, x: Parts, axis: usize, scale: f64| {
+        let dft = Dft { n: length(cx, x.0, axis)?, inverse, scale };
+        along(cx, x, axis, dft, (Kind::C2c, false))
+    };
+    if kind == Kind::R2c {
+        x = along(cx, x, *last, Dft { n, inverse, scale }, (kind, onesided))?;
+    }
+    for axis in others.iter().rev() {
+        x = line(cx, x, *axis, 1.0)?;
+    }
+    match kind {
+        Kind::C2c => line(cx, x, *last, scale),
+        Kind::R2c => Ok(x),
+        Kind::C2r => along(cx, x, *last, Dft { n, inverse, scale }, (kind, onesided)),
+    }
+}
+
+/// Transformed dimensions and their lengths; -1 is the present one.
+fn places(cx: &Cx, a: &Args<'_>, x: Value, name: &str) -> Result<(Vec<usize>, Vec<Option<i64>>)> {
+    let rank = rank_of(x);
+    let given = a.ints(if a.has("n") { "n" } else { "s" })?;
+    let dims = match a.ints("dim")? {
+        Some(dims) => dims.iter().map(|d| wrap(*d, rank)).collect::<Result<Vec<_>>>()?,
+        None if name.ends_with("n.default") => {
+            let count = given.as_ref().map_or(rank, Vec::len);
+            let first = rank.checked_sub(count).ok_or_else(|| {
+                Error::from(format!(
+                    "Got shape with {count} values but input tensor only has {rank} dimensions."
+                ))
+            })?;
+            (first..rank).collect()
+        }
+        None if name.ends_with("2.default") => vec![wrap(-2, rank)?, wrap(-1, rank)?],
+        None => vec![wrap(-1, rank)?],
+    };
+    if rank == 0 && !dims.is_empty() {
+        return Err("Dimension specified as -1 but tensor has no dimensions".into());
+    }
+    if dims.iter().enumerate().any(|(i, d)| dims[..i].contains(d)) {
+        return Err("FFT dims must be unique".into());
+    }
+    let sizes = match given {
+        Some(given) if given.len() != dims.len() => {
+            return Err("When given, dim and shape arguments must have the same length".into());
+        }
+        Some(given) => given.into_iter().map(|n| (n != -1).then_some(n)).collect(),
+        None => vec![None; dims.len()],
+    };
+    let _ = cx;
+    Ok((dims, sizes))
+}
+
+fn named(cx: &mut Cx, a: &Args<'_>, name: &str, kind: Kind, inverse: bool) -> Result<Outcome> {
+    let mut x = wide(cx, a, "self")?;
+    if kind == Kind::R2c && x.1.is_some() {
+        return Err("expects a real input tensor, but got a complex one".into());
+    }
+    let (dims, sizes) = places(cx, a, x.0, name)?;
+    let Some((last, _)) = dims.split_last() else {
+        if kind != Kind::C2c {
+            return Err("must transform at least one axis".into());
+        }
+        let im = cx.full_like(x.0, 0.0)?;
+        return cx.one_complex(x.0, x.1.unwrap_or(im));
+    };
+    let last = *last;
+    let mut n = 0;
+    for (axis, size) in dims.iter().zip(&sizes) {
+        let have = length(cx, x.0, *axis)?;
+        if kind == Kind::C2r && *axis == last {
+            n = size.unwrap_or(2 * (have - 1));
+            if n < 1 {
+                return Err(format!("Invalid number of data points ({n}) specified").into());
+            }
+            x = resized(cx, x, *axis, n / 2 + 1)?;
+            continue;
+        }
+        n = size.unwrap_or(have);
+        x = resized(cx, x, *axis, n)?;
+    }
+    // Numbers that are transformed into one: all lengths, of a real result its own.
+    let others = dims[..dims.len() - 1].iter().map(|d| length(cx, x.0, *d));
+    let count = others.collect::<Result<Vec<_>>>()?.iter().product::<i64>() as f64 * n as f64;
+    let scale = match (a.text("norm", "backward")?.as_str(), inverse) {
+        ("ortho", _) => 1.0 / count.sqrt(),
+        ("backward", true) | ("forward", false) => 1.0 / count,
+        ("backward" | "forward", _) => 1.0,
+        (other, _) => return Err(format!("Invalid normalization mode: \"{other}\"").into()),
+    };
+    done(cx, transformed(cx, x, (&dims, n), (kind, true), (inverse, scale))?)
+}
+
+fn done(cx: &mut Cx, x: Parts) -> Result<Outcome> {
+    match x {
+        (re, Some(im)) => cx.one_complex(re, im),
+        (re, None) => cx.one(re),
+    }
+}
+
+/// PyTorch's own transforms: 1 divides by the root of the number of elements, 2 by this number.
+fn core(cx: &mut Cx, a: &Args<'_>, kind: Kind) -> Result<Outcome> {
+    let mut x = wide(cx, a, "self")?;
+    let rank = rank_of(x.0);
+    let dims = a.ints("dim")?.unwrap_or_default();
+    let dims = dims.iter().map(|d| wrap(*d, rank)).collect::<Result<Vec<_>>>()?;
+    let Some(last) = dims.last() else { return done(cx, x) };
+    let n = match kind {
+        Kind::C2r => a.int("last_dim_size", None)?,
+        _ => length(cx, x.0, *last)?,
+    };
+    if kind == Kind::C2r {
+        x = resized(cx, x, *last, n / 2 + 1)?;
+    }
+    let others = dims[..dims.len() - 1].iter().map(|d| length(cx, x.0, *d));
+    let count = others.collect::<Result<Vec<_>>>()?.iter().product::<i64>() as f64 * n as f64;
+    let scale = match a.int("normalization", Some(0))? {
+        1 => 1.0 / count.sqrt(),
+        2 => 1.0 / count,
+        _ => 1.0,
+    };
+    let inverse = match kind {
+        Kind::C2c => !a.flag("forward", true)?,
+        Kind::R2c => false,
+        Kind::C2r => true,
+    };
+    let onesided = a.flag("onesided", true)?;
+    done(cx, transformed(cx, x, (&dims, n), (kind, onesided), (inverse, scale))?)
+}
