@@ -3,6 +3,7 @@ use super::{
     Args, Cx, Outcome, Row,
     contract::plus,
     formula::value,
+    matrices::{inverses::checked_inverse, spectra::singular_values},
     reduce::{keep_dims, p_norm},
     tools::*,
 };
@@ -216,8 +217,8 @@ fn cross(cx: &mut Cx, x: Value, y: Value, axis: usize) -> Result<Outcome> {
     cx.one(v)
 }
 
-/// A norm of two dimensions that needs no singular values.
-fn of_matrix(
+/// A norm of two dimensions.
+pub(super) fn of_matrix(
     cx: &Cx,
     x: Value,
     order: &str,
@@ -228,17 +229,25 @@ fn of_matrix(
         return Err("linalg.matrix_norm: dims must be different".into());
     }
     let both = vec![rows.min(columns), rows.max(columns)];
+    if let "2" | "-2" | "nuc" = order {
+        let last = rank_of(x) as i64 - 1;
+        let rest = (0..=last).filter(|d| !both.contains(d));
+        let matrices = cx.transpose(x, rest.chain([rows, columns]).collect())?;
+        let s = singular_values(cx, matrices)?;
+        let kind = match order {
+            "2" => ReduceKind::Max,
+            "-2" => ReduceKind::Min,
+            _ => ReduceKind::Sum,
+        };
+        let v = cx.b.add(&Reduce { kind, input: s, dims: vec![last - 1], maybe_empty: false })?;
+        return if keepdim { keep_dims(cx, x, v, &both) } else { Ok(v) };
+    }
     let (sum, extreme, kind) = match order {
         "fro" => return p_norm(cx, x, 2.0, &both, keepdim),
         "inf" => (columns, rows, ReduceKind::Max),
         "-inf" => (columns, rows, ReduceKind::Min),
         "1" => (rows, columns, ReduceKind::Max),
         "-1" => (rows, columns, ReduceKind::Min),
-        "2" | "-2" | "nuc" => {
-            return Err(
-                format!("the norm {order} needs singular values, which are not supported").into()
-            );
-        }
         other => return Err(format!("linalg.matrix_norm: Order {other} not supported.").into()),
     };
     let sums = value(cx, |f| f.of(x).abs().reduce(ReduceKind::Sum, &[sum], true))?;
@@ -251,7 +260,7 @@ fn of_matrix(
 }
 
 /// The order by PyTorch's names; a number as text.
-fn order(a: &Args<'_>) -> Result<Option<String>> {
+pub(super) fn order(a: &Args<'_>) -> Result<Option<String>> {
     if !a.has("ord") {
         return Ok(None);
     }
@@ -363,7 +372,7 @@ fn multi_dot(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 }
 
 /// The identity in the shape of square matrices.
-fn identity(cx: &Cx, x: Value) -> Result<Value> {
+pub(super) fn identity(cx: &Cx, x: Value) -> Result<Value> {
     let sizes = cx.b.sizes_of(x)?;
     let n = rank_of(x);
     let (i, j) = (cx.iota(DType::I64, sizes.clone(), n - 2)?, cx.iota(DType::I64, sizes, n - 1)?);
@@ -371,7 +380,7 @@ fn identity(cx: &Cx, x: Value) -> Result<Value> {
 }
 
 /// Err: the last two dimensions are not those of square matrices.
-fn square(x: Value, name: &str) -> Result<()> {
+pub(super) fn square(x: Value, name: &str) -> Result<()> {
     let dims = x.ty().dims();
     match dims.as_slice() {
         [.., m, n] if m.known().zip(n.known()).is_none_or(|(m, n)| m == n) => Ok(()),
@@ -380,11 +389,12 @@ fn square(x: Value, name: &str) -> Result<()> {
 }
 
 fn matrix_power(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let x = cx.tensor(a, "self")?;
+    let mut x = cx.tensor(a, "self")?;
     square(x, "linalg.matrix_power")?;
     let mut n = a.int("n", None)?;
     if n < 0 {
-        return Err("to a negative power needs an inverse, which is not supported".into());
+        x = checked_inverse(cx, x)?;
+        n = n.checked_neg().ok_or("linalg.matrix_power: the power is too small")?;
     }
     let (mut result, mut square) = (None, x);
     while n > 0 {

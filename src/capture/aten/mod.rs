@@ -23,6 +23,7 @@ mod join;
 mod linear;
 mod lookups;
 mod losses;
+mod matrices;
 mod moments;
 mod norm;
 mod numbers;
@@ -103,7 +104,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 36] {
+pub fn families() -> [(&'static str, &'static [Row]); 41] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -129,6 +130,11 @@ pub fn families() -> [(&'static str, &'static [Row]); 36] {
         ("Matrix products", contract::ROWS),
         ("Attention, bilinear maps, bags of embeddings", attention::ROWS),
         ("Products and norms", linear::ROWS),
+        ("Cholesky and LU factorizations, determinants", matrices::factors::ROWS),
+        ("Systems of equations", matrices::systems::ROWS),
+        ("Inverses", matrices::inverses::ROWS),
+        ("QR factorizations, reflections", matrices::orthogonal::ROWS),
+        ("Singular values, eigenvalues", matrices::spectra::ROWS),
         ("Normalisation, softmax and losses", norm::ROWS),
         ("Normalisation with statistics, distances", moments::ROWS),
         ("Losses", losses::ROWS),
