@@ -217,6 +217,14 @@ fn cross(cx: &mut Cx, x: Value, y: Value, axis: usize) -> Result<Outcome> {
     cx.one(v)
 }
 
+/// A reduction of numbers that are not negative; the largest of none is 0.
+fn extreme_of(cx: &Cx, kind: ReduceKind, x: Value, axis: i64) -> Result<Value> {
+    let empty = x.ty().dims()[axis as usize].known() == Some(0);
+    let most = empty && kind == ReduceKind::Max;
+    let kind = if most { ReduceKind::Sum } else { kind };
+    cx.b.add(&Reduce { kind, input: x, dims: vec![axis], maybe_empty: false })
+}
+
 /// A norm of two dimensions.
 pub(super) fn of_matrix(
     cx: &Cx,
@@ -239,7 +247,7 @@ pub(super) fn of_matrix(
             "-2" => ReduceKind::Min,
             _ => ReduceKind::Sum,
         };
-        let v = cx.b.add(&Reduce { kind, input: s, dims: vec![last - 1], maybe_empty: false })?;
+        let v = extreme_of(cx, kind, s, last - 1)?;
         return if keepdim { keep_dims(cx, x, v, &both) } else { Ok(v) };
     }
     let (sum, extreme, kind) = match order {
@@ -251,7 +259,7 @@ pub(super) fn of_matrix(
         other => return Err(format!("linalg.matrix_norm: Order {other} not supported.").into()),
     };
     let sums = value(cx, |f| f.of(x).abs().reduce(ReduceKind::Sum, &[sum], true))?;
-    let v = cx.b.add(&Reduce { kind, input: sums, dims: vec![extreme], maybe_empty: false })?;
+    let v = extreme_of(cx, kind, sums, extreme)?;
     let v = cx.reshape(v, {
         let sizes = cx.b.sizes_of(x)?;
         (0..sizes.len()).filter(|d| !both.contains(&(*d as i64))).map(|d| sizes[d]).collect()

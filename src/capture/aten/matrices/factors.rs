@@ -9,10 +9,12 @@ pub(in crate::capture::aten) const ROWS: &[Row] = &[
     Row {
         name: "aten.linalg_cholesky.default",
         arguments: "self, upper=False",
-        build: |cx, a| {
-            let (l, _) = cholesky(cx, a, true)?;
-            cx.one(l)
-        },
+        build: checked_cholesky,
+    },
+    Row {
+        name: "aten.cholesky.default",
+        arguments: "self, upper=False",
+        build: checked_cholesky,
     },
     Row {
         name: "aten.linalg_cholesky_ex.default",
@@ -148,6 +150,11 @@ fn cholesky(cx: &mut Cx, a: &Args<'_>, checked: bool) -> Result<(Value, Value)> 
         cx.check_info(Api::Cholesky, made[1])?;
     }
     Ok((if upper { cx.turned(made[0])? } else { made[0] }, made[1]))
+}
+
+fn checked_cholesky(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (l, _) = cholesky(cx, a, true)?;
+    cx.one(l)
 }
 
 /// A packed LU factorization.
