@@ -8,7 +8,7 @@ With --each, every case is an archive of its own in DIR, to find the one that fa
 import re, sys, torch, zipfile, io
 from pathlib import Path
 from safetensors.torch import save_file
-import aten_elements, aten_in_place, aten_shapes
+import aten_elements, aten_in_place, aten_matrix, aten_shapes
 from aten_support import f, families, u
 
 HERE = Path(__file__).parent
@@ -96,7 +96,7 @@ if __name__ == "__main__":
     elements, shapes = aten_elements, aten_shapes
     first = (elements.unary, elements.binary, elements.create, shapes.view, shapes.index, shapes.reduce, shapes.contract, shapes.norm, shapes.image)
     # In this order: all draw from one generator.
-    for make in (*first, aten_in_place.in_place, elements.float8, shapes.empty, elements.narrow):
+    for make in (*first, aten_in_place.in_place, elements.float8, shapes.empty, elements.narrow, aten_matrix.matrix):
         make()
     each = Path(sys.argv[2]) if sys.argv[1:2] == ["--each"] else None
     if each:

@@ -268,13 +268,13 @@ pub(super) fn of_matrix(
 }
 
 /// The order by PyTorch's names; a number as text.
-pub(super) fn order(a: &Args<'_>) -> Result<Option<String>> {
-    if !a.has("ord") {
+pub(super) fn order(a: &Args<'_>, name: &str) -> Result<Option<String>> {
+    if !a.has(name) {
         return Ok(None);
     }
-    match a.text("ord", "") {
+    match a.text(name, "") {
         Ok(name) => Ok(Some(name)),
-        Err(_) => Ok(Some(format!("{}", a.float("ord", None)?))),
+        Err(_) => Ok(Some(format!("{}", a.float(name, None)?))),
     }
 }
 
@@ -299,7 +299,7 @@ fn matrix_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         return Err("linalg.matrix_norm: The input tensor must have at least 2 dimensions.".into());
     }
     let at = |d: i64| wrap(d, rank_of(x)).map(|d| d as i64);
-    let order = order(a)?.unwrap_or_else(|| "fro".into());
+    let order = order(a, "ord")?.unwrap_or_else(|| "fro".into());
     let v = of_matrix(cx, x, &order, (at(*rows)?, at(*columns)?), a.flag("keepdim", false)?)?;
     cx.one(v)
 }
@@ -308,7 +308,7 @@ fn matrix_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 fn norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = operand(cx, a)?;
     let rank = rank_of(x);
-    let (order, dims, keepdim) = (order(a)?, a.ints("dim")?, a.flag("keepdim", false)?);
+    let (order, dims, keepdim) = (order(a, "ord")?, a.ints("dim")?, a.flag("keepdim", false)?);
     let places = wrap_all(dims.clone(), rank)?;
     let matrix = match (&order, &dims) {
         (None, _) => false,

@@ -244,7 +244,7 @@ fn rank(
 /// inverse, infinite for a singular matrix.
 fn condition(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.matrices(a, "self", "linalg.cond")?;
-    let order = crate::capture::aten::linear::order(a)?.unwrap_or_else(|| "2".into());
+    let order = crate::capture::aten::linear::order(a, "p")?.unwrap_or_else(|| "2".into());
     let (batch, m, n) = cx.sizes_of_matrices(x)?;
     if [m, n].iter().any(|s| s.known() == Some(0)) {
         let v = cx.b.splat(dtype_of(x)?, &batch, 0.0)?;
