@@ -1,21 +1,13 @@
 //! QR factorization by Householder reflections, after LAPACK's geqrf, larft and orgqr.
 use crate::matrix::{Real, copied, store};
-use faer::{
-    Accum, Mat, MatMut, MatRef, Par,
-    linalg::matmul::matmul,
-};
+use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 
 /// Reflections that are applied together, by matrix products.
 const BLOCK: usize = 32;
 
 /// Q R = A of an m×n matrix, packed in one: R on and above the diagonal; below it column i of the
 /// vector of reflection H(i) = I - tau(i) v v', whose first element is 1. Q is H(1) H(2) …
-pub(crate) fn factor<T: Real>(
-    data: &[T],
-    (m, n): (usize, usize),
-    packed: &mut [T],
-    tau: &mut [T],
-) {
+pub(crate) fn factor<T: Real>(data: &[T], (m, n): (usize, usize), packed: &mut [T], tau: &mut [T]) {
     let (mut a, k) = (copied(data, m, n), m.min(n));
     for start in (0..k).step_by(BLOCK) {
         let end = (start + BLOCK).min(k);
@@ -110,8 +102,7 @@ impl<T: Real> Block<T> {
 /// matrix.
 pub(crate) fn product<T: Real>(data: &[T], tau: &[T], (m, n): (usize, usize), q: &mut [T]) {
     let a = copied(data, m, n);
-    let mut product =
-        Mat::from_fn(m, n, |i, j| if i == j { T::ONE } else { T::ZERO });
+    let mut product = Mat::from_fn(m, n, |i, j| if i == j { T::ONE } else { T::ZERO });
     for start in (0..tau.len()).step_by(BLOCK).rev() {
         let end = (start + BLOCK).min(tau.len());
         let block = Block::new(a.as_ref(), start, &tau[start..end]);

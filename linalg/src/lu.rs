@@ -2,8 +2,8 @@
 use crate::matrix::{Real, copied, store};
 use faer::{
     Accum, Mat, Par,
-    prelude::IntoConst,
     linalg::{matmul::matmul, triangular_solve::solve_unit_lower_triangular_in_place},
+    prelude::IntoConst,
 };
 
 /// Columns of a panel: eliminated one at a time, then applied to the rest by matrix products.
@@ -59,9 +59,8 @@ pub(crate) fn factor<T: Real>(
 /// The row of the first element of largest magnitude from the diagonal of a column on.
 fn pivot_row<T: Real>(a: &Mat<T>, j: usize) -> usize {
     let column = a.col_as_slice(j);
-    (j + 1..column.len()).fold(j, |best, i| {
-        if column[i].magnitude() > column[best].magnitude() { i } else { best }
-    })
+    (j + 1..column.len())
+        .fold(j, |best, i| if column[i].magnitude() > column[best].magnitude() { i } else { best })
 }
 
 /// The row order that swaps make: row i of P A is row `order[i]` of A. Err: the pivot that is no

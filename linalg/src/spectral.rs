@@ -78,8 +78,7 @@ pub(crate) fn eigh<T: Real>(
     let a = rows(a, n, n);
     match vectors {
         Some(to) => {
-            let evd =
-                a.self_adjoint_eigen(Side::Lower).map_err(|_| Error::NoConvergence(NAME))?;
+            let evd = a.self_adjoint_eigen(Side::Lower).map_err(|_| Error::NoConvergence(NAME))?;
             store_column(evd.S().column_vector(), values);
             rows_mut(to, n, n).copy_from(evd.U());
         }

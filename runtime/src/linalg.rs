@@ -1,22 +1,17 @@
-//! The functions of `kiln-linalg` as custom functions.
-use crate::{
-    View, ViewMut,
-    custom::{CustomFn, UserError},
-};
+//! Calls of `kiln-linalg` with views.
+use crate::{View, ViewMut};
 use kiln_linalg::{Factorization, Input, Output, Slice, SliceMut};
-use std::sync::Arc;
 
-/// The factorization of a name such as `kiln.linalg.lu`.
-pub fn find(name: &str) -> Option<Arc<CustomFn>> {
-    let f = Factorization::find(name)?;
-    Some(Arc::new(move |inputs: &[View], outputs: &mut [ViewMut]| {
-        let inputs = inputs.iter().map(input).collect::<Result<Vec<_>, _>>()?;
-        let mut outputs = outputs.iter_mut().map(output).collect::<Result<Vec<_>, _>>()?;
-        Ok(f.call(&inputs, &mut outputs)?)
-    }))
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// Computes the results. Err: views of other types than the factorization takes, or its own error.
+pub fn call(f: Factorization, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), Error> {
+    let inputs = inputs.iter().map(input).collect::<Result<Vec<_>, _>>()?;
+    let mut outputs = outputs.iter_mut().map(output).collect::<Result<Vec<_>, _>>()?;
+    Ok(f.call(&inputs, &mut outputs)?)
 }
 
-fn input<'a>(v: &View<'a>) -> Result<Input<'a>, UserError> {
+fn input<'a>(v: &View<'a>) -> Result<Input<'a>, Error> {
     let data = match v.dtype() {
         "f32" => Slice::F32(v.elements()?),
         "f64" => Slice::F64(v.elements()?),
@@ -26,7 +21,7 @@ fn input<'a>(v: &View<'a>) -> Result<Input<'a>, UserError> {
     Ok(Input { shape: v.shape(), data })
 }
 
-fn output<'a>(v: &'a mut ViewMut<'_>) -> Result<Output<'a>, UserError> {
+fn output<'a>(v: &'a mut ViewMut<'_>) -> Result<Output<'a>, Error> {
     let shape = v.shape;
     let data = match v.dtype() {
         "f32" => SliceMut::F32(v.elements_mut()?),

@@ -3,7 +3,7 @@ use super::{
     Args, Cx, Outcome, Row,
     contract::plus,
     formula::value,
-    matrices::{inverses::checked_inverse, spectra::singular_values},
+    matrices::{identity, inverses::checked_inverse, spectra::singular_values, square},
     reduce::{keep_dims, p_norm},
     tools::*,
 };
@@ -377,23 +377,6 @@ fn multi_dot(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         v = cx.dropped(v, 0)?;
     }
     cx.one(v)
-}
-
-/// The identity in the shape of square matrices.
-pub(super) fn identity(cx: &Cx, x: Value) -> Result<Value> {
-    let sizes = cx.b.sizes_of(x)?;
-    let n = rank_of(x);
-    let (i, j) = (cx.iota(DType::I64, sizes.clone(), n - 2)?, cx.iota(DType::I64, sizes, n - 1)?);
-    cx.convert(cx.compare(CompareKind::Eq, i, j)?, dtype_of(x)?)
-}
-
-/// Err: the last two dimensions are not those of square matrices.
-pub(super) fn square(x: Value, name: &str) -> Result<()> {
-    let dims = x.ty().dims();
-    match dims.as_slice() {
-        [.., m, n] if m.known().zip(n.known()).is_none_or(|(m, n)| m == n) => Ok(()),
-        _ => Err(format!("{name}: The input tensor must be batches of square matrices").into()),
-    }
 }
 
 fn matrix_power(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {

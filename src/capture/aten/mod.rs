@@ -104,7 +104,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 41] {
+pub fn families() -> [(&'static str, &'static [Row]); 42] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -135,6 +135,7 @@ pub fn families() -> [(&'static str, &'static [Row]); 41] {
         ("Inverses", matrices::inverses::ROWS),
         ("QR factorizations, reflections", matrices::orthogonal::ROWS),
         ("Singular values, eigenvalues", matrices::spectra::ROWS),
+        ("Condition numbers, nuclear norms", matrices::condition::ROWS),
         ("Normalisation, softmax and losses", norm::ROWS),
         ("Normalisation with statistics, distances", moments::ROWS),
         ("Losses", losses::ROWS),

@@ -1,6 +1,6 @@
 //! Cholesky and LU factorizations, and determinants.
-use super::{nothing, pivoting};
-use crate::capture::aten::{Args, Cx, Outcome, Row, formula::value, linear::identity, tools::*};
+use super::{identity, nothing, pivoting};
+use crate::capture::aten::{Args, Cx, Outcome, Row, formula::value, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 use kiln_linalg::{Api, Factorization};
 
@@ -11,11 +11,7 @@ pub(in crate::capture::aten) const ROWS: &[Row] = &[
         arguments: "self, upper=False",
         build: checked_cholesky,
     },
-    Row {
-        name: "aten.cholesky.default",
-        arguments: "self, upper=False",
-        build: checked_cholesky,
-    },
+    Row { name: "aten.cholesky.default", arguments: "self, upper=False", build: checked_cholesky },
     Row {
         name: "aten.linalg_cholesky_ex.default",
         arguments: "self, upper=False, check_errors=False",
@@ -224,8 +220,7 @@ fn parity(cx: &Cx, lu: &Lu) -> Result<Value> {
     let place = cx.iota(DType::I32, cx.b.sizes_of(lu.pivots)?, last)?;
     let d = dtype_of(lu.packed)?;
     let (one, minus) = (cx.number(d, 1.0)?, cx.number(d, -1.0)?);
-    let stays =
-        value(cx, |f| f.of(lu.pivots).eq(f.of(place) + 1.0))?;
+    let stays = value(cx, |f| f.of(lu.pivots).eq(f.of(place) + 1.0))?;
     cx.reduced(ReduceKind::Prod, cx.select(stays, one, minus)?, &[last as i64])
 }
 

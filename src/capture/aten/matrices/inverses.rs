@@ -1,10 +1,11 @@
 //! Inverses, by LU or Cholesky factors; pseudoinverses by singular values.
 use super::{
     factors::factor,
+    identity,
     spectra::{eigen, singular, tolerance},
     systems::{by_cholesky, by_lu},
 };
-use crate::capture::aten::{Args, Cx, Outcome, Row, formula::value, linear::identity, tools::*};
+use crate::capture::aten::{Args, Cx, Outcome, Row, formula::value, tools::*};
 use kiln_dialects::{ir::*, ops::*};
 use kiln_linalg::Api;
 
@@ -24,11 +25,7 @@ pub(in crate::capture::aten) const ROWS: &[Row] = &[
             cx.many(&[v, info])
         },
     },
-    Row {
-        name: "aten.linalg_tensorinv.default",
-        arguments: "self, ind=2",
-        build: tensorinv,
-    },
+    Row { name: "aten.linalg_tensorinv.default", arguments: "self, ind=2", build: tensorinv },
     Row {
         name: "aten.cholesky_inverse.default",
         arguments: "self, upper=False",
@@ -92,9 +89,15 @@ fn inv(cx: &mut Cx, a: &Args<'_>, name: &str) -> Result<Outcome> {
 fn tensorinv(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, ind) = (cx.tensor(a, "self")?, a.int("ind", Some(2))?);
     let sizes = cx.b.sizes_of(x)?;
-    let ind = usize::try_from(ind).ok().filter(|i| *i > 0).ok_or("Expected a strictly positive integer for 'ind'")?;
+    let ind = usize::try_from(ind)
+        .ok()
+        .filter(|i| *i > 0)
+        .ok_or("Expected a strictly positive integer for 'ind'")?;
     if ind > sizes.len() || !dtype_of(x)?.is_float() || dtype_of(x)?.bits() < 32 {
-        return Err("linalg.tensorinv: Expected a float or double tensor of more than 'ind' dimensions".into());
+        return Err(
+            "linalg.tensorinv: Expected a float or double tensor of more than 'ind' dimensions"
+                .into(),
+        );
     }
     let (first, rest) = sizes.split_at(ind);
     let (m, n) = (cx.size_product(first)?, cx.size_product(rest)?);
@@ -135,6 +138,7 @@ fn pseudoinverse(
     };
     let bound = super::spectra::bound(cx, x, s, atol, rtol)?;
     let kept = value(cx, |f| f.of(s).abs().gt(f.of(bound)).select(1.0 / f.of(s), 0.0))?;
-    let scaled = cx.binary(BinaryKind::Mul, cx.turned(vh)?, cx.unsqueezed(kept, rank_of(kept) - 1)?)?;
+    let scaled =
+        cx.binary(BinaryKind::Mul, cx.turned(vh)?, cx.unsqueezed(kept, rank_of(kept) - 1)?)?;
     cx.product(scaled, cx.turned(u)?)
 }

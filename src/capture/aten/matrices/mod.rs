@@ -1,12 +1,13 @@
 //! Linear algebra of f32 and f64 matrices. Factorizations are host calls (`kiln-linalg`); the rest
 //! is derived from them in prims.
+pub(super) mod condition;
 pub(super) mod factors;
 pub(super) mod inverses;
 pub(super) mod orthogonal;
 pub(super) mod spectra;
 pub(super) mod systems;
 
-use super::{Args, Cx, linear, tools::*};
+use super::{Args, Cx, tools::*};
 use crate::capture::unsupported;
 use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
 use kiln_linalg::{Api, Factorization};
@@ -16,7 +17,12 @@ type Spec = (DType, Vec<Size>);
 
 impl Cx {
     /// Calls a factorization on the host.
-    fn factorize(&self, f: Factorization, inputs: &[Value], results: Vec<Spec>) -> Result<Vec<Value>> {
+    fn factorize(
+        &self,
+        f: Factorization,
+        inputs: &[Value],
+        results: Vec<Spec>,
+    ) -> Result<Vec<Value>> {
         let dims = |sizes: &[Size]| -> Vec<Dim> {
             sizes.iter().map(|s| s.known().map_or(Dim::Unknown, Dim::Known)).collect()
         };
@@ -55,17 +61,16 @@ impl Cx {
             .into());
         }
         if rank_of(x) < 2 {
-            return Err(format!(
-                "{api}: The input tensor A must have at least 2 dimensions."
-            )
-            .into());
+            return Err(
+                format!("{api}: The input tensor A must have at least 2 dimensions.").into()
+            );
         }
         Ok(x)
     }
     /// As [`Cx::matrices`]. Err: they are not square.
     fn squares(&mut self, a: &Args<'_>, name: &str, api: &str) -> Result<Value> {
         let x = self.matrices(a, name, api)?;
-        linear::square(x, api).map(|()| x)
+        square(x, api).map(|()| x)
     }
     /// Sizes in front of the last two, rows, columns.
     fn sizes_of_matrices(&self, x: Value) -> Result<(Vec<Size>, Size, Size)> {
@@ -117,10 +122,25 @@ impl Cx {
         // Scalars of these batches, which broadcast as operands of an elementwise op.
         let of = |batch: &[Size]| self.b.splat(DType::I64, batch, 0.0);
         let common = self.common(&[of(&p)?, of(&q)?])?;
-        let to = |v: Value, sizes: [Size; 2]| {
-            self.broadcast_to(v, &[&common[..], &sizes].concat())
-        };
+        let to = |v: Value, sizes: [Size; 2]| self.broadcast_to(v, &[&common[..], &sizes].concat());
         Ok((to(x, [m, n])?, to(y, [k, l])?))
+    }
+}
+
+/// The identity in the shape of matrices.
+pub(super) fn identity(cx: &Cx, x: Value) -> Result<Value> {
+    let sizes = cx.b.sizes_of(x)?;
+    let n = rank_of(x);
+    let (i, j) = (cx.iota(DType::I64, sizes.clone(), n - 2)?, cx.iota(DType::I64, sizes, n - 1)?);
+    cx.convert(cx.compare(CompareKind::Eq, i, j)?, dtype_of(x)?)
+}
+
+/// Err: the last two dimensions are not those of square matrices.
+pub(super) fn square(x: Value, name: &str) -> Result<()> {
+    let dims = x.ty().dims();
+    match dims.as_slice() {
+        [.., m, n] if m.known().zip(n.known()).is_none_or(|(m, n)| m == n) => Ok(()),
+        _ => Err(format!("{name}: The input tensor must be batches of square matrices").into()),
     }
 }
 

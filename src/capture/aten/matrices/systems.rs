@@ -89,8 +89,16 @@ pub(in crate::capture::aten) const ROWS: &[Row] = &[
             cx.many(&[v, x])
         },
     },
-    Row { name: "aten.cholesky_solve.default", arguments: "self, input2, upper=False", build: |cx, a| cholesky_solve(cx, a, "input2") },
-    Row { name: "aten._cholesky_solve_helper.default", arguments: "self, A, upper", build: |cx, a| cholesky_solve(cx, a, "A") },
+    Row {
+        name: "aten.cholesky_solve.default",
+        arguments: "self, input2, upper=False",
+        build: |cx, a| cholesky_solve(cx, a, "input2"),
+    },
+    Row {
+        name: "aten._cholesky_solve_helper.default",
+        arguments: "self, A, upper",
+        build: |cx, a| cholesky_solve(cx, a, "A"),
+    },
     Row {
         name: "aten.linalg_tensorsolve.default",
         arguments: "self, other, dims=None",
@@ -105,7 +113,10 @@ pub(super) fn triangular(cx: &Cx, x: Value, b: Value, upper: bool, unit: bool) -
     let (_, n, _) = cx.sizes_of_matrices(x)?;
     let rows = sizes[sizes.len() - 2];
     if n.known().zip(rows.known()).is_some_and(|(n, m)| n != m) {
-        return Err("linalg.solve_triangular: Incompatible shapes of A and B for the equation AX = B".into());
+        return Err(
+            "linalg.solve_triangular: Incompatible shapes of A and B for the equation AX = B"
+                .into(),
+        );
     }
     let d = dtype_of(x)?;
     if d != dtype_of(b)? {
@@ -116,7 +127,13 @@ pub(super) fn triangular(cx: &Cx, x: Value, b: Value, upper: bool, unit: bool) -
 }
 
 /// The solution of A X = B, or of A' X = B, for A = P L U.
-pub(super) fn by_lu(cx: &Cx, packed: Value, pivots: Value, b: Value, adjoint: bool) -> Result<Value> {
+pub(super) fn by_lu(
+    cx: &Cx,
+    packed: Value,
+    pivots: Value,
+    b: Value,
+    adjoint: bool,
+) -> Result<Value> {
     let order = order(cx, pivots, packed)?;
     let moved = |b: Value, order: Value| -> Result<Value> {
         let (column, b) = cx.same_batch(cx.unsqueezed(order, rank_of(order))?, b)?;
@@ -184,15 +201,20 @@ fn tensorsolve(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let rank = rank_of(x);
     let dims = a.ints("dims")?.unwrap_or_default();
     let dims = dims.iter().map(|d| wrap(*d, rank)).collect::<Result<Vec<_>, _>>()?;
-    let order: Vec<i64> =
-        (0..rank).filter(|d| !dims.contains(d)).chain(dims.iter().copied()).map(|d| d as i64).collect();
+    let order: Vec<i64> = (0..rank)
+        .filter(|d| !dims.contains(d))
+        .chain(dims.iter().copied())
+        .map(|d| d as i64)
+        .collect();
     let x = cx.transpose(x, order)?;
     let sizes = cx.b.sizes_of(x)?;
     let rest = sizes.get(rank_of(b)..).unwrap_or_default().to_vec();
     let n = cx.size_product(&rest)?;
     let square = cx.reshape(x, vec![n, n])?;
     if !matches!(dtype_of(x)?, DType::F32 | DType::F64) || dtype_of(b)? != dtype_of(x)? {
-        return Err("linalg.tensorsolve: Expected self and other of one dtype, float or double".into());
+        return Err(
+            "linalg.tensorsolve: Expected self and other of one dtype, float or double".into()
+        );
     }
     let lu = factor(cx, square)?;
     cx.check_info(Api::Solve, lu.info)?;
