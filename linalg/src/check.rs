@@ -36,7 +36,7 @@ impl Api {
                 "linalg.inv: {batch}The diagonal element {info} is zero, the inversion could not be completed because the input matrix is singular."
             ),
             Api::Solve => format!(
-                "linalg.solve: {batch}The solver failed because the input matrix is singular."
+                "torch.linalg.solve: {batch}The solver failed because the input matrix is singular."
             ),
             Api::LuFactor => format!(
                 "torch.linalg.lu_factor: {batch}U[{info},{info}] is zero and using it on lu_solve would result in a division by zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)"

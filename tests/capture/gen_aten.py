@@ -34,6 +34,11 @@ class Unsupported(torch.nn.Module):
         return torch.special.airy_ai(y) + torch.special.bessel_y0(x)
 
 
+class Factor(torch.nn.Module):
+    def forward(self, x):
+        return torch.linalg.cholesky(x)
+
+
 class Training(torch.nn.Module):
     def __init__(self, layer):
         super().__init__()
@@ -121,6 +126,9 @@ if __name__ == "__main__":
             t = {"input_0": x, "input_1": y} | {f"output_{k}": v.detach().clone() for k, v in enumerate(final)}
             save(torch.export.export(Unsupported(), (u(3),)), HERE / "unsupported.pt2")
             save(torch.export.export(Training(torch.nn.Dropout(0.5)), (x,)), HERE / "dropout_training.pt2")
+            definite, indefinite = torch.eye(3) + 1, torch.diag(torch.tensor([1.0, -1.0, 2.0]))
+            write(HERE / "cholesky", Factor(), [definite], None, [Factor()(definite)])
+            save_file({"input_0": indefinite}, str(HERE / "cholesky.other.safetensors"))
             save(ep.run_decompositions(), HERE / "state.core.pt2")
             save(ep, HERE / "state.pt2")
             save_file(t, str(HERE / "state.safetensors"))
