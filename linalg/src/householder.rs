@@ -39,7 +39,7 @@ fn reflector<T: Real>(x: &mut [T]) -> T {
     let Some((head, tail)) = x.split_first_mut() else { return T::ZERO };
     let largest = tail.iter().fold(T::ZERO, |most, x| {
         let x = x.magnitude();
-        if x > most || x != x { x } else { most }
+        if x > most || !x.finite() { x } else { most }
     });
     if largest == T::ZERO {
         return T::ZERO;
@@ -52,7 +52,7 @@ fn reflector<T: Real>(x: &mut [T]) -> T {
     let beta = if *head < T::ZERO { norm } else { -norm };
     let tau = (beta - *head) / beta;
     let divisor = *head - beta;
-    tail.iter_mut().for_each(|x| *x = *x / divisor);
+    tail.iter_mut().for_each(|x| *x /= divisor);
     *head = beta;
     tau
 }

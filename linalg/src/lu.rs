@@ -35,7 +35,7 @@ pub(crate) fn factor<T: Real>(
                 }
             }
             let divisor = a[(j, j)];
-            a.col_as_slice_mut(j)[j + 1..].iter_mut().for_each(|x| *x = *x / divisor);
+            a.col_as_slice_mut(j)[j + 1..].iter_mut().for_each(|x| *x /= divisor);
             for column in j + 1..end {
                 let by = a[(j, column)];
                 for i in j + 1..m {

@@ -1,6 +1,6 @@
 //! Numbers and matrices: row-major slices of callers, column-major copies to work on.
 use faer::{Mat, MatMut, MatRef, traits::RealField};
-use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
+use std::ops::{Add, AddAssign, Div, DivAssign, Mul, Neg, Sub, SubAssign};
 
 /// f32 or f64.
 pub(crate) trait Real:
@@ -13,6 +13,7 @@ pub(crate) trait Real:
     + Div<Output = Self>
     + Neg<Output = Self>
     + AddAssign
+    + DivAssign
     + SubAssign
 {
     const ZERO: Self;
