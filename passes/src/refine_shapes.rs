@@ -5,7 +5,7 @@
 //!
 //! Facts come from argument types, `kiln.bind_shape`, the shape rule of each op, and elementwise
 //! ops, whose operands have equal shapes. `kiln.dim` folds to a constant or a symbol. Values of
-//! region ops, calls and custom calls keep their types, through a `kiln.reshape` where needed.
+//! region ops and calls keep their types, through a `kiln.reshape` where needed.
 //!
 //! Numerics: exact.
 //!

@@ -1,5 +1,7 @@
-//! Host functions that programs call by name: `kiln.custom_call`.
-use crate::{View, ViewMut};
+//! Host functions that programs call by name: `kiln.custom_call`. Names that begin with
+//! `kiln.linalg.` are kiln's own.
+use crate::{View, ViewMut, linalg};
+use kiln_linalg::Factorization;
 use std::{
     collections::HashMap,
     sync::{Arc, LazyLock, PoisonError, RwLock},
@@ -22,14 +24,20 @@ pub struct NameTaken(pub String);
 /// Registers a function. Programs loaded afterwards can call it. Err: the name is taken.
 pub fn register(name: &str, f: Arc<CustomFn>) -> Result<(), NameTaken> {
     let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
-    if all.contains_key(name) {
+    if all.contains_key(name) || Factorization::find(name).is_some() {
         return Err(NameTaken(name.into()));
     }
     all.insert(name.into(), f);
     Ok(())
 }
 
-/// The function registered under a name.
+/// The function registered under a name, or kiln's own.
 pub fn find(name: &str) -> Option<Arc<CustomFn>> {
-    ALL.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    let registered = ALL.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+    registered.or_else(|| {
+        let f = Factorization::find(name)?;
+        Some(Arc::new(move |inputs: &[View], outputs: &mut [ViewMut]| {
+            linalg::call(f, inputs, outputs)
+        }))
+    })
 }

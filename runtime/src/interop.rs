@@ -67,7 +67,7 @@ impl<'a> ViewMut<'a> {
 fn fits<T: Element>(
     what: &'static str,
     dtype: &str,
-    data: *const u8,
+    (data, n): (*const u8, usize),
     dense: bool,
     device: crate::DeviceId,
 ) -> Result<(), CallError> {
@@ -76,7 +76,7 @@ fn fits<T: Element>(
     match () {
         () if dtype != T::DTYPE => wrong(format!("is {dtype}, not {}", T::DTYPE)),
         () if !dense => wrong("is not in row-major order".into()),
-        () if !data.cast::<T>().is_aligned() => {
+        () if n > 0 && !data.cast::<T>().is_aligned() => {
             wrong(format!("does not lie at a multiple of {} bytes", align_of::<T>()))
         }
         () => Ok(()),
@@ -86,8 +86,9 @@ fn fits<T: Element>(
 impl<'a> View<'a> {
     /// The elements, row-major. Err: another element type, layout or device.
     pub fn elements<T: Element>(&self) -> Result<&'a [T], CallError> {
-        fits::<T>("input", self.dtype(), self.data, self.is_dense(&[]), self.device())?;
         let n = self.shape.iter().product();
+        let dense = self.is_dense(&[]);
+        fits::<T>("input", self.dtype(), (self.data, n), dense, self.device())?;
         // SAFETY: that many elements of the type, which the view's creator promised.
         Ok(if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data.cast(), n) } })
     }
@@ -96,8 +97,9 @@ impl<'a> View<'a> {
 impl ViewMut<'_> {
     /// The elements, row-major and mutable. Err: another element type, layout or device.
     pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T], CallError> {
-        fits::<T>("output", self.dtype(), self.data, self.check_order("").is_ok(), self.device())?;
         let n = self.shape.iter().product();
+        let dense = self.check_order("").is_ok();
+        fits::<T>("output", self.dtype(), (self.data, n), dense, self.device())?;
         // SAFETY: as above, and borrowed mutably.
         Ok(if n == 0 {
             &mut []

@@ -25,6 +25,7 @@ pub mod host;
 pub mod interop;
 pub mod library;
 pub mod library_call;
+mod linalg;
 pub mod link;
 pub mod package;
 pub mod pool;

@@ -24,8 +24,15 @@ const FOLDERS: [&str; 11] = [
 ];
 
 /// The source folders of all crates with levels of their own.
-const SOURCES: [&str; 6] =
-    ["dialects/src", "passes/src", "lowering/src", "runtime/src", "emulator/src", "src"];
+const SOURCES: [&str; 7] = [
+    "linalg/src",
+    "dialects/src",
+    "passes/src",
+    "lowering/src",
+    "runtime/src",
+    "emulator/src",
+    "src",
+];
 
 fn shown(module: &Module) -> String {
     if module.is_empty() { "lib".into() } else { module.join("/") }

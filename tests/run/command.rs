@@ -70,6 +70,24 @@ fn random_inputs_json_and_outputs() {
     assert!(to.exists());
 }
 
+/// Factorizations are found by name, from an archive and from a package; a failed one is an error.
+#[test]
+fn factorizations_run_from_archives_and_packages() {
+    let dir = tempfile::tempdir().unwrap();
+    let package = dir.path().join("cholesky.kpkg");
+    let (archive, package) = ("../capture/cholesky.pt2", package.to_str().unwrap());
+    assert_eq!(kiln(&["compile", archive, "-o", package]).status.code(), Some(0));
+    let [inputs, other] =
+        ["../capture/cholesky.safetensors", "../capture/cholesky.other.safetensors"];
+    for model in [archive, package] {
+        let out = kiln(&["run", model, "--inputs", inputs, "--expect", inputs, "--repeat", "1"]);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        let out = kiln(&["run", model, "--inputs", other, "--repeat", "1"]);
+        let said = text(&out.stderr);
+        assert!(said.contains("(the leading minor of order 2 is not positive-definite)"), "{said}");
+    }
+}
+
 #[test]
 fn packages_and_the_other_commands() {
     let dir = tempfile::tempdir().unwrap();

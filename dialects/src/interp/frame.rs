@@ -1,9 +1,11 @@
 //! A call: the values of a function, and its ops one after another.
 use super::{
     eval,
+    factorize::factorize,
     interpreter::{Interpreter, Mode, RunError, error, unsupported},
 };
 use crate::{ir::*, ops::*, sym, value::Tensor};
+use kiln_linalg::Factorization;
 use std::{collections::HashMap, rc::Rc};
 
 /// The run-time value of an SSA value.
@@ -236,14 +238,18 @@ impl Frame<'_, '_> {
                     .map(|v| self.tensor(*v))
                     .collect::<Result<_, _>>()
                     .map_err(fail)?;
-                let call = self.interp.custom_calls.get(&o.callee).ok_or_else(|| {
-                    unsupported(op, format!("calls '{}', which is not registered", o.callee))
-                })?;
-                Ok(call(&inputs, o.config)
-                    .map_err(|e| fail(e.to_string().into()))?
-                    .into_iter()
-                    .map(|t| Bound::Tensor(Rc::new(t)))
-                    .collect())
+                let own = self.interp.custom_calls.get(&o.callee);
+                let made = match (own, Factorization::find(&o.callee)) {
+                    (Some(call), _) => {
+                        call(&inputs, o.config).map_err(|e| fail(e.to_string().into()))?
+                    }
+                    (None, Some(f)) => factorize(f, &inputs).map_err(fail)?,
+                    (None, None) => {
+                        let reason = format!("calls '{}', which is not registered", o.callee);
+                        return Err(unsupported(op, reason));
+                    }
+                };
+                Ok(made.into_iter().map(|t| Bound::Tensor(Rc::new(t))).collect())
             }
             OpKind::PtxCall => match regions.first() {
                 Some(body) => self.region(*body, vec![]),

@@ -1,6 +1,7 @@
 //! The interpreter of `kiln` IR, in plain loops. It is the test oracle and shares no code with the
-//! lowering.
+//! lowering, but for `kiln-linalg`, which it calls in f64.
 mod eval;
+mod factorize;
 mod frame;
 mod interpreter;
 mod regions;

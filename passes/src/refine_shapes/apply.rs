@@ -103,6 +103,11 @@ impl Apply<'_> {
                     .for_each(|v| v.set_ty(self.refined(v)));
                 Ok(())
             }
+            // Operands and results carry their sizes when it runs.
+            Some(OpKind::CustomCall) => {
+                op.results().into_iter().for_each(|v| v.set_ty(self.refined(v)));
+                Ok(())
+            }
             Some(OpKind::Constant | OpKind::Global | OpKind::GetGlobal) => Ok(()),
             None if op.isa::<func::Return>() && open => Ok(()),
             _ => self.keep_operand_types(op),

@@ -3,6 +3,7 @@ use super::{
     Args, Cx, Outcome, Row,
     contract::plus,
     formula::value,
+    matrices::{identity, inverses::checked_inverse, spectra::singular_values, square},
     reduce::{keep_dims, p_norm},
     tools::*,
 };
@@ -216,8 +217,16 @@ fn cross(cx: &mut Cx, x: Value, y: Value, axis: usize) -> Result<Outcome> {
     cx.one(v)
 }
 
-/// A norm of two dimensions that needs no singular values.
-fn of_matrix(
+/// A reduction of numbers that are not negative; the largest of none is 0.
+fn extreme_of(cx: &Cx, kind: ReduceKind, x: Value, axis: i64) -> Result<Value> {
+    let empty = x.ty().dims()[axis as usize].known() == Some(0);
+    let most = empty && kind == ReduceKind::Max;
+    let kind = if most { ReduceKind::Sum } else { kind };
+    cx.b.add(&Reduce { kind, input: x, dims: vec![axis], maybe_empty: false })
+}
+
+/// A norm of two dimensions.
+pub(super) fn of_matrix(
     cx: &Cx,
     x: Value,
     order: &str,
@@ -228,21 +237,29 @@ fn of_matrix(
         return Err("linalg.matrix_norm: dims must be different".into());
     }
     let both = vec![rows.min(columns), rows.max(columns)];
+    if let "2" | "-2" | "nuc" = order {
+        let last = rank_of(x) as i64 - 1;
+        let rest = (0..=last).filter(|d| !both.contains(d));
+        let matrices = cx.transpose(x, rest.chain([rows, columns]).collect())?;
+        let s = singular_values(cx, matrices)?;
+        let kind = match order {
+            "2" => ReduceKind::Max,
+            "-2" => ReduceKind::Min,
+            _ => ReduceKind::Sum,
+        };
+        let v = extreme_of(cx, kind, s, last - 1)?;
+        return if keepdim { keep_dims(cx, x, v, &both) } else { Ok(v) };
+    }
     let (sum, extreme, kind) = match order {
         "fro" => return p_norm(cx, x, 2.0, &both, keepdim),
         "inf" => (columns, rows, ReduceKind::Max),
         "-inf" => (columns, rows, ReduceKind::Min),
         "1" => (rows, columns, ReduceKind::Max),
         "-1" => (rows, columns, ReduceKind::Min),
-        "2" | "-2" | "nuc" => {
-            return Err(
-                format!("the norm {order} needs singular values, which are not supported").into()
-            );
-        }
         other => return Err(format!("linalg.matrix_norm: Order {other} not supported.").into()),
     };
     let sums = value(cx, |f| f.of(x).abs().reduce(ReduceKind::Sum, &[sum], true))?;
-    let v = cx.b.add(&Reduce { kind, input: sums, dims: vec![extreme], maybe_empty: false })?;
+    let v = extreme_of(cx, kind, sums, extreme)?;
     let v = cx.reshape(v, {
         let sizes = cx.b.sizes_of(x)?;
         (0..sizes.len()).filter(|d| !both.contains(&(*d as i64))).map(|d| sizes[d]).collect()
@@ -251,13 +268,13 @@ fn of_matrix(
 }
 
 /// The order by PyTorch's names; a number as text.
-fn order(a: &Args<'_>) -> Result<Option<String>> {
-    if !a.has("ord") {
+pub(super) fn order(a: &Args<'_>, name: &str) -> Result<Option<String>> {
+    if !a.has(name) {
         return Ok(None);
     }
-    match a.text("ord", "") {
+    match a.text(name, "") {
         Ok(name) => Ok(Some(name)),
-        Err(_) => Ok(Some(format!("{}", a.float("ord", None)?))),
+        Err(_) => Ok(Some(format!("{}", a.float(name, None)?))),
     }
 }
 
@@ -282,7 +299,7 @@ fn matrix_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         return Err("linalg.matrix_norm: The input tensor must have at least 2 dimensions.".into());
     }
     let at = |d: i64| wrap(d, rank_of(x)).map(|d| d as i64);
-    let order = order(a)?.unwrap_or_else(|| "fro".into());
+    let order = order(a, "ord")?.unwrap_or_else(|| "fro".into());
     let v = of_matrix(cx, x, &order, (at(*rows)?, at(*columns)?), a.flag("keepdim", false)?)?;
     cx.one(v)
 }
@@ -291,7 +308,7 @@ fn matrix_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 fn norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = operand(cx, a)?;
     let rank = rank_of(x);
-    let (order, dims, keepdim) = (order(a)?, a.ints("dim")?, a.flag("keepdim", false)?);
+    let (order, dims, keepdim) = (order(a, "ord")?, a.ints("dim")?, a.flag("keepdim", false)?);
     let places = wrap_all(dims.clone(), rank)?;
     let matrix = match (&order, &dims) {
         (None, _) => false,
@@ -362,29 +379,13 @@ fn multi_dot(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     cx.one(v)
 }
 
-/// The identity in the shape of square matrices.
-fn identity(cx: &Cx, x: Value) -> Result<Value> {
-    let sizes = cx.b.sizes_of(x)?;
-    let n = rank_of(x);
-    let (i, j) = (cx.iota(DType::I64, sizes.clone(), n - 2)?, cx.iota(DType::I64, sizes, n - 1)?);
-    cx.convert(cx.compare(CompareKind::Eq, i, j)?, dtype_of(x)?)
-}
-
-/// Err: the last two dimensions are not those of square matrices.
-fn square(x: Value, name: &str) -> Result<()> {
-    let dims = x.ty().dims();
-    match dims.as_slice() {
-        [.., m, n] if m.known().zip(n.known()).is_none_or(|(m, n)| m == n) => Ok(()),
-        _ => Err(format!("{name}: The input tensor must be batches of square matrices").into()),
-    }
-}
-
 fn matrix_power(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let x = cx.tensor(a, "self")?;
+    let mut x = cx.tensor(a, "self")?;
     square(x, "linalg.matrix_power")?;
     let mut n = a.int("n", None)?;
     if n < 0 {
-        return Err("to a negative power needs an inverse, which is not supported".into());
+        x = checked_inverse(cx, x)?;
+        n = n.checked_neg().ok_or("linalg.matrix_power: the power is too small")?;
     }
     let (mut result, mut square) = (None, x);
     while n > 0 {

@@ -26,6 +26,7 @@ mod join;
 mod linear;
 mod lookups;
 mod losses;
+mod matrices;
 mod moments;
 mod norm;
 mod numbers;
@@ -115,7 +116,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 40] {
+pub fn families() -> [(&'static str, &'static [Row]); 46] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -143,6 +144,12 @@ pub fn families() -> [(&'static str, &'static [Row]); 40] {
         ("Matrix products", contract::ROWS),
         ("Attention, bilinear maps, bags of embeddings", attention::ROWS),
         ("Products and norms", linear::ROWS),
+        ("Cholesky and LU factorizations, determinants", matrices::factors::ROWS),
+        ("Systems of equations", matrices::systems::ROWS),
+        ("Inverses", matrices::inverses::ROWS),
+        ("QR factorizations, reflections", matrices::orthogonal::ROWS),
+        ("Singular values, eigenvalues", matrices::spectra::ROWS),
+        ("Condition numbers, nuclear norms", matrices::condition::ROWS),
         ("Normalisation, softmax and losses", norm::ROWS),
         ("Normalisation with statistics, distances", moments::ROWS),
         ("Losses", losses::ROWS),

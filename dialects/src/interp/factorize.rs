@@ -1,0 +1,74 @@
+//! Calls of `kiln-linalg`. Like other ops they compute in f64, whatever the dtype.
+use crate::{
+    error::Result,
+    value::{DType, Data, Tensor},
+};
+use kiln_linalg::{Element, Factorization, Input, Output, Slice, SliceMut};
+use std::rc::Rc;
+
+enum Floats {
+    F(Vec<f64>),
+    I(Vec<i32>),
+}
+
+/// Results of a result's type, before they are tensors.
+enum Made {
+    F(Vec<f64>),
+    I32(Vec<i32>),
+    I64(Vec<i64>),
+}
+
+/// The results of a factorization.
+pub(super) fn factorize(f: Factorization, inputs: &[Rc<Tensor>]) -> Result<Vec<Tensor>> {
+    let float = inputs.iter().map(|t| t.dtype()).find(|d| d.is_float()).unwrap_or(DType::F64);
+    let data: Vec<Floats> = inputs
+        .iter()
+        .map(|t| match t.data() {
+            Data::F(all) => Floats::F(all.clone()),
+            Data::I(all) => Floats::I(all.iter().map(|i| *i as i32).collect()),
+        })
+        .collect();
+    let operands: Vec<Input> = inputs
+        .iter()
+        .zip(&data)
+        .map(|(t, data)| {
+            let data = match data {
+                Floats::F(all) => Slice::F64(all),
+                Floats::I(all) => Slice::I32(all),
+            };
+            Input { shape: t.shape(), data }
+        })
+        .collect();
+    let said = |e: kiln_linalg::Error| e.to_string();
+    let types = operands.iter().map(Input::ty).collect::<Vec<_>>();
+    let types = f.results(&types).map_err(said)?;
+    let mut made = vec![];
+    for (element, shape) in &types {
+        let n = crate::value::count(shape)?;
+        made.push(match element {
+            Element::I32 => Made::I32(vec![0; n]),
+            Element::I64 => Made::I64(vec![0; n]),
+            _ => Made::F(vec![0.0; n]),
+        });
+    }
+    let mut outputs: Vec<Output> = types
+        .iter()
+        .zip(&mut made)
+        .map(|((_, shape), made)| {
+            let data = match made {
+                Made::F(all) => SliceMut::F64(all),
+                Made::I32(all) => SliceMut::I32(all),
+                Made::I64(all) => SliceMut::I64(all),
+            };
+            Output { shape, data }
+        })
+        .collect();
+    f.call(&operands, &mut outputs).map_err(said)?;
+    drop(outputs);
+    let tensor = |((_, shape), made)| match made {
+        Made::F(all) => Tensor::floats(float, shape, all),
+        Made::I32(all) => Tensor::ints(DType::I32, shape, all.into_iter().map(i64::from).collect()),
+        Made::I64(all) => Tensor::ints(DType::I64, shape, all),
+    };
+    types.into_iter().zip(made).map(tensor).collect()
+}

@@ -1,0 +1,133 @@
+//! Factorizations multiply back to their matrix, across blocks; failures are reported.
+use kiln_linalg::{Element, Error, Factorization, Input, Output, Slice, SliceMut};
+
+/// Results of a call with f64 operands: floats, and integers as floats.
+fn call(name: &str, inputs: &[(&[usize], &[f64])]) -> Result<Vec<Vec<f64>>, Error> {
+    let f = Factorization::find(&format!("kiln.linalg.{name}")).expect("a name");
+    assert_eq!(f.name(), format!("kiln.linalg.{name}"));
+    let inputs: Vec<Input> =
+        inputs.iter().map(|(shape, data)| Input { shape, data: Slice::F64(data) }).collect();
+    let types = f.results(&inputs.iter().map(Input::ty).collect::<Vec<_>>())?;
+    let count = |shape: &[usize]| shape.iter().product::<usize>();
+    let mut floats: Vec<Vec<f64>> = types.iter().map(|(_, s)| vec![0.0; count(s)]).collect();
+    let mut ints: Vec<Vec<i32>> = types.iter().map(|(_, s)| vec![0; count(s)]).collect();
+    let mut outputs: Vec<Output> = types
+        .iter()
+        .zip(floats.iter_mut().zip(&mut ints))
+        .map(|((element, shape), (floats, ints))| Output {
+            shape,
+            data: if *element == Element::I32 {
+                SliceMut::I32(ints)
+            } else {
+                SliceMut::F64(floats)
+            },
+        })
+        .collect();
+    f.call(&inputs, &mut outputs)?;
+    let made = types.iter().zip(floats.into_iter().zip(ints)).map(|((element, _), (f, i))| {
+        if *element == Element::I32 { i.into_iter().map(f64::from).collect() } else { f }
+    });
+    Ok(made.collect())
+}
+
+/// Numbers between -1 and 1 without a pattern.
+fn noise(n: usize) -> Vec<f64> {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    };
+    (0..n).map(|_| next()).collect()
+}
+
+fn product(x: &[f64], y: &[f64], (m, k, n): (usize, usize, usize)) -> Vec<f64> {
+    let at = |i: usize, j: usize| (0..k).map(|l| x[i * k + l] * y[l * n + j]).sum();
+    (0..m * n).map(|i| at(i / n, i % n)).collect()
+}
+
+fn turned(x: &[f64], (m, n): (usize, usize)) -> Vec<f64> {
+    (0..m * n).map(|i| x[i % m * n + i / m]).collect()
+}
+
+fn close(x: &[f64], y: &[f64]) {
+    let error = x.iter().zip(y).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+    assert!(x.len() == y.len() && error < 1e-10, "off by {error}");
+}
+
+#[test]
+fn lu_multiplies_back() {
+    let (m, n) = (75, 70);
+    let mut a = noise(m * n);
+    let made = call("lu", &[(&[m, n], &a)]).expect("a factorization");
+    let part = |i: usize, j: usize| made[0][i * n + j];
+    let low: Vec<f64> = (0..m * n)
+        .map(|k| match (k / n, k % n) {
+            (i, j) if i == j => 1.0,
+            (i, j) if i > j => part(i, j),
+            _ => 0.0,
+        })
+        .collect();
+    let high: Vec<f64> =
+        (0..n * n).map(|k| if k / n <= k % n { part(k / n, k % n) } else { 0.0 }).collect();
+    for (i, pivot) in made[1].iter().enumerate() {
+        let with = *pivot as usize - 1;
+        (0..n).for_each(|j| a.swap(i * n + j, with * n + j));
+    }
+    close(&product(&low, &high, (m, n, n)), &a);
+    assert_eq!(made[2], [0.0]);
+    assert!(low.iter().all(|x| x.abs() <= 1.0), "pivots are the largest elements");
+}
+
+#[test]
+fn qr_multiplies_back() {
+    let (m, n) = (80, 70);
+    let a = noise(m * n);
+    let made = call("qr", &[(&[m, n], &a)]).expect("a factorization");
+    let q = call("householder_product", &[(&[m, n], &made[0]), (&[n], &made[1])]).expect("Q");
+    let r: Vec<f64> = (0..n * n).map(|k| if k / n <= k % n { made[0][k] } else { 0.0 }).collect();
+    close(&product(&q[0], &r, (m, n, n)), &a);
+    let one: Vec<f64> = (0..n * n).map(|k| f64::from(u8::from(k / n == k % n))).collect();
+    close(&product(&turned(&q[0], (m, n)), &q[0], (n, m, n)), &one);
+    // LAPACK's signs: the first element of R has the sign that the first of A has not.
+    assert!(r[0] * a[0] < 0.0);
+}
+
+#[test]
+fn spectra_multiply_back() {
+    let (m, n) = (40, 30);
+    let a = noise(m * n);
+    let svd = call("svd", &[(&[m, n], &a)]).expect("a factorization");
+    let scaled: Vec<f64> = (0..m * n).map(|k| svd[0][k] * svd[1][k % n]).collect();
+    close(&product(&scaled, &svd[2], (m, n, n)), &a);
+    assert!(svd[1].windows(2).all(|w| w[0] >= w[1] && w[1] >= 0.0));
+    close(&call("svdvals", &[(&[m, n], &a)]).expect("values")[0], &svd[1]);
+    // Of A'A: the squares, in ascending order.
+    let gram = product(&turned(&a, (m, n)), &a, (n, m, n));
+    let eigh = call("eigh", &[(&[n, n], &gram)]).expect("a factorization");
+    let squares: Vec<f64> = svd[1].iter().rev().map(|s| s * s).collect();
+    close(&eigh[0], &squares);
+    let scaled: Vec<f64> = (0..n * n).map(|k| eigh[1][k] * eigh[0][k % n]).collect();
+    close(&product(&scaled, &turned(&eigh[1], (n, n)), (n, n, n)), &gram);
+}
+
+#[test]
+fn failures_are_reported() {
+    let made = call("cholesky", &[(&[2, 2, 2], &[4.0, 9.0, 2.0, 2.0, 1.0, 0.0, 2.0, 1.0])]);
+    let made = made.expect("results");
+    assert_eq!((&made[0][..4], &made[1][..]), (&[2.0, 0.0, 1.0, 1.0][..], &[0.0, 2.0][..]));
+    let singular = [1.0, 2.0, 2.0, 4.0];
+    assert_eq!(call("lu", &[(&[2, 2], &singular)]).expect("results")[2], [2.0]);
+    let said = |name: &str, inputs: &[(&[usize], &[f64])]| {
+        call(name, inputs).expect_err("an error").to_string()
+    };
+    assert!(said("svdvals", &[(&[1, 1], &[f64::NAN])]).contains("non-finite"));
+    assert!(said("cholesky", &[(&[1, 2], &[1.0, 2.0])]).contains("square matrices"));
+    assert!(said("solve_upper", &[(&[1, 1], &[1.0])]).contains("operands"));
+    let check = Factorization::find("kiln.linalg.check_inv").expect("a name");
+    let info = [Input { shape: &[2], data: Slice::I32(&[0, 3]) }];
+    assert_eq!(
+        check.call(&info, &mut []).expect_err("an error").to_string(),
+        "linalg.inv: (Batch element 1): The diagonal element 3 is zero, the inversion could not be completed because the input matrix is singular."
+    );
+    assert_eq!(Factorization::find("kiln.linalg.eig"), None);
+}
