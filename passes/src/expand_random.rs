@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! before:  %0 = kiln.random_bits %key sizes = [6] : i32
-//! after:   %i = kiln.iota …   %c = kiln.shr %i, %two   … ten rounds of kiln.mul, kiln.shr, kiln.and and kiln.xor on i64 …   %0 = kiln.convert %w : … to i32
+//! after:   %i = kiln.iota …   %c = kiln.shr %i, %two   … ten rounds of kiln.mul and kiln.shr on i64, kiln.xor on i32 …   %0 = kiln.convert %w : … to i32
 //! ```
 use crate::{
     decompose::tools::{Math, replace_ops},
@@ -36,14 +36,14 @@ impl Pass for ExpandRandom {
     fn run(&self, root: Op) -> Result<()> {
         replace_ops(root, |m, op| {
             let expanded = if let Some(o) = RandomBits::of(op) {
-                flat(m, &o.sizes, || Philox::new(m.b, o.key, &o.sizes)?.bits(op.result(0)))
+                shaped(m, &o.sizes, || Philox::new(m.b, o.key, &o.sizes)?.bits(op.result(0)))
             } else if let Some(o) = RandomUniform::of(op) {
-                flat(m, &o.sizes, || {
+                shaped(m, &o.sizes, || {
                     Philox::new(m.b, o.key, &o.sizes)?.uniform(op.result(0), o.low, o.high)
                 })
             } else {
                 let o = RandomNormal::of(op)?;
-                flat(m, &o.sizes, || {
+                shaped(m, &o.sizes, || {
                     Philox::new(m.b, o.key, &o.sizes)?.normal(op.result(0), o.mean, o.std)
                 })
             };
@@ -52,12 +52,19 @@ impl Pass for ExpandRandom {
     }
 }
 
-/// The 1-D tensor of all elements, reshaped to the sizes.
-fn flat(m: &Math, sizes: &[Size], draw: impl FnOnce() -> Result<Value>) -> Result<Vec<Value>> {
-    Ok(vec![m.reshape(draw()?, sizes)?])
+/// What is drawn over [`drawn`] sizes, in the op's sizes.
+fn shaped(m: &Math, sizes: &[Size], draw: impl FnOnce() -> Result<Value>) -> Result<Vec<Value>> {
+    let v = draw()?;
+    Ok(vec![if sizes.is_empty() { m.reshape(v, sizes)? } else { v }])
 }
 
-/// Philox output of a key at the element indices 0, 1, …; 32-bit words are held as i64 in 0..2^32.
+/// The sizes over which an op draws: its own, but a scalar has one dimension.
+fn drawn(sizes: &[Size]) -> Vec<Size> {
+    if sizes.is_empty() { vec![Size::Static(1)] } else { sizes.to_vec() }
+}
+
+/// Philox output of a key at the element indices 0, 1, …; words are i32, so that a product of two
+/// is one `mul.wide.u32`.
 struct Philox<'a> {
     m: Math<'a>,
     position: Value,
@@ -68,7 +75,13 @@ struct Philox<'a> {
 impl<'a> Philox<'a> {
     fn new(b: &'a Builder, key: Value, sizes: &[Size]) -> Result<Philox<'a>> {
         let m = Math { b };
-        let position = m.iota(&[m.product(sizes)?], 0)?;
+        // The row-major index by Horner's rule: a 1-D tensor that is reshaped would be stored.
+        let sizes = drawn(sizes);
+        let mut position = m.iota(&sizes, 0)?;
+        for (axis, size) in sizes.iter().enumerate().skip(1) {
+            let scaled = m.mul(position, m.number_like(*size, position)?)?;
+            position = m.add(scaled, m.iota(&sizes, axis)?)?;
+        }
         let key_element = |i: i64| -> Result<Value> {
             let one = b.add(&Slice {
                 input: key,
@@ -90,12 +103,14 @@ impl<'a> Philox<'a> {
     fn with(&self, kind: BinaryKind, x: Value, n: i64) -> Result<Value> {
         self.m.binary(kind, x, self.number(n)?)
     }
-    /// Splits an i64 into its low and high 32-bit words.
+    /// Splits an i64 into its low and high words.
     fn split_words(&self, x: Value) -> Result<[Value; 2]> {
-        Ok([
-            self.with(BinaryKind::And, x, 0xffff_ffff)?,
-            self.with(BinaryKind::And, self.with(BinaryKind::Shr, x, 32)?, 0xffff_ffff)?,
-        ])
+        let high = self.with(BinaryKind::Shr, x, 32)?;
+        Ok([self.m.convert(x, DType::I32)?, self.m.convert(high, DType::I32)?])
+    }
+    /// An unsigned word as i64.
+    fn widen(&self, word: Value) -> Result<Value> {
+        self.with(BinaryKind::And, self.m.convert(word, DType::I64)?, 0xffff_ffff)
     }
     /// Philox4x32-10 at these counters: four words each.
     fn block(&self, block: Value) -> Result<[Value; 4]> {
@@ -106,15 +121,18 @@ impl<'a> Philox<'a> {
         for round in 0..10i64 {
             let key = |word: Value, step: i64| match round {
                 0 => Ok(word),
-                _ => self.with(
-                    BinaryKind::And,
-                    self.with(BinaryKind::Add, word, (round * step) & 0xffff_ffff)?,
-                    0xffff_ffff,
-                ),
+                _ => {
+                    let sum = i64::from((round * step) as i32);
+                    let sum = self.m.number_like(Size::Static(sum), word)?;
+                    self.m.binary(BinaryKind::Add, word, sum)
+                }
             };
             let (k0, k1) = (key(self.seed[0], 0x9e37_79b9)?, key(self.seed[1], 0xbb67_ae85)?);
-            let [low0, high0] = self.split_words(self.with(BinaryKind::Mul, c0, 0xd251_1f53)?)?;
-            let [low1, high1] = self.split_words(self.with(BinaryKind::Mul, c2, 0xcd9e_8d57)?)?;
+            let multiply = |word: Value, by: i64| {
+                self.split_words(self.with(BinaryKind::Mul, self.widen(word)?, by)?)
+            };
+            let [low0, high0] = multiply(c0, 0xd251_1f53)?;
+            let [low1, high1] = multiply(c2, 0xcd9e_8d57)?;
             [c0, c1, c2, c3] = [xor(high1, c1, k0)?, low1, xor(high0, c3, k1)?, low0];
         }
         Ok([c0, c1, c2, c3])
@@ -142,12 +160,15 @@ impl<'a> Philox<'a> {
 
     fn bits(&self, result: Value) -> Result<Value> {
         if tensor_type(result.ty())?.dtype == DType::I64 {
-            let [low, high] = self.pair()?;
+            let [low, high] = self.wide_pair()?;
             return self.m.binary(BinaryKind::Or, low, self.with(BinaryKind::Shl, high, 32)?);
         }
-        // Sign-extend: 0..2^32 to the same bits in -2^31..2^31.
-        let word = self.with(BinaryKind::Xor, self.word()?, 1 << 31)?;
-        self.m.convert(self.with(BinaryKind::Sub, word, 1 << 31)?, DType::I32)
+        self.word()
+    }
+    /// The words of [`Self::pair`], unsigned in i64.
+    fn wide_pair(&self) -> Result<[Value; 2]> {
+        let [low, high] = self.pair()?;
+        Ok([self.widen(low)?, self.widen(high)?])
     }
 
     /// An integer of `count` bits, scaled by 2^-count to [0, 1).
@@ -167,14 +188,14 @@ impl<'a> Philox<'a> {
         let wide =
             if (low, high) == (0.0, 1.0) && dtype != DType::F64 { DType::F32 } else { DType::F64 };
         let bits = if dtype == DType::F64 {
-            let [low, high] = self.pair()?;
+            let [low, high] = self.wide_pair()?;
             self.m.binary(
                 BinaryKind::Or,
                 self.with(BinaryKind::Shl, high, 21)?,
                 self.with(BinaryKind::Shr, low, 11)?,
             )?
         } else {
-            self.with(BinaryKind::Shr, self.word()?, 32 - i64::from(precision))?
+            self.with(BinaryKind::Shr, self.widen(self.word()?)?, 32 - i64::from(precision))?
         };
         let mut x = self.unit(bits, precision, wide)?;
         if (low, high) != (0.0, 1.0) {
@@ -187,7 +208,7 @@ impl<'a> Philox<'a> {
     /// Box-Muller transform in f64.
     fn normal(&self, result: Value, mean: f64, std: f64) -> Result<Value> {
         let m = &self.m;
-        let [first, second] = self.pair()?;
+        let [first, second] = self.wide_pair()?;
         let u = m.convert(self.with(BinaryKind::Add, first, 1)?, DType::F64)?;
         let full = |n: f64| m.full_like(u, n);
         let logarithm = m.unary(UnaryKind::Log, m.mul(u, full((-32f64).exp2())?)?)?;

@@ -17,7 +17,8 @@ def seeded(fn, *args, seed=0):
 
 
 def draw(x):
-    return torch.rand(1000), torch.randn_like(x), torch.randint(0, 9, (50,)), F.dropout(x, 0.3), torch.bernoulli(x.sigmoid())
+    d = x.device
+    return torch.rand(1000, device=d), torch.randn_like(x), torch.randint(0, 9, (50,), device=d), F.dropout(x, 0.3), torch.bernoulli(x.sigmoid())
 
 
 def test_numbers_follow_the_seed():
@@ -29,40 +30,42 @@ def test_numbers_follow_the_seed():
     assert not torch.equal(fast(x)[0], other[0])
 
 
-def test_draws_of_a_program_are_independent():
-    a, b = compiled(lambda: (torch.rand(10000), torch.rand(10000)))()
+def test_draws_of_a_program_are_independent(device):
+    a, b = compiled(lambda: (torch.rand(10000, device=device), torch.rand(10000, device=device)))()
     assert abs(torch.corrcoef(torch.stack([a, b]))[0, 1]) < 0.05
 
 
 DISTRIBUTIONS = {
-    "rand": (lambda n: torch.rand(n), 0.5, 1 / 12),
-    "randn": (lambda n: torch.randn(n), 0, 1),
-    "uniform": (lambda n: torch.empty(n).uniform_(-2, 4), 1, 3),
-    "normal": (lambda n: torch.empty(n).normal_(3, 2), 3, 4),
-    "exponential": (lambda n: torch.empty(n).exponential_(4), 0.25, 1 / 16),
-    "geometric": (lambda n: torch.empty(n).geometric_(0.2), 5, 20),
-    "bernoulli": (lambda n: torch.empty(n).bernoulli_(0.3), 0.3, 0.21),
-    "randint": (lambda n: torch.randint(-5, 6, (n,)).double(), 0, 10),
-    "randint of 16 bits": (lambda n: torch.randint(0, 100, (n,), dtype=torch.int16).double(), 49.5, 833.25),
-    "bfloat16": (lambda n: torch.rand(n, dtype=torch.bfloat16).float(), 0.498, 1 / 12),
-    "permutation": (lambda n: torch.randperm(n)[: n // 2].double() / n, 0.5, 1 / 12),
-    "multinomial": (lambda n: torch.multinomial(torch.tensor([1.0, 0, 3]), n, replacement=True).double(), 1.5, 0.75),
-    "alpha dropout": (lambda n: F.alpha_dropout(torch.randn(n), 0.4, training=True), 0, 1),
+    "rand": (lambda n, d: torch.rand(n, device=d), 0.5, 1 / 12),
+    "randn": (lambda n, d: torch.randn(n, device=d), 0, 1),
+    "uniform": (lambda n, d: torch.empty(n, device=d).uniform_(-2, 4), 1, 3),
+    "normal": (lambda n, d: torch.empty(n, device=d).normal_(3, 2), 3, 4),
+    "exponential": (lambda n, d: torch.empty(n, device=d).exponential_(4), 0.25, 1 / 16),
+    "geometric": (lambda n, d: torch.empty(n, device=d).geometric_(0.2), 5, 20),
+    "bernoulli": (lambda n, d: torch.empty(n, device=d).bernoulli_(0.3), 0.3, 0.21),
+    "randint": (lambda n, d: torch.randint(-5, 6, (n,), device=d).double(), 0, 10),
+    "randint of 16 bits": (lambda n, d: torch.randint(0, 100, (n,), dtype=torch.int16, device=d).double(), 49.5, 833.25),
+    "bfloat16": (lambda n, d: torch.rand(n, dtype=torch.bfloat16, device=d).float(), 0.498, 1 / 12),
+    "permutation": (lambda n, d: torch.randperm(n, device=d)[: n // 2].double() / n, 0.5, 1 / 12),
+    "multinomial": (lambda n, d: torch.multinomial(torch.tensor([1.0, 0, 3], device=d), n, replacement=True).double(), 1.5, 0.75),
+    "alpha dropout": (lambda n, d: F.alpha_dropout(torch.randn(n, device=d), 0.4, training=True), 0, 1),
 }
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_distribution(name):
+def test_distribution(name, device):
     make, mean, variance = DISTRIBUTIONS[name]
     n = 20000
-    got = seeded(compiled(lambda: make(n))).double()
+    got = seeded(compiled(lambda: make(n, device)))
+    assert got.device.type == device
+    got = got.double()
     # Five standard errors; of the variance generously.
     assert abs(got.mean() - mean) < 5 * (variance / n) ** 0.5 + 1e-3
     assert abs(got.var() - variance) < 0.15 * variance
 
 
-def test_a_permutation_has_each_index_once():
-    got = compiled(lambda: torch.randperm(1000))()
+def test_a_permutation_has_each_index_once(device):
+    got = compiled(lambda: torch.randperm(1000, device=device))()
     assert torch.equal(got.sort()[0], torch.arange(1000)) and not torch.equal(got, torch.arange(1000))
 
 
@@ -116,8 +119,8 @@ def test_fallback_random_gives_eager_numbers():
 def test_a_generator_of_ones_own_is_respected(device):
     make = lambda: torch.Generator(device).manual_seed(5)
     g = make()
-    fast = torch.compile(lambda x: x + torch.rand(3, generator=g), backend=kiln)
-    assert torch.equal(fast(torch.zeros(3)), torch.rand(3, generator=make()))
+    fast = torch.compile(lambda x: x + torch.rand(3, generator=g, device=device), backend=kiln)
+    assert torch.equal(fast(torch.zeros(3)), torch.rand(3, generator=make(), device=device))
 
 
 def test_dynamic_sizes():

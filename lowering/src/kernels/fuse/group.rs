@@ -13,7 +13,9 @@ use crate::kernels::{
 };
 use kiln_dialects::{
     ir::{Attr, Value},
+    rules::tensor_type,
     sym::Dim as SymDim,
+    value::DType,
 };
 use kiln_passes::decompose::NOT_FUSED;
 use std::collections::BTreeSet;
@@ -76,8 +78,13 @@ pub struct KernelGroup {
     pub(crate) merged: bool,
 }
 
-/// Most nodes in a kernel: beyond that, registers spill and compile time grows.
+/// Most nodes in a kernel, integer arithmetic aside: beyond that, registers spill and compile time
+/// grows.
 pub(super) const MOST_NODES: usize = 64;
+
+/// Most nodes of integer arithmetic, each an instruction whose result is soon dead: a random number
+/// takes 130.
+const MOST_INTEGER_NODES: usize = 512;
 
 /// The fusion plan: kernels, and the kernel of each node.
 pub struct FusionPlan {
@@ -118,6 +125,20 @@ pub(crate) fn without_unit_dims(dims: &[SymDim]) -> Vec<SymDim> {
 }
 
 impl Grouping<'_> {
+    /// Whether a node is elementwise arithmetic on integers.
+    fn is_integer_arithmetic(&self, n: usize) -> bool {
+        let node = &self.graph.nodes[n];
+        let dtype = tensor_type(node.value.ty()).map(|t| t.dtype);
+        node.class == Class::Pointwise && matches!(dtype, Ok(DType::I32 | DType::I64))
+    }
+    /// The number of nodes that count towards [`MOST_NODES`]; `None` if there are too many others.
+    pub(super) fn counted<'n>(&self, nodes: impl Iterator<Item = &'n usize>) -> Option<usize> {
+        let (mut counted, mut integers) = (0, 0);
+        for n in nodes {
+            *if self.is_integer_arithmetic(*n) { &mut integers } else { &mut counted } += 1;
+        }
+        (integers < MOST_INTEGER_NODES).then_some(counted)
+    }
     /// The kernels that a node reads from, sorted by bytes read, largest first.
     pub(crate) fn sources(&self, n: usize) -> Vec<usize> {
         let mut all: Vec<(i64, usize)> = vec![];

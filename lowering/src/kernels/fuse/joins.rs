@@ -19,8 +19,8 @@ impl Grouping<'_> {
     pub(super) fn fits(&self, n: usize, g: usize) -> Result<(Kind, LoopSpan)> {
         let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
         let dims = without_unit_dims(&node.dims);
-        if group.nodes.len() >= MOST_NODES {
-            return Err(format!("it has {MOST_NODES} ops already").into());
+        if self.counted(group.nodes.iter()).is_none_or(|n| n >= MOST_NODES) {
+            return Err(format!("it has {} ops already", group.nodes.len()).into());
         }
         if self.previous_slice_kernel(n) == Some(g) {
             return self.copies_slice(n, g);
