@@ -11,7 +11,7 @@ func.func @f(%k: tensor<2xi64>) -> (tensor<3x2xi32>, tensor<5xi64>) {
 
 // -----
 // CASE: uniform_of_dynamic_size
-// CHECK: kiln.sym_expr mul
+// CHECK: kiln.iota [%0, 2] axis = 1
 // IMPLICIT-CHECK-NOT: f64
 func.func @f(%k: tensor<2xi64>, %x: tensor<?x2xbf16>) -> tensor<?x2xbf16> {
   %n = kiln.sym @n
