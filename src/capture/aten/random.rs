@@ -312,7 +312,7 @@ fn random(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         DType::F16 => 11,
         DType::BF16 => 8,
         other if other.is_float() => return Err(unsupported(format!("random_ of {other}"))),
-        other => other.bits() as u32 - 1,
+        other => other.bits() - 1,
     };
     // Floats include 2^bits itself.
     let count = (1i64 << bits) + i64::from(d.is_float());
