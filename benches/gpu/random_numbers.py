@@ -3,14 +3,15 @@
 
     random_numbers.py
 
-Medians of CUDA events around 20 calls in a row, nine rounds, the sides taking turns; least and most in brackets. The floor is the bytes read and
-written over the GPU's bandwidth.
+Medians of nine rounds, the sides taking turns; least and most in brackets. A round takes the median of 20 calls in a row by CUDA events. The floor is
+the bytes read and written over the GPU's bandwidth.
 """
 import statistics
 
 import torch
 
 import kiln_torch  # noqa: F401  registers the backend
+from bench import kernel_us, ratio_text
 
 F = torch.nn.functional
 CASES = {
@@ -20,25 +21,6 @@ CASES = {
 }
 
 
-def times(sides, x, rounds=9, calls=20):
-    """Microseconds a call of each side: median, least, most."""
-    for f in sides.values():
-        for _ in range(3):
-            f(x)
-    torch.cuda.synchronize()
-    got = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, f in sides.items():
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            for _ in range(calls):
-                f(x)
-            end.record()
-            end.synchronize()
-            got[name].append(start.elapsed_time(end) / calls * 1e3)
-    return {name: (statistics.median(v), min(v), max(v)) for name, v in got.items()}
-
-
 if __name__ == "__main__":
     print(torch.cuda.get_device_name())
     for dtype in (torch.bfloat16, torch.float32):
@@ -46,6 +28,11 @@ if __name__ == "__main__":
         for name, fn in CASES.items():
             torch._dynamo.reset()
             sides = {"eager": fn, "Inductor": torch.compile(fn), "kiln": torch.compile(fn, backend="kiln", options={"kiln.strict": True})}
-            got = times(sides, x)
-            line = "  ".join(f"{side} {m:.1f} us [{low:.1f}, {high:.1f}]" for side, (m, low, high) in got.items())
-            print(f"{name:20} {str(dtype)[6:]:9} {line}  kiln / Inductor {got['kiln'][0] / got['Inductor'][0]:.2f}", flush=True)
+            us = {side: [] for side in sides}
+            for side, f in sides.items():
+                kernel_us(f, [x])
+            for _ in range(9):
+                for side, f in sides.items():
+                    us[side].append(kernel_us(f, [x]))
+            line = "  ".join(f"{side} {statistics.median(v):.1f} us [{min(v):.1f}, {max(v):.1f}]" for side, v in us.items())
+            print(f"{name:20} {str(dtype)[6:]:9} {line}  Inductor / kiln {ratio_text(us['kiln'], us['Inductor'])}", flush=True)

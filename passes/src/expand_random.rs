@@ -35,27 +35,23 @@ impl Pass for ExpandRandom {
 
     fn run(&self, root: Op) -> Result<()> {
         replace_ops(root, |m, op| {
-            let expanded = if let Some(o) = RandomBits::of(op) {
-                shaped(m, &o.sizes, || Philox::new(m.b, o.key, &o.sizes)?.bits(op.result(0)))
+            let philox = |key: Value, sizes: &[Size]| Philox::new(m.b, key, sizes);
+            let (v, sizes) = if let Some(o) = RandomBits::of(op) {
+                (philox(o.key, &o.sizes).and_then(|p| p.bits(op.result(0))), o.sizes)
             } else if let Some(o) = RandomUniform::of(op) {
-                shaped(m, &o.sizes, || {
-                    Philox::new(m.b, o.key, &o.sizes)?.uniform(op.result(0), o.low, o.high)
-                })
+                let v =
+                    philox(o.key, &o.sizes).and_then(|p| p.uniform(op.result(0), o.low, o.high));
+                (v, o.sizes)
             } else {
                 let o = RandomNormal::of(op)?;
-                shaped(m, &o.sizes, || {
-                    Philox::new(m.b, o.key, &o.sizes)?.normal(op.result(0), o.mean, o.std)
-                })
+                let v = philox(o.key, &o.sizes).and_then(|p| p.normal(op.result(0), o.mean, o.std));
+                (v, o.sizes)
             };
-            Some(expanded)
+            // A scalar was drawn as one element.
+            let v = if sizes.is_empty() { v.and_then(|v| m.reshape(v, &sizes)) } else { v };
+            Some(v.map(|v| vec![v]))
         })
     }
-}
-
-/// What is drawn over [`drawn`] sizes, in the op's sizes.
-fn shaped(m: &Math, sizes: &[Size], draw: impl FnOnce() -> Result<Value>) -> Result<Vec<Value>> {
-    let v = draw()?;
-    Ok(vec![if sizes.is_empty() { m.reshape(v, sizes)? } else { v }])
 }
 
 /// The sizes over which an op draws: its own, but a scalar has one dimension.

@@ -1,5 +1,9 @@
 //! Dropout in all forms, and leaky ReLU of random slope.
-use super::{Args, Cx, Outcome, Row, Val, formula::Formula, tools::*};
+use super::{
+    Args, Cx, Outcome, Row, Val,
+    formula::{pair, value},
+    tools::*,
+};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
@@ -52,9 +56,10 @@ fn random_slope(cx: &mut Cx, a: &Args<'_>) -> Result<(Value, Value)> {
     } else {
         cx.full_like(x, (bounds.0 + bounds.1) / 2.0)?
     };
-    let f = Formula::new(cx);
-    let slopes = f.of(x).gt(0.0).select(1.0, f.of(slopes));
-    Ok((f.end(f.of(x) * slopes)?, f.end(slopes)?))
+    pair(cx, |f| {
+        let slopes = f.of(x).gt(0.0).select(1.0, f.of(slopes));
+        (f.of(x) * slopes, slopes)
+    })
 }
 
 fn probability(a: &Args<'_>) -> Result<f64> {
@@ -68,7 +73,8 @@ fn probability(a: &Args<'_>) -> Result<f64> {
 /// The probability with which elements are dropped; None if the op is the identity.
 fn drops(a: &Args<'_>) -> Result<Option<f64>> {
     let p = probability(a)?;
-    Ok(Some(p).filter(|p| a.flag("train", true).unwrap_or(true) && *p > 0.0))
+    let train = a.flag("train", true)?;
+    Ok(Some(p).filter(|p| train && *p > 0.0))
 }
 
 fn identity(a: &Args<'_>) -> Result<Outcome> {
@@ -109,9 +115,8 @@ fn channels(cx: &Cx, x: Value) -> Result<Vec<Size>> {
 }
 
 fn scaled(cx: &mut Cx, x: Value, mask: Value, p: f64) -> Result<Value> {
-    let f = Formula::new(cx);
     let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };
-    f.end(f.of(mask).select(f.of(x) * scale, 0.0))
+    value(cx, |f| f.of(mask).select(f.of(x) * scale, 0.0))
 }
 
 fn of_channels(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
@@ -144,8 +149,7 @@ fn self_normalising(cx: &mut Cx, x: Value, mask: Value, p: f64) -> Result<Value>
     }
     let scale = 1.0 / ((LIMIT * LIMIT * p + 1.0) * (1.0 - p)).sqrt();
     let shift = -scale * LIMIT * p;
-    let f = Formula::new(cx);
-    f.end(f.of(mask).select(f.of(x), LIMIT) * scale + shift)
+    value(cx, |f| f.of(mask).select(f.of(x), LIMIT) * scale + shift)
 }
 
 fn alpha(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {

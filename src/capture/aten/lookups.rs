@@ -133,22 +133,29 @@ fn searchsorted(cx: &mut Cx, a: &Args<'_>, sequence: &str) -> Result<Outcome> {
         "" => a.flag("right", false)?,
         _ => false,
     };
-    // (…, n) beside (…, m, 1); one sequence serves all values.
+    if last > 0 && last + 1 != rank_of(x) {
+        return Err("torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor must match".into());
+    }
+    let v = count_before(cx, s, x, right)?;
+    let v = if a.flag("out_int32", false)? { cx.convert(v, DType::I32)? } else { v };
+    cx.one(v)
+}
+
+/// For each value in x [.., m] the number of elements of its ascending sequence in s [.., n] that
+/// are less, or with `right` not greater; i64. A sequence [n] serves all values.
+pub(super) fn count_before(cx: &Cx, s: Value, x: Value, right: bool) -> Result<Value> {
+    let last = rank_of(s) - 1;
+    // (…, n) beside (…, m, 1).
     let sizes = [cx.b.sizes_of(x)?, vec![cx.b.size_of(s, last)?]].concat();
     let rank = rank_of(x) as i64;
     let wide = cx.spread(x, &(0..rank).collect::<Vec<_>>(), &sizes)?;
     let dims: Vec<i64> =
         if last == 0 { vec![rank] } else { (0..last as i64).chain([rank]).collect() };
-    if last > 0 && last + 1 != rank as usize {
-        return Err("torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor must match".into());
-    }
     let s = cx.spread(s, &dims, &sizes)?;
     let kind = if right { CompareKind::Gt } else { CompareKind::Ge };
     let beyond = cx.compare(kind, s, wide)?;
     let before = cx.convert(cx.unary(UnaryKind::Not, beyond)?, DType::I64)?;
-    let v = cx.reduced(ReduceKind::Sum, before, &[rank])?;
-    let v = if a.flag("out_int32", false)? { cx.convert(v, DType::I32)? } else { v };
-    cx.one(v)
+    cx.reduced(ReduceKind::Sum, before, &[rank])
 }
 
 fn one_hot(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {

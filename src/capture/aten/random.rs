@@ -1,17 +1,22 @@
 //! Random numbers. Draws are functions of the program's generator state, its last input
 //! `rng_state`: tensor<2xi64> = (seed, offset). Draw k of a program uses the Philox stream of
 //! (seed, offset + k), so that equal states give equal numbers on every target.
-use super::{Args, Cx, Outcome, Row, Val, formula::Formula, tools::*};
+use super::{
+    Args, Cx, Outcome, Row, Val,
+    formula::{formula, value},
+    lookups::count_before,
+    tools::*,
+};
 use crate::capture::unsupported;
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
-    Row { name: "aten.rand.default", arguments: "size, dtype=None", build: rand },
-    Row { name: "aten.rand_like.default", arguments: "self, dtype=None", build: rand },
+    Row { name: "aten.rand.default", arguments: "size, dtype=None", build: uniform },
+    Row { name: "aten.rand_like.default", arguments: "self, dtype=None", build: uniform },
     Row { name: "aten.uniform.default", arguments: "self, from=0, to=1", build: uniform },
-    Row { name: "aten.randn.default", arguments: "size, dtype=None", build: randn },
-    Row { name: "aten.randn_like.default", arguments: "self, dtype=None", build: randn },
+    Row { name: "aten.randn.default", arguments: "size, dtype=None", build: normal },
+    Row { name: "aten.randn_like.default", arguments: "self, dtype=None", build: normal },
     Row {
         name: "aten.normal.float_float",
         arguments: "mean, std, size, dtype=None",
@@ -20,12 +25,8 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "aten.normal.Tensor_float", arguments: "mean, std=1", build: scaled_normal },
     Row { name: "aten.normal.float_Tensor", arguments: "mean, std", build: scaled_normal },
     Row { name: "aten.normal.Tensor_Tensor", arguments: "mean, std", build: scaled_normal },
-    Row { name: "aten.normal.default", arguments: "self, mean=0, std=1", build: normal_in_place },
-    Row {
-        name: "aten.normal_functional.default",
-        arguments: "self, mean=0, std=1",
-        build: normal_in_place,
-    },
+    Row { name: "aten.normal.default", arguments: "self, mean=0, std=1", build: normal },
+    Row { name: "aten.normal_functional.default", arguments: "self, mean=0, std=1", build: normal },
     Row { name: "aten.log_normal.default", arguments: "self, mean=1, std=2", build: log_normal },
     Row { name: "aten.exponential.default", arguments: "self, lambd=1", build: exponential },
     Row { name: "aten.cauchy.default", arguments: "self, median=0, sigma=1", build: cauchy },
@@ -38,7 +39,11 @@ pub(super) const ROWS: &[Row] = &[
         arguments: "self, low, high, dtype=None",
         build: randint,
     },
-    Row { name: "aten.random.to", arguments: "self, to", build: random },
+    Row {
+        name: "aten.random.to",
+        arguments: "self, to",
+        build: |cx, a| between(cx, a, DType::I64, "from", "to"),
+    },
     Row { name: "aten.random.default", arguments: "self", build: random },
     Row { name: "aten.randperm.default", arguments: "n, dtype=None", build: randperm },
     Row {
@@ -114,11 +119,6 @@ fn target(cx: &mut Cx, a: &Args<'_>, default: DType) -> Result<(Vec<Size>, DType
     Ok((a.sizes("size")?, a.dtype("dtype")?.unwrap_or(default)))
 }
 
-/// The float dtype in which a distribution is computed.
-fn computed(d: DType) -> DType {
-    if d == DType::F64 { d } else { DType::F32 }
-}
-
 fn wants_float(op: &str, d: DType) -> Result<()> {
     if d.is_float() {
         return Ok(());
@@ -126,16 +126,14 @@ fn wants_float(op: &str, d: DType) -> Result<()> {
     Err(format!("\"{op}\" not implemented for '{d}'").into())
 }
 
-fn rand(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+/// As [`target`]. Err: the dtype is no float.
+fn float_target(cx: &mut Cx, a: &Args<'_>, op: &str) -> Result<(Vec<Size>, DType)> {
     let (sizes, d) = target(cx, a, DType::F32)?;
-    wants_float("check_uniform_bounds", d)?;
-    let v = cx.random_uniform(d, sizes, (0.0, 1.0))?;
-    cx.one(v)
+    wants_float(op, d).map(|()| (sizes, d))
 }
 
 fn uniform(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let (sizes, d) = target(cx, a, DType::F32)?;
-    wants_float("check_uniform_bounds", d)?;
+    let (sizes, d) = float_target(cx, a, "check_uniform_bounds")?;
     let (from, to) = (a.float("from", Some(0.0))?, a.float("to", Some(1.0))?);
     if from > to {
         return Err(format!(
@@ -144,13 +142,6 @@ fn uniform(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         .into());
     }
     let v = cx.random_uniform(d, sizes, (from, to))?;
-    cx.one(v)
-}
-
-fn randn(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let (sizes, d) = target(cx, a, DType::F32)?;
-    wants_float("normal_kernel_cpu", d)?;
-    let v = cx.random_normal(d, sizes, (0.0, 1.0))?;
     cx.one(v)
 }
 
@@ -185,54 +176,46 @@ fn scaled_normal(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     cx.one(v)
 }
 
-fn normal_in_place(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let (sizes, d) = target(cx, a, DType::F32)?;
-    wants_float("normal_kernel_cpu", d)?;
+fn normal(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (sizes, d) = float_target(cx, a, "normal_kernel_cpu")?;
     let (mean, std) = (a.float("mean", Some(0.0))?, checked_std(a.float("std", Some(1.0))?)?);
     let v = cx.random_normal(d, sizes, (mean, std))?;
     cx.one(v)
 }
 
 fn log_normal(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let (sizes, d) = target(cx, a, DType::F32)?;
-    wants_float("log_normal", d)?;
+    let (sizes, d) = float_target(cx, a, "log_normal")?;
     let (mean, std) = (a.float("mean", Some(1.0))?, a.float("std", Some(2.0))?);
     if std <= 0.0 {
         return Err(format!("log_normal_ expects std > 0.0, but found std={std}").into());
     }
-    let z = cx.random_normal(computed(d), sizes, (mean, std))?;
-    let f = Formula::new(cx);
-    let v = f.end(f.of(z).exp().to(d))?;
-    cx.one(v)
+    let z = cx.random_normal(statistics_dtype(d), sizes, (mean, std))?;
+    formula(cx, |f| f.of(z).exp().to(d))
 }
 
 /// By inversion: `-ln(1 - u) / lambda`.
 fn exponential(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let (sizes, d) = target(cx, a, DType::F32)?;
-    wants_float("exponential", d)?;
+    let (sizes, d) = float_target(cx, a, "exponential")?;
     let rate = a.float("lambd", Some(1.0))?;
     if rate <= 0.0 {
         return Err(format!("exponential_ expects lambda > 0.0, but found lambda={rate}").into());
     }
-    let u = cx.random_uniform(computed(d), sizes, (0.0, 1.0))?;
-    let f = Formula::new(cx);
-    let v = f.end(((-f.of(u)).ln_1p() * (-1.0 / rate)).to(d))?;
-    cx.one(v)
+    let u = cx.random_uniform(statistics_dtype(d), sizes, (0.0, 1.0))?;
+    formula(cx, |f| ((-f.of(u)).ln_1p() * (-1.0 / rate)).to(d))
 }
 
 /// By inversion: `median + sigma * tan(pi * (u - 1/2))`.
 fn cauchy(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let (sizes, d) = target(cx, a, DType::F32)?;
-    wants_float("cauchy", d)?;
+    let (sizes, d) = float_target(cx, a, "cauchy")?;
     let (median, sigma) = (a.float("median", Some(0.0))?, a.float("sigma", Some(1.0))?);
     if sigma <= 0.0 {
         return Err(format!("cauchy_ expects sigma > 0.0, but found sigma={sigma}").into());
     }
-    let u = cx.random_uniform(computed(d), sizes, (0.0, 1.0))?;
-    let f = Formula::new(cx);
-    let turn = (f.of(u) - 0.5) * std::f64::consts::PI;
-    let v = f.end((turn.sin() / turn.cos() * sigma + median).to(d))?;
-    cx.one(v)
+    let u = cx.random_uniform(statistics_dtype(d), sizes, (0.0, 1.0))?;
+    formula(cx, |f| {
+        let turn = (f.of(u) - 0.5) * std::f64::consts::PI;
+        (turn.sin() / turn.cos() * sigma + median).to(d)
+    })
 }
 
 /// Number of trials to the first success, by inversion: `ceil(ln(1 - u) / ln(1 - p))`, at least 1.
@@ -242,11 +225,9 @@ fn geometric(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     if !(p > 0.0 && p < 1.0) {
         return Err(format!("geometric_ expects p to be in (0, 1), but got p={p}").into());
     }
-    let u = cx.random_uniform(computed(d), sizes, (0.0, 1.0))?;
-    let f = Formula::new(cx);
-    let trials = ((-f.of(u)).ln_1p() * (1.0 / (-p).ln_1p())).ceil().max(1.0);
-    let v = f.end(trials.to(d))?;
-    cx.one(v)
+    let u = cx.random_uniform(statistics_dtype(d), sizes, (0.0, 1.0))?;
+    let rate = 1.0 / (-p).ln_1p();
+    formula(cx, |f| ((-f.of(u)).ln_1p() * rate).ceil().max(1.0).to(d))
 }
 
 /// Integers of low to high - 1: 63 bits modulo the range, whose bias is at most range / 2^63.
@@ -271,38 +252,33 @@ fn integers(
     cx.one(v)
 }
 
-/// Err: both bounds are known and the range is empty.
-fn checked_range(a: &Args<'_>, low: &str, high: &str) -> Result<()> {
+/// [`integers`] between two arguments, of which the lower may be missing. Err: both bounds are known
+/// and the range is empty.
+fn between(cx: &mut Cx, a: &Args<'_>, default: DType, low: &str, high: &str) -> Result<Outcome> {
+    let (sizes, d) = target(cx, a, default)?;
     let known = |name: &str| match a.values.get(name) {
         Some(Val::Int(Size::Static(n))) => Some(*n),
         _ => None,
     };
     let from = if a.has(low) { known(low) } else { Some(0) };
-    match from.zip(known(high)) {
-        Some((from, to)) if from >= to => Err(format!(
+    if let Some((from, to)) = from.zip(known(high)).filter(|(from, to)| from >= to) {
+        return Err(format!(
             "random_ expects 'from' to be less than 'to', but got from={from} >= to={to}"
         )
-        .into()),
-        _ => Ok(()),
+        .into());
     }
+    let low = if a.has(low) { Some(cx.operand(a, low, DType::I64)?) } else { None };
+    let high = cx.operand(a, high, DType::I64)?;
+    integers(cx, sizes, d, low, high)
 }
 
 fn randint(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let (sizes, d) = target(cx, a, DType::I64)?;
-    checked_range(a, "low", "high")?;
-    let low = if a.has("low") { Some(cx.operand(a, "low", DType::I64)?) } else { None };
-    let high = cx.operand(a, "high", DType::I64)?;
-    integers(cx, sizes, d, low, high)
+    between(cx, a, DType::I64, "low", "high")
 }
 
 /// Without bounds: 0 to the greatest integer of the dtype, of floats to 2^(bits of its mantissa).
 fn random(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (sizes, d) = target(cx, a, DType::I64)?;
-    if a.has("to") {
-        checked_range(a, "from", "to")?;
-        let high = cx.operand(a, "to", DType::I64)?;
-        return integers(cx, sizes, d, None, high);
-    }
     let bits: u32 = match d {
         DType::I1 => 1,
         DType::UI8 => 8,
@@ -324,7 +300,7 @@ fn random(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 fn randperm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let d = a.dtype("dtype")?.unwrap_or(DType::I64);
     let bits = cx.random_integers(vec![a.size("n")?])?;
-    let order = cx.b.create_node(&Sort { input: bits, axis: 0, descending: false })?.result(1);
+    let (_, order) = cx.sorted(bits, 0)?;
     let v = cx.convert(order, d)?;
     cx.one(v)
 }
@@ -348,7 +324,7 @@ fn bernoulli_of(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 /// 1 where `u < p`, else 0.
 fn bernoulli(cx: &mut Cx, a: &Args<'_>, p: Value) -> Result<Outcome> {
     let (sizes, d) = target(cx, a, DType::F32)?;
-    let c = computed(dtype_of(p)?);
+    let c = statistics_dtype(dtype_of(p)?);
     let p = cx.convert(p, c)?;
     let u = cx.random_uniform(c, sizes, (0.0, 1.0))?;
     let hit = cx.compare(CompareKind::Lt, u, p)?;
@@ -378,44 +354,24 @@ fn multinomial(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         let why = "cannot sample n_sample > prob_dist.size(-1) samples without replacement";
         return Err(why.into());
     }
-    let c = computed(d);
+    let c = statistics_dtype(d);
     let p = cx.convert(x, c)?;
     if !replacement || count == 1 {
         let u = cx.random_uniform(c, sizes.clone(), (0.0, 1.0))?;
-        let f = Formula::new(cx);
         // 1 - u is in (0, 1], and its logarithm may be 0.
-        let waiting = (-(-f.of(u)).ln_1p()).max(f64::from(f32::MIN_POSITIVE));
-        let score = f.end(f.of(p) / waiting)?;
+        let least = f64::from(f32::MIN_POSITIVE);
+        let score = value(cx, |f| f.of(p) / (-(-f.of(u)).ln_1p()).max(least))?;
         let sort = Sort { input: score, axis: last as i64, descending: true };
         let order = cx.b.create_node(&sort)?.result(1);
-        let taken = [&sizes[..last], &[Size::Static(count)]].concat();
-        let v = cx.b.add(&Slice {
-            input: order,
-            offsets: vec![Size::Static(0); rank],
-            sizes: taken,
-            strides: vec![1; rank],
-        })?;
+        let v = cx.part(order, last, Size::Static(0), Size::Static(count))?;
         return cx.one(v);
     }
     let drawn = [&sizes[..last], &[Size::Static(count)]].concat();
     let u = cx.random_uniform(c, drawn.clone(), (0.0, 1.0))?;
-    let axis = last as i64;
-    let sums = cx.b.add(&Cumulative { kind: CumulativeKind::Sum, input: p, axis })?;
-    let total = Reduce { kind: ReduceKind::Sum, input: p, dims: vec![axis], maybe_empty: false };
-    let total = cx.b.add(&total)?;
-    let along: Vec<i64> = (0..axis).collect();
-    let total = cx.b.add(&BroadcastInDim { input: total, dims: along.clone(), sizes: drawn })?;
-    let at = cx.binary(BinaryKind::Mul, u, total)?;
-    // [.., samples, classes]
-    let all = [&sizes[..last], &[Size::Static(count), classes]].concat();
-    let of_class: Vec<i64> = along.iter().copied().chain([axis + 1]).collect();
-    let of_sample: Vec<i64> = (0..=axis).collect();
-    let sums = cx.b.add(&BroadcastInDim { input: sums, dims: of_class, sizes: all.clone() })?;
-    let at = cx.b.add(&BroadcastInDim { input: at, dims: of_sample, sizes: all })?;
-    let passed = cx.convert(cx.compare(CompareKind::Le, sums, at)?, DType::I64)?;
-    let n =
-        Reduce { kind: ReduceKind::Sum, input: passed, dims: vec![axis + 1], maybe_empty: false };
-    let n = cx.b.add(&n)?;
+    let sums = cx.scanned(CumulativeKind::Sum, p, last)?;
+    let total = cx.reduced(ReduceKind::Sum, p, &[last as i64])?;
+    let total = cx.spread(total, &(0..last as i64).collect::<Vec<_>>(), &drawn)?;
+    let n = count_before(cx, sums, cx.binary(BinaryKind::Mul, u, total)?, true)?;
     // Rounding may put u times the total behind the last sum.
     let top = cx.b.size_as_tensor(cx.size_add(classes, Size::Static(-1))?, DType::I64)?;
     let v = cx.binary(BinaryKind::Min, n, top)?;

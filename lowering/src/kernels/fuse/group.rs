@@ -131,13 +131,16 @@ impl Grouping<'_> {
         let dtype = tensor_type(node.value.ty()).map(|t| t.dtype);
         node.class == Class::Pointwise && matches!(dtype, Ok(DType::I32 | DType::I64))
     }
-    /// The number of nodes that count towards [`MOST_NODES`]; `None` if there are too many others.
-    pub(super) fn counted<'n>(&self, nodes: impl Iterator<Item = &'n usize>) -> Option<usize> {
-        let (mut counted, mut integers) = (0, 0);
-        for n in nodes {
-            *if self.is_integer_arithmetic(*n) { &mut integers } else { &mut counted } += 1;
+    /// Whether at most so many of the nodes count towards [`MOST_NODES`], and not too many others.
+    pub(super) fn within(&self, nodes: &[&[usize]], most: usize) -> bool {
+        let all: usize = nodes.iter().map(|list| list.len()).sum();
+        // Nearly always: the types are not looked at.
+        if all <= most {
+            return true;
         }
-        (integers < MOST_INTEGER_NODES).then_some(counted)
+        let integers =
+            nodes.iter().copied().flatten().filter(|n| self.is_integer_arithmetic(**n)).count();
+        integers < MOST_INTEGER_NODES && all - integers <= most
     }
     /// The kernels that a node reads from, sorted by bytes read, largest first.
     pub(crate) fn sources(&self, n: usize) -> Vec<usize> {

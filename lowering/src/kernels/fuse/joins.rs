@@ -19,7 +19,7 @@ impl Grouping<'_> {
     pub(super) fn fits(&self, n: usize, g: usize) -> Result<(Kind, LoopSpan)> {
         let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
         let dims = without_unit_dims(&node.dims);
-        if self.counted(group.nodes.iter()).is_none_or(|n| n >= MOST_NODES) {
+        if !self.within(&[&group.nodes], MOST_NODES - 1) {
             return Err(format!("it has {} ops already", group.nodes.len()).into());
         }
         if self.previous_slice_kernel(n) == Some(g) {

@@ -14,14 +14,8 @@ impl Grouping<'_> {
         let (a, b) = (&self.groups[from], &self.groups[into]);
         let kinds = a.kind == Kind::Pointwise
             && matches!(b.kind, Kind::Pointwise | Kind::Rows | Kind::Contract | Kind::Scan);
-        let most = if b.kind == Kind::Contract { MOST_MOVED } else { MOST_NODES };
-        let own = if b.kind == Kind::Contract {
-            Some(a.nodes.len())
-        } else {
-            self.counted(a.nodes.iter())
-        };
-        let both = self.counted(a.nodes.iter().chain(&b.nodes));
-        let small = own.is_some_and(|n| n <= most) && both.is_some_and(|n| n <= MOST_NODES);
+        let small = (b.kind != Kind::Contract || a.nodes.len() <= MOST_MOVED)
+            && self.within(&[&a.nodes, &b.nodes], MOST_NODES);
         let placed =
             a.kind == Kind::Pointwise && b.nodes.iter().any(|n| self.inserts_result_of(*n, from));
         if !small || a.merged || !(placed || kinds && a.dims == b.dims) {
