@@ -63,7 +63,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         self
     }
 
-    /// Sets a mode of [`list_mode_options`].
+    /// Sets a mode of [`list_mode_options`](super::list_mode_options).
     #[track_caller]
     pub fn mode(self, mode: &str) -> Self {
         let at = Location::caller();
@@ -103,7 +103,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         })
     }
 
-    /// Sets options of [`list_options`] by name.
+    /// Sets options of [`list_options`](super::list_options) by name.
     #[track_caller]
     pub fn options<'a>(self, options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let at = Location::caller();
