@@ -19,6 +19,8 @@ from .graph import Unserialisable
 from .partition import device_of, is_random, runs_of
 from .program import Program
 from .runner import boxed
+from .sizes import supply
+from .views import rebase
 
 log = logging.getLogger("kiln_torch")
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")
@@ -43,11 +45,16 @@ reports: list[Report] = []
 class Piece(torch.nn.Module):
     """A program in place of a part of a graph."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, eager: torch.fx.GraphModule):
         super().__init__()
         self.program = program
+        # As no module of this one, whose code `recompile` would print again.
+        self.eager = eager.forward
 
     def forward(self, *values):
+        if any(values[k] < 0 for k in self.program.sizes):
+            # No tensor has a negative size by which it could come in.
+            return self.eager(*values)
         out = self.program(values)
         return out[0] if len(out) == 1 else tuple(out)
 
@@ -63,6 +70,7 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     """Compiles one graph of AOTAutograd. `frozen`: the values of its inputs that are constants."""
     if not any(n.op == "call_function" for n in module.graph.nodes):
         return make_boxed_func(module.forward)
+    rebase(module.graph)
     refused: dict[str, str] = {}
     if chosen.fallback_random:
         refused = {n.name: "draws from PyTorch's generator (fallback_random)" for n in module.graph.nodes if is_random(n)}
@@ -101,9 +109,10 @@ def compile_runs(kind, chosen, module, refused, frozen):
     for name, part in list(fused.named_children()):
         if not name.startswith("kiln_"):
             continue
+        call = next(n for n in fused.graph.nodes if n.op == "call_module" and n.target == name)
+        supply(call, part)
         inputs = [n for n in part.graph.nodes if n.op == "placeholder"]
-        given = next(n for n in fused.graph.nodes if n.op == "call_module" and n.target == name).args
-        constants = {n: values[g.name] for n, g in zip(inputs, given) if g.name in values}
+        constants = {n: values[g.name] for n, g in zip(inputs, call.args) if g.name in values}
         calls = [n for n in part.graph.nodes if n.op == "call_function"]
         outputs = next(n for n in part.graph.nodes if n.op == "output").args[0]
         outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
@@ -123,7 +132,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
                 raise
             continue
         report.kernels += program.kernels
-        setattr(fused, name, Piece(program))
+        setattr(fused, name, Piece(program, part))
     fused.recompile()
     reports.append(report)
     return boxed(fused)

@@ -6,6 +6,8 @@ import json
 import sympy
 import torch
 
+from .sizes import carried
+
 # The schema's numbers of element types.
 DTYPES = {
     torch.uint8: 1, torch.int8: 2, torch.int16: 3, torch.int32: 4, torch.int64: 5, torch.float16: 6, torch.float32: 7,
@@ -129,6 +131,13 @@ class Writer:
         self.tensors[name] = tensor_meta(val)
         return {"as_tensor": {"name": name}}
 
+    def carrier(self, node: torch.fx.Node) -> str:
+        """An argument int8[size, 0] by which a size comes in."""
+        name, one = f"{node.name}_carrier", {"as_int": 1}
+        sizes = [size(node.meta["val"]), {"as_int": 0}]
+        self.tensors[name] = {"dtype": DTYPES[torch.int8], "sizes": sizes, "strides": [one, one], "storage_offset": {"as_int": 0}}
+        return name
+
     def permuted(self, node: torch.fx.Node, order: list[int]) -> str:
         """The name of a node's value with its dimensions in this order."""
         name = f"{node.name}#permuted"
@@ -166,7 +175,7 @@ class Writer:
 
 def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: list[torch.fx.Node], orders: list[list[int] | None], frozen) -> bytes:
     """A piece of a graph as JSON: `inputs` are tensors and sizes, of which those in `frozen` are parameters; `outputs` are tensors, each permuted to
-    its order."""
+    its order. After the tensors come the arguments that carry sizes."""
     writer = Writer()
     specs, sizes, env = [], {}, None
     for node in inputs:
@@ -181,6 +190,9 @@ def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: 
         else:
             writer.names[node] = node.name
             sizes[node.name] = sympy.srepr(val.node.expr) if isinstance(val, torch.SymInt) else f"Integer({int(val)})"
+            env = env or isinstance(val, torch.SymInt) and val.node.shape_env
+    for k in carried(inputs):
+        specs.append({"user_input": {"arg": {"as_tensor": {"name": writer.carrier(inputs[k])}}}})
     for node in nodes:
         writer.node(node)
     results = [writer.names[o] if order is None else writer.permuted(o, order) for o, order in zip(outputs, orders)]

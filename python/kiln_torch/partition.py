@@ -9,6 +9,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from . import _kiln
 from .graph import DTYPES, SYMBOLIC, is_item, overload
+from .views import addresses_storage
 
 
 # Of attention ops for GPUs the results that kiln computes: the output, and not the log-sum-exp and the generator's state.
@@ -72,6 +73,8 @@ def reason_against(node: torch.fx.Node, device: torch.device, refused: dict[str,
         return reason_against(node.args[0], device, refused)
     if has_generator(node):
         return "draws from a generator of its own"
+    if addresses_storage(node):
+        return "takes an offset in the storage of an argument"
     name = overload(node)
     if name in COMPUTED and any(n.args[1] not in COMPUTED[name] for n in node.users if is_item(n)):
         return f"{name} whose statistics are used, as a backward pass does"

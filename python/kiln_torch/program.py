@@ -8,6 +8,7 @@ from torch._C._dynamo.guards import _empty_strided_cuda as empty_cuda
 from . import _kiln
 from .graph import is_item, serialise
 from .layout import Layout, dense_order, unpermuted
+from .sizes import carried, carrier
 
 DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
@@ -50,14 +51,17 @@ class Program:
         self.dtypes = [DTYPES[name] for name, _ in described]
         static_sizes = all(size is not None for _, size in described)
         self.fixed = [row_major(size) for _, size in described] if static_sizes else None
-        static = all(isinstance(n, int) for t in given for n in t.shape)
-        self.draws = self.compiled.inputs() > len(self.takes)
+        self.sizes = carried(inputs)
+        static = not self.sizes and all(isinstance(n, int) for t in given for n in t.shape)
+        self.draws = self.compiled.inputs() > len(self.takes) + len(self.sizes)
         if self.draws:
             given.append(torch.empty(2, dtype=torch.int64, device="meta"))
         self.call = self.host if device.type == "cpu" else self.static_cuda(given) if static else self.cuda
 
     def __call__(self, values):
         inputs = [values[k] for k in self.takes]
+        for k in self.sizes:
+            inputs.append(carrier(values[k], self.device))
         if self.draws:
             inputs.append(self.state())
         outputs = self.call(inputs)

@@ -140,10 +140,11 @@ impl Stage {
     }
 }
 
-/// Drops parallel dimensions of extent 1.
+/// Drops dimensions of extent 1. A reduction keeps one dimension that it reduces, since it
+/// accumulates onto its initial value; contractions keep all, by which strategies recognise them.
 pub fn drop_units(s: &mut Stage) {
     while let Some(d) =
-        (0..s.extents.len()).find(|d| !s.reduction[*d] && s.extents[*d].known() == Some(1))
+        (0..s.extents.len()).find(|d| s.extents[*d].known() == Some(1) && can_drop(s, *d))
     {
         s.extents.remove(d);
         s.reduction.remove(d);
@@ -156,6 +157,11 @@ pub fn drop_units(s: &mut Stage) {
             }
         });
     }
+}
+
+fn can_drop(s: &Stage, d: usize) -> bool {
+    let reduces = || s.reduction.iter().filter(|r| **r).count();
+    !s.reduction[d] || reduces() > 1 && s.structure.is_none()
 }
 
 /// Whether stage `i` can be fused into a nest, after its stages.

@@ -240,10 +240,8 @@ fn histc(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     if bins < 1 {
         return Err("bins must be > 0".into());
     }
-    if !d.is_float() {
-        return Err(format!("\"histogram_cpu\" not implemented for {}", d.name()).into());
-    }
-    let x = cx.flat(x)?;
+    // PyTorch counts integers on GPUs only, in integer arithmetic: f64 holds the products.
+    let x = cx.flat(if d.is_float() { x } else { cx.convert(x, DType::F64)? })?;
     let (low, high) = (a.float("min", Some(0.0))?, a.float("max", Some(0.0))?);
     if low > high {
         return Err("max must be larger than min".into());
@@ -254,10 +252,15 @@ fn histc(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let shape = [Size::Static(bins), n];
     let at = value(cx, |f| {
         let (x, low, high) = (f.of(x), f.of(low), f.of(high));
-        let at = ((x - low) / (high - low) * bins as f64).floor().min((bins - 1) as f64);
+        let at = if d.is_float() {
+            (x - low) / (high - low) * bins as f64
+        } else {
+            (x - low) * bins as f64 / (high - low)
+        };
+        let at = at.floor().min((bins - 1) as f64);
         (x.ge(low) & x.le(high)).select(at, -1.0)
     })?;
-    let (at, bin) = (cx.spread(at, &[1], &shape)?, cx.iota(d, shape.to_vec(), 0)?);
+    let (at, bin) = (cx.spread(at, &[1], &shape)?, cx.iota(dtype_of(at)?, shape.to_vec(), 0)?);
     let hits = cx.convert(cx.compare(CompareKind::Eq, at, bin)?, DType::I64)?;
     let v = cx.convert(cx.reduced(ReduceKind::Sum, hits, &[1])?, d)?;
     cx.one(v)

@@ -1,0 +1,75 @@
+"""Sizes that no tensor argument of a program has: each comes in as the size of one more argument, without elements."""
+from __future__ import annotations
+
+import sympy
+import torch
+
+
+def symbol_of(val) -> sympy.Symbol | None:
+    """The symbol that a SymInt is; None for other values and for expressions of symbols."""
+    expr = val.node.expr if isinstance(val, torch.SymInt) else None
+    return expr if isinstance(expr, sympy.Symbol) else None
+
+
+def symbols_in(val) -> set[sympy.Symbol]:
+    """The symbols in a SymInt, or in the sizes of tensors."""
+    if isinstance(val, torch.SymInt):
+        return set(val.node.expr.free_symbols)
+    if isinstance(val, torch.Tensor):
+        return set().union(*(symbols_in(n) for n in val.shape))
+    return set().union(*map(symbols_in, val)) if isinstance(val, (tuple, list)) else set()
+
+
+def bound_by(inputs: list[torch.fx.Node]) -> set[sympy.Symbol]:
+    """The symbols that are a whole size of a tensor argument."""
+    return {symbol_of(n) for node in inputs if isinstance(node.meta["val"], torch.Tensor) for n in node.meta["val"].shape}
+
+
+def carried(inputs: list[torch.fx.Node]) -> list[int]:
+    """Which inputs are symbols that no tensor among the inputs binds."""
+    bound, found = bound_by(inputs), []
+    for k, node in enumerate(inputs):
+        symbol = symbol_of(node.meta["val"])
+        if symbol is not None and symbol not in bound:
+            bound.add(symbol)
+            found.append(k)
+    return found
+
+
+def carrier(value, device):
+    """An argument of no elements that has `value` as a size: int8[value, 0]."""
+    return torch.empty((value, 0), dtype=torch.int8, device=device)
+
+
+def supply(call: torch.fx.Node, part: torch.fx.GraphModule):
+    """Adds to a piece, and to its call in the graph around it, inputs for the symbols that its sizes have and its inputs do
+    not bind. A symbol comes from a node of the graph whose value it is, or from a size of a tensor."""
+    inputs = [n for n in part.graph.nodes if n.op == "placeholder"]
+    wanted = set().union(*(symbols_in(n.meta.get("val")) for n in part.graph.nodes if n.op != "output"))
+    wanted -= bound_by(inputs) | {symbol_of(n.meta["val"]) for n in inputs}
+    for symbol in sorted(wanted, key=str):
+        found = find(call, symbol)
+        if found is None:
+            continue
+        call.args = (*call.args, found)
+        with part.graph.inserting_after(inputs[-1]) if inputs else part.graph.inserting_before():
+            inputs.append(part.graph.placeholder(f"size_{symbol}"))
+        inputs[-1].meta["val"] = found.meta["val"]
+    part.recompile()
+
+
+def find(call: torch.fx.Node, symbol: sympy.Symbol) -> torch.fx.Node | None:
+    """A node before the call whose value is the symbol."""
+    for node in call.graph.nodes:
+        if node is call:
+            return None
+        val = node.meta.get("val")
+        if symbol_of(val) == symbol:
+            return node
+        for k, n in enumerate(val.shape if isinstance(val, torch.Tensor) else []):
+            if symbol_of(n) == symbol:
+                with call.graph.inserting_before(call):
+                    size = call.graph.call_function(torch.ops.aten.sym_size.int, (node, k))
+                size.meta["val"] = n
+                return size
+    return None

@@ -1,0 +1,67 @@
+"""Ops that address a tensor's storage. A program's results have storages of their own, so that such an op must read the
+tensor whose storage it is, and no view of it."""
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from .graph import is_item
+
+AS_STRIDED = torch.ops.aten.as_strided.default
+# Ops that take an offset in a storage, and where among their arguments.
+OFFSETS = {AS_STRIDED: 3, torch.ops.aten.as_strided_scatter.default: 4}
+
+
+def is_view(node: torch.fx.Node) -> bool:
+    """Whether the result of a node shares the storage of its first argument, by the op's schema."""
+    schema = getattr(node.target, "_schema", None)
+    if node.op != "call_function" or not schema or not schema.arguments:
+        return False
+    alias = schema.arguments[0].alias_info
+    return alias is not None and not alias.is_write
+
+
+def base(node: torch.fx.Node) -> torch.fx.Node:
+    """The node that a chain of views starts at."""
+    while True:
+        source = node.args[0] if is_item(node) else node
+        if not is_view(source):
+            return node
+        node = source.args[0]
+
+
+def rebase(graph: torch.fx.Graph):
+    """Lets each `as_strided` of a view read the view's base. Its offset, which defaults to the view's, becomes explicit; from
+    an argument of the graph it is counted from where that starts in its storage, which may differ between calls."""
+    for node in graph.find_nodes(op="call_function", target=AS_STRIDED):
+        view, size, stride, *offset = node.args
+        start = base(view)
+        if start is view:
+            continue
+        offset = offset[0] if offset else node.kwargs.get("storage_offset")
+        if offset is None:
+            offset = view.meta["val"].storage_offset()
+            if start.op != "call_function":
+                offset = from_start(graph, node, start, offset - start.meta["val"].storage_offset())
+        node.args, node.kwargs = (start, size, stride, offset), {}
+
+
+def from_start(graph: torch.fx.Graph, before: torch.fx.Node, start: torch.fx.Node, apart: int):
+    """A node that computes the offset of `start` plus `apart`."""
+    with graph.inserting_before(before):
+        offset = graph.call_function(torch.ops.aten.sym_storage_offset.default, (start,))
+        offset.meta["val"] = start.meta["val"].storage_offset()
+        if apart == 0:
+            return offset
+        moved = graph.call_function(operator.add, (offset, apart))
+        moved.meta["val"] = offset.meta["val"] + apart
+        return moved
+
+
+def addresses_storage(node: torch.fx.Node) -> bool:
+    """Whether an op takes an offset in the storage of an argument of the graph, which a program is not told."""
+    k = OFFSETS.get(node.target)
+    if k is None or node.args[0].op == "call_function":
+        return False
+    return len(node.args) > k and node.args[k] is not None

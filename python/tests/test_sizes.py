@@ -1,0 +1,45 @@
+"""Sizes that are arguments or values of the call, and not sizes of its tensors."""
+import pytest
+import torch
+
+import kiln_torch
+
+
+def check(f, *calls):
+    """Each call beside eager's, all in one program, without an op that stays eager."""
+    compiled = torch.compile(f, backend="kiln", dynamic=True)
+    for call in calls:
+        got, want = compiled(*call), f(*call)
+        torch.testing.assert_close(got, want)
+    eager = {op: why for r in kiln_torch.reports for op, why in r.eager.items()}
+    assert not eager
+    assert sum(r.programs for r in kiln_torch.reports) == len(kiln_torch.reports) > 0
+
+
+def test_a_size_is_an_argument():
+    check(lambda x, n: torch.full((n, 4), 1.5) + x, (torch.randn(4), 7), (torch.randn(4), 3))
+
+
+def test_a_size_is_computed_from_an_argument():
+    check(lambda x, n: x.new_zeros(n * 2, 3) + x, (torch.randn(3), 5), (torch.randn(3), 6))
+
+
+def test_two_sizes_are_arguments():
+    f = lambda x, n, m: (torch.zeros(n, m) + x.sum(), torch.arange(n * m + 1))
+    check(f, (torch.randn(4), 5, 3), (torch.randn(4), 6, 2))
+
+
+def test_a_slice_ends_at_an_argument():
+    f = lambda x, n: (x[:, :n].sum(1), torch.ones(n))
+    check(f, (torch.randn(3, 9), 5), (torch.randn(4, 7), 2))
+
+
+def test_a_number_may_be_negative():
+    """A negative number is no size: such calls are eager's."""
+    check(lambda x, n: x * n, (torch.randn(4), 5), (torch.randn(4), -6))
+
+
+@pytest.mark.parametrize("n", [4, 0])
+def test_a_size_is_the_value_of_a_tensor(n):
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        check(lambda x, n: torch.arange(n.item()) + x, (torch.randn(1), torch.tensor(n)), (torch.randn(1), torch.tensor(9)))

@@ -1,0 +1,267 @@
+"""Public models through `torch.compile(backend="kiln")`, beside eager: results, or gradients, and what stayed eager.
+
+    python compiled.py --out FILE [--only REGEX] [--families torchvision,timm,transformers] [--device cuda] [--train]
+                       [--jobs N] [--timeout S] [--seconds S] [--page FILE]
+
+Each model has random weights and runs in a process of its own, forked after the imports. FILE gets a JSON line a model.
+Models come in a random order that is the same every time, so that a run ended by --seconds is a sample of all.
+
+The error of a model is the largest over its tensors of |kiln - eager|_inf / |eager|_inf; of gradients, the norm is at
+least 1e-3 of the largest gradient's, since that of a bias before a norm is 0 but for rounding. A model agrees up to 1e-4,
+or ten times eager's own error against float64, which random weights amplify; above 1e-2 of that nothing can be said, and
+the model is undecided. In training, rates of dropout are 0.
+"""
+import argparse
+import collections
+import json
+import os
+import random
+import re
+import signal
+import sys
+import time
+import warnings
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+TOLERANCE, AMPLIFIED, LEAST_GRADIENT = 1e-4, 1e-2, 1e-3
+
+
+def tensors(out):
+    """The floating-point tensors of a result."""
+    import torch
+    from torch.utils import _pytree as tree
+
+    out = out.to_tuple() if hasattr(out, "to_tuple") else out
+    return [t for t in tree.tree_leaves(out) if isinstance(t, torch.Tensor) and t.is_floating_point()]
+
+
+def norm(t):
+    finite = t.detach()[t.isfinite()]
+    return finite.abs().max().item() if finite.numel() else 0.0
+
+
+def error(got, want, train):
+    """The largest error of a tensor relative to its norm; infinite where shapes or NaNs differ."""
+    import torch
+
+    if len(got) != len(want):
+        return float("inf")
+    worst, least = 0.0, LEAST_GRADIENT * max(map(norm, want), default=0.0) if train else 0.0
+    for g, w in zip(got, want):
+        if g.shape != w.shape or not torch.equal(g.isfinite(), w.isfinite()):
+            return float("inf")
+        if w.numel() == 0:
+            continue
+        g, w = g.detach().double(), w.detach().double()
+        scale, apart = max(norm(w), least), norm((g - w)[w.isfinite()])
+        worst = max(worst, apart / scale if scale else apart)
+    return worst
+
+
+def step(run, model, inputs, train):
+    """The results of a call, or, of a training step, the gradients by name."""
+    import torch
+
+    torch.manual_seed(1)
+    if not train:
+        with torch.no_grad():
+            return tensors(run(**inputs) if isinstance(inputs, dict) else run(*inputs))
+    model.zero_grad(set_to_none=True)
+    out = tensors(run(**inputs) if isinstance(inputs, dict) else run(*inputs))
+    sum(t.float().square().mean() for t in out if t.requires_grad).backward()
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+def without_dropout(model):
+    """Sets the rates of dropout to 0, in the modules that have them as attributes."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, float) and ("drop" in name or name == "p"):
+                setattr(module, name, 0.0)
+
+
+def one(a, make, inputs):
+    """Builds a model, runs it eagerly and compiled: what its line says."""
+    import torch
+    import kiln_torch
+    from torch.utils import _pytree as tree
+    from zoo import text_inputs
+
+    torch.set_num_threads(a.threads)
+    torch.backends.cudnn.allow_tf32 = False
+    torch.manual_seed(0)
+    line = {}
+    try:
+        model = make().train(a.train)
+        if a.train:
+            without_dropout(model)
+        line["parameters"] = sum(p.numel() for p in model.parameters())
+        if line["parameters"] > a.most:
+            return {**line, "outcome": "left out", "detail": "large"}
+        given = text_inputs(model) if inputs is None else inputs()
+        if not given:
+            return {**line, "outcome": "left out", "detail": "no inputs known"}
+        model.to(a.device)
+        given = tree.tree_map(lambda t: t.to(a.device), given)
+        # Models keep counters and statistics: each run starts from the same state.
+        state = {k: v.clone() for k, v in model.state_dict().items()}
+        want = step(model, model, given, a.train)
+        model.load_state_dict(state)
+    except Exception as e:
+        return {**line, "outcome": "not eager", "detail": say(e)}
+    try:
+        start = time.time()
+        compiled = torch.compile(model, backend="kiln")
+        got = step(compiled, model, given, a.train)
+        line["first_call_s"] = round(time.time() - start, 1)
+        line["error"] = error(got, want, a.train)
+    except Exception as e:
+        return {**line, "outcome": "failed", "detail": say(e)}
+    finally:
+        for r in kiln_torch.reports:
+            for key in ("nodes", "programs", "kernels"):
+                line[key] = line.get(key, 0) + getattr(r, key)
+            line.setdefault("eager", {}).update({str(k): str(v)[:200] for k, v in r.eager.items()})
+        line["graphs"] = len(kiln_torch.reports)
+    bound = TOLERANCE
+    if line["error"] > bound:
+        try:
+            model.load_state_dict(state)
+            double = lambda t: t.double() if t.is_floating_point() else t
+            exact = step(model.double(), model, tree.tree_map(double, given), a.train)
+            line["eager_error"] = error(want, exact, a.train)
+            if line["eager_error"] > AMPLIFIED:
+                return {**line, "outcome": "undecided", "detail": ""}
+            bound = max(bound, 10 * line["eager_error"])
+        except Exception as e:
+            line["eager_error"] = say(e)
+    return {**line, "outcome": "agrees" if line["error"] <= bound else "wrong", "detail": ""}
+
+
+def say(e):
+    text = [t.strip() for t in str(e).splitlines() if t.strip()]
+    return f"{type(e).__name__}: {' | '.join(text[:3])[:400]}"
+
+
+def child(a, name, make, inputs):
+    """Forks a process that writes the model's line to a file: process and file."""
+    path = Path(a.out).with_suffix(f".{name}.part")
+    process = os.fork()
+    if process == 0:
+        # Children of the model's process end with it.
+        os.setpgid(0, 0)
+        log = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        try:
+            path.write_text(json.dumps({"model": name, **one(a, make, inputs)}))
+        finally:
+            os._exit(0)
+    return process, path
+
+
+def collect(a, models, lines):
+    """Runs the models, a.jobs at once, until all ran or the time is up."""
+    running, start, todo = {}, time.time(), list(reversed(models))
+    while running or todo:
+        late = a.seconds and time.time() - start > a.seconds
+        while todo and len(running) < a.jobs and not late:
+            name, make, inputs = todo.pop()
+            process, path = child(a, name, make, inputs)
+            running[process] = (name, path, time.time())
+        process, status = os.waitpid(-1, os.WNOHANG)
+        if process in running:
+            name, path, began = running.pop(process)
+            line = {"model": name, "outcome": "crashed", "detail": f"status {status}"}
+            if path.exists():
+                line = json.loads(path.read_text())
+                path.unlink()
+            line["seconds"] = round(time.time() - began, 1)
+            lines.write(json.dumps(line) + "\n")
+            lines.flush()
+            print(f"{name}: {line['outcome']} {line['detail'][:100]} {line['seconds']} s", flush=True)
+            continue
+        for process, (name, path, began) in list(running.items()):
+            if late or time.time() - began > a.timeout:
+                os.killpg(process, signal.SIGKILL)
+                os.waitpid(process, 0)
+                path.unlink(missing_ok=True)
+                del running[process]
+                if not late:
+                    lines.write(json.dumps({"model": name, "outcome": "timeout", "detail": ""}) + "\n")
+        if late and not running:
+            print(f"time is up: {len(todo)} models did not start")
+            return
+        time.sleep(0.05)
+
+
+def report(path):
+    """The table of outcomes, the models that do not agree, and the ops that stayed eager."""
+    said = [json.loads(t) for t in Path(path).read_text().splitlines()]
+    count, eager = collections.Counter(), collections.Counter()
+    ran = [line for line in said if "error" in line]
+    for line in said:
+        count[line["model"].split(".")[0], line["outcome"]] += 1
+        eager.update({reason(op, why) for op, why in line.get("eager", {}).items()})
+    columns = sorted({o for _, o in count})
+    text = ["| family | " + " | ".join(columns) + " |", "| --- " * (1 + len(columns)) + "|"]
+    text += [f"| {f} | " + " | ".join(str(count[f, c]) for c in columns) + " |" for f in sorted({f for f, _ in count})]
+    whole = sum(not line.get("eager") for line in ran)
+    text += ["", f"Of {len(ran)} models that ran, {whole} have no op that stays eager."]
+    text += ["", "| model | outcome | error | eager's | reason |", "| --- | --- | --- | --- | --- |"]
+    for line in sorted(said, key=lambda r: (r["outcome"], r["model"])):
+        if line["outcome"] in ("wrong", "undecided", "failed", "crashed", "timeout"):
+            detail = line["detail"].replace("|", "/")[:200]
+            text.append(f"| {line['model']} | {line['outcome']} | {line.get('error', '')} | {line.get('eager_error', '')} | {detail} |")
+    text += ["", "| what stays eager | models |", "| --- | --- |"]
+    text += [f"| {why} | {n} |" for why, n in eager.most_common()]
+    return "\n".join(text)
+
+
+def reason(op, why):
+    """Why an op stays eager, without numbers, and with the op where the reason does not say enough."""
+    why = re.sub(r"[0-9]+", "N", why).replace("|", "/")[:120]
+    name = op.split(" at ")[0]
+    return why if name in why or why.startswith(("tensors", "kiln failed")) else f"{name}: {why}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--families", default="torchvision,timm,transformers")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--train", action="store_true", help="compare gradients of a training step")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="threads of a model's process")
+    parser.add_argument("--timeout", type=int, default=120)
+    parser.add_argument("--seconds", type=int, default=0, help="when to stop; 0: when all have run")
+    parser.add_argument("--most", type=int, default=60_000_000, help="parameters of the largest model")
+    parser.add_argument("--page", help="write the table to this file")
+    a = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    os.environ["OMP_NUM_THREADS"] = str(a.threads)
+    from zoo import FAMILIES
+
+    out = Path(a.out)
+    done = {json.loads(t)["model"] for t in out.read_text().splitlines()} if out.exists() else set()
+    models = []
+    for family in a.families.split(","):
+        try:
+            models += [(f"{family}.{name}", make, inputs) for name, make, inputs in FAMILIES[family]()]
+        except ImportError as e:
+            print(f"without {family}: {e}")
+    models = [m for m in models if re.search(a.only, m[0]) and m[0] not in done]
+    random.Random(0).shuffle(models)
+    print(f"{len(models)} models", flush=True)
+    with out.open("a") as lines:
+        collect(a, models, lines)
+    text = report(out)
+    print(text)
+    if a.page:
+        Path(a.page).write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
