@@ -166,3 +166,13 @@ def test_inference_mode_and_threads():
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         for got in pool.map(call, range(32)):
             same(got, want)
+
+
+def test_histogram_of_integers(device):
+    """PyTorch counts integers on GPUs only."""
+    if device == "cpu":
+        pytest.skip("not implemented by PyTorch")
+    x = torch.randint(-20, 30, (1000,))
+    for bins, low, high in ((8, 0, 7), (7, -20, 30), (5, 0, 0)):
+        f = lambda x: torch.histc(x, bins, low, high)
+        torch.testing.assert_close(torch.compile(f, backend="kiln")(x), f(x))

@@ -1,4 +1,6 @@
-"""Sizes that are arguments or values of the call, and not sizes of its tensors."""
+"""Sizes that are arguments or values of the call, and not sizes of its tensors.
+
+The functions name the device of what they create: under `with torch.device(...)`, AOTAutograd puts it on the processor."""
 import pytest
 import torch
 
@@ -17,7 +19,7 @@ def check(f, *calls):
 
 
 def test_a_size_is_an_argument():
-    check(lambda x, n: torch.full((n, 4), 1.5) + x, (torch.randn(4), 7), (torch.randn(4), 3))
+    check(lambda x, n: torch.full((n, 4), 1.5, device=x.device) + x, (torch.randn(4), 7), (torch.randn(4), 3))
 
 
 def test_a_size_is_computed_from_an_argument():
@@ -25,12 +27,12 @@ def test_a_size_is_computed_from_an_argument():
 
 
 def test_two_sizes_are_arguments():
-    f = lambda x, n, m: (torch.zeros(n, m) + x.sum(), torch.arange(n * m + 1))
+    f = lambda x, n, m: (x.new_zeros(n, m) + x.sum(), torch.arange(n * m + 1, device=x.device))
     check(f, (torch.randn(4), 5, 3), (torch.randn(4), 6, 2))
 
 
 def test_a_slice_ends_at_an_argument():
-    f = lambda x, n: (x[:, :n].sum(1), torch.ones(n))
+    f = lambda x, n: (x[:, :n].sum(1), x.new_ones(n))
     check(f, (torch.randn(3, 9), 5), (torch.randn(4, 7), 2))
 
 
@@ -42,4 +44,4 @@ def test_a_number_may_be_negative():
 @pytest.mark.parametrize("n", [4, 0])
 def test_a_size_is_the_value_of_a_tensor(n):
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
-        check(lambda x, n: torch.arange(n.item()) + x, (torch.randn(1), torch.tensor(n)), (torch.randn(1), torch.tensor(9)))
+        check(lambda x, n: torch.arange(n.item(), device=x.device) + x, (torch.randn(1), torch.tensor(n)), (torch.randn(1), torch.tensor(9)))

@@ -63,6 +63,34 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 }
 
 // -----
+// CASE: rows_behind_a_unit_reduction
+// CHECK: kiln.grid = #map
+// CHECK: #kiln.schedule<"register_rows"
+#id = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#row = affine_map<(d0, d1, d2) -> (d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<1x64x147xf32> {kiln.sizes = array<i64: 1, 64, 147>}) -> tensor<1x64x147xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x64x147xf32>
+  %rows = tensor.empty() : tensor<64xf32>
+  %t0 = linalg.fill ins(%zero : f32) outs(%rows : tensor<64xf32>) -> tensor<64xf32>
+  %t = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["reduction", "parallel", "reduction"]} ins(%x : tensor<1x64x147xf32>) outs(%t0 : tensor<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel", "parallel"]} ins(%x, %t : tensor<1x64x147xf32>, tensor<64xf32>) outs(%e : tensor<1x64x147xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<1x64x147xf32>
+  return %r : tensor<1x64x147xf32>
+}
+}
+}
+
+// -----
 // CASE: softmax_row_per_cta
 // CHECK: #kiln.schedule<"register_rows", {row_threads = 256 : i64, rows_per_cta = 1 : i64, unroll = 8 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>

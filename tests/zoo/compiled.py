@@ -19,6 +19,7 @@ import random
 import re
 import signal
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -146,7 +147,7 @@ def say(e):
 
 def child(a, name, make, inputs):
     """Forks a process that writes the model's line to a file: process and file."""
-    path = Path(a.out).with_suffix(f".{name}.part")
+    path = Path(a.parts.name) / f"{name}.json"
     process = os.fork()
     if process == 0:
         # Children of the model's process end with it.
@@ -240,6 +241,7 @@ def main():
     parser.add_argument("--most", type=int, default=60_000_000, help="parameters of the largest model")
     parser.add_argument("--page", help="write the table to this file")
     a = parser.parse_args()
+    a.parts = tempfile.TemporaryDirectory()
     warnings.filterwarnings("ignore")
     os.environ["OMP_NUM_THREADS"] = str(a.threads)
     from zoo import FAMILIES
