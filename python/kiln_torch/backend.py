@@ -45,16 +45,11 @@ reports: list[Report] = []
 class Piece(torch.nn.Module):
     """A program in place of a part of a graph."""
 
-    def __init__(self, program: Program, eager: torch.fx.GraphModule):
+    def __init__(self, program: Program):
         super().__init__()
         self.program = program
-        # As no module of this one, whose code `recompile` would print again.
-        self.eager = eager.forward
 
     def forward(self, *values):
-        if any(values[k] < 0 for k in self.program.sizes):
-            # No tensor has a negative size by which it could come in.
-            return self.eager(*values)
         out = self.program(values)
         return out[0] if len(out) == 1 else tuple(out)
 
@@ -117,7 +112,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
         outputs = next(n for n in part.graph.nodes if n.op == "output").args[0]
         outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         try:
-            program = Program(inputs, calls, outputs, chosen.options, device, constants)
+            program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward)
         except Unserialisable as error:
             raise _kiln.UnsupportedError(str(error), [n.name for n in calls]) from error
         except _kiln.UnsupportedError:
@@ -132,7 +127,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
                 raise
             continue
         report.kernels += program.kernels
-        setattr(fused, name, Piece(program, part))
+        setattr(fused, name, Piece(program))
     fused.recompile()
     reports.append(report)
     return boxed(fused)

@@ -35,7 +35,7 @@ def direct(graph: torch.fx.GraphModule):
         return None
     piece, returned = pieces[0], nodes[-1].args[0]
     program = getattr(graph.get_submodule(piece.target), "program", None)
-    if program is None or program.sizes or piece.kwargs or not all(a in inputs for a in piece.args):
+    if program is None or piece.kwargs or not all(a in inputs for a in piece.args):
         return None
     # A result of the graph is one of the program's, or an argument, or None.
     slots = {**{n: (0, k) for n, k in items.items()}, **{n: (1, k) for n, k in inputs.items()}}

@@ -61,15 +61,15 @@ def error(got, want, train):
 
 
 def step(run, model, inputs, train):
-    """The results of a call, or, of a training step, the gradients by name."""
+    """The results of a call, or, of a training step, the gradients of the parameters that have one."""
     import torch
 
     torch.manual_seed(1)
-    if not train:
-        with torch.no_grad():
-            return tensors(run(**inputs) if isinstance(inputs, dict) else run(*inputs))
     model.zero_grad(set_to_none=True)
-    out = tensors(run(**inputs) if isinstance(inputs, dict) else run(*inputs))
+    with torch.set_grad_enabled(train):
+        out = tensors(run(**inputs) if isinstance(inputs, dict) else run(*inputs))
+    if not train:
+        return out
     sum(t.float().square().mean() for t in out if t.requires_grad).backward()
     return [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
@@ -199,15 +199,15 @@ def collect(a, models, lines):
 
 def report(path):
     """The table of outcomes, the models that do not agree, and the ops that stayed eager."""
+    from zoo import outcomes
+
     said = [json.loads(t) for t in Path(path).read_text().splitlines()]
     count, eager = collections.Counter(), collections.Counter()
     ran = [line for line in said if "error" in line]
     for line in said:
         count[line["model"].split(".")[0], line["outcome"]] += 1
         eager.update({reason(op, why) for op, why in line.get("eager", {}).items()})
-    columns = sorted({o for _, o in count})
-    text = ["| family | " + " | ".join(columns) + " |", "| --- " * (1 + len(columns)) + "|"]
-    text += [f"| {f} | " + " | ".join(str(count[f, c]) for c in columns) + " |" for f in sorted({f for f, _ in count})]
+    text = outcomes(count, sorted({o for _, o in count}))
     whole = sum(not line.get("eager") for line in ran)
     text += ["", f"Of {len(ran)} models that ran, {whole} have no op that stays eager."]
     text += ["", "| model | outcome | error | eager's | reason |", "| --- | --- | --- | --- | --- |"]

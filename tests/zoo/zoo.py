@@ -256,6 +256,12 @@ def run(a):
             print(f"{k + 1}/{len(todo)} {r['model']}: {r['outcome']} {r['detail'][:120]} {r['seconds']} s", flush=True)
 
 
+def outcomes(count, columns):
+    """The lines of a table of how many models of each family had each outcome."""
+    text = ["| family | " + " | ".join(columns) + " |", "| --- " * (1 + len(columns)) + "|"]
+    return text + [f"| {f} | " + " | ".join(str(count[f, c]) for c in columns) + " |" for f in sorted({f for f, _ in count})]
+
+
 def report(a):
     said = {r["model"]: r for r in (json.loads(p.read_text()) for p in sorted(Path(a.out).glob("*.json")))}
     results = Path(a.out) / "results.jsonl"
@@ -263,10 +269,7 @@ def report(a):
     count = collections.Counter()
     for name in said:
         count[name.split(".")[0], ran[name]["outcome"] if name in ran else "not exported"] += 1
-    families = sorted({f for f, _ in count})
-    columns = ("agrees",) + BAD + ("not exported",)
-    text = ["| family | " + " | ".join(columns) + " |", "| --- " * (1 + len(columns)) + "|"]
-    text += [f"| {f} | " + " | ".join(str(count[f, c]) for c in columns) + " |" for f in families]
+    text = outcomes(count, ("agrees",) + BAD + ("not exported",))
     text += ["", "| model | ops | outcome | reason |", "| --- | --- | --- | --- |"]
     for name, r in sorted(ran.items()):
         if r["outcome"] != "agrees":
