@@ -242,7 +242,9 @@ impl Function {
         let parameter = |name: String, s: &Slot, more: &str| {
             let sizes: Vec<String> = s.sizes().iter().map(usize::to_string).collect();
             let ty = s.sampled("memref");
-            format!("{name}: {ty} {{{more}kiln.sizes = array<i64: {}>}}", sizes.join(", "))
+            let list =
+                if sizes.is_empty() { String::new() } else { format!(": {}", sizes.join(", ")) };
+            format!("{name}: {ty} {{{more}kiln.sizes = array<i64{list}>}}")
         };
         let mut parameters: Vec<String> =
             ins.iter().enumerate().map(|(i, s)| parameter(format!("%m{i}"), s, "")).collect();

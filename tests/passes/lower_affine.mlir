@@ -48,3 +48,43 @@ func.func @f(%i: index, %j: index) -> index {
   %0 = affine.apply affine_map<(d0, d1) -> ((d0 - d1) floordiv 8)>(%i, %j)
   return %0 : index
 }
+
+// -----
+// The induction variable of the outer loop is an operand inside.
+// CASE: loops
+// CHECK: scf.for
+// CHECK-NEXT: arith.addi
+// CHECK-NEXT: arith.minsi
+// CHECK-NEXT: scf.for
+// CHECK: scf.yield
+// IMPLICIT-CHECK-NOT: affine.
+func.func @f(%n: index) -> f32 {
+  %zero = arith.constant 0.0 : f32
+  %0 = affine.for %i = 0 to %n step 64 iter_args(%a = %zero) -> (f32) {
+    %1 = affine.for %j = affine_map<(d0) -> (d0)>(%i) to min affine_map<(d0, d1) -> (d0 + 64, d1)>(%i, %n)
+        iter_args(%b = %a) -> (f32) {
+      %k = arith.index_cast %j : index to i32
+      %v = arith.sitofp %k : i32 to f32
+      %c = arith.addf %b, %v : f32
+      affine.yield %c : f32
+    }
+    affine.yield %1 : f32
+  }
+  return %0 : f32
+}
+
+// -----
+// CASE: a_loop_that_llvm_does_not_unroll
+// CHECK: loop_annotation
+// IMPLICIT-CHECK-NOT: affine.
+func.func @f(%n: index) -> f32 {
+  %zero = arith.constant 0.0 : f32
+  %0 = affine.for %i = max affine_map<(d0) -> (d0 - 8, 0)>(%n) to affine_map<(d0) -> (d0 floordiv 2 + 4)>(%n)
+      iter_args(%a = %zero) -> (f32) {
+    %k = arith.index_cast %i : index to i32
+    %v = arith.sitofp %k : i32 to f32
+    %b = arith.addf %a, %v : f32
+    affine.yield %b : f32
+  } {loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>}
+  return %0 : f32
+}

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, path::Path, process::Command};
 struct Dialect(&'static str, &'static [&'static str], &'static [&'static str]);
 
 const DIALECTS: &[Dialect] = &[
-    Dialect("affine", &["Affine/IR/AffineOps"], &["apply", "max", "min"]),
+    Dialect("affine", &["Affine/IR/AffineOps"], &["apply", "for", "max", "min", "yield"]),
     Dialect("arith", &["Arith/IR/ArithOps"], &[]),
     Dialect("func", &["Func/IR/FuncOps"], &[]),
     Dialect(

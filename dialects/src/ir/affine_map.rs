@@ -110,6 +110,13 @@ impl Attr {
         let map = unsafe { mlirAffineMapGet(c.raw(), dims as isize, 0, n, list) };
         Ok(Attr(unsafe { mlirAffineMapAttrGet(map) }))
     }
+    /// The affine map `()[s0] -> (s0)`.
+    pub fn identity_of_symbol(c: Ctx) -> Attr {
+        unsafe {
+            let mut symbol = mlirAffineSymbolExprGet(c.raw(), 0);
+            Attr(mlirAffineMapAttrGet(mlirAffineMapGet(c.raw(), 0, 1, 1, &mut symbol)))
+        }
+    }
     /// The affine map of this many dimensions to some of them.
     pub fn projection(c: Ctx, dims: usize, onto: &[usize]) -> Result<Attr> {
         Attr::affine_map(c, dims, &onto.iter().map(|d| Affine::dim(*d)).collect::<Vec<_>>())

@@ -382,6 +382,19 @@ impl Block {
     pub fn erase_arg(self, i: usize) {
         unsafe { mlirBlockEraseArgument(self.raw(), i as u32) }
     }
+    /// Appends the ops of another block, whose arguments become `args`, with their locations.
+    pub fn take_body(self, from: Block, args: &[Value]) {
+        for (old, new) in from.args().into_iter().zip(args) {
+            new.set_arg_loc(old.loc());
+            old.replace_uses(*new);
+        }
+        for op in from.ops() {
+            unsafe {
+                mlirOperationRemoveFromParent(op.raw());
+                mlirBlockAppendOwnedOperation(self.raw(), op.raw());
+            }
+        }
+    }
     /// Its last op if that is a terminator.
     pub fn terminator(self) -> Option<Op> {
         Op::some(unsafe { mlirBlockGetTerminator(self.raw()) })

@@ -89,7 +89,7 @@ impl Level {
             Level::Scheduled => {
                 "the same with #kiln.schedule on each kernel: strategy and tile sizes"
             }
-            Level::Tiled => "each kernel as scf loops around vectors on memrefs",
+            Level::Tiled => "each kernel as affine and scf loops around vectors on memrefs",
             Level::Program => {
                 "the host function with its arena planned: offsets, lifetimes, in-place reuse"
             }

@@ -21,6 +21,9 @@ pub type LoopBody<'a> = dyn FnMut(Code, Value, &[Value]) -> Result<Vec<Value>> +
 /// Body of a branch.
 pub type BranchBody<'a> = dyn FnMut(Code) -> Result<()> + 'a;
 
+/// How LLVM treats a loop.
+pub(super) const LOOP_ANNOTATION: &str = "loop_annotation";
+
 /// Forbids LLVM to unroll a loop, given by its results.
 pub fn rolled(results: &[Value]) -> Result<()> {
     let op = results
@@ -30,7 +33,7 @@ pub fn rolled(results: &[Value]) -> Result<()> {
         .ok_or("is no loop")?;
     let text = "#llvm.loop_annotation<unroll = <disable = true>>";
     op.set_attr(
-        "loop_annotation",
+        LOOP_ANNOTATION,
         Attr::parse(op.ctx(), text).ok_or("has no form for LLVM's loops")?,
     );
     Ok(())

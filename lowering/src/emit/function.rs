@@ -2,6 +2,7 @@
 use crate::{
     analysis::{Kernel, NestPlan, Poly, Role},
     emit::{
+        affine_loops,
         body::Scope,
         code::{Code, constant_value},
         index::{Constants, PART},
@@ -95,6 +96,7 @@ pub fn emit(
         build_body(code, &scope, more)?;
         b.ret(&[]).map(drop)
     })?;
+    affine_loops::raise(new)?;
     hoist_index_constants(new)?;
 
     let said = func.attr("arg_attrs").and_then(|a| a.as_array()).unwrap_or_default();

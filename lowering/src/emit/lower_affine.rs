@@ -1,4 +1,4 @@
-//! `kiln-lower-affine`: lowers the affine ops of kernels to arith.
+//! `kiln-lower-affine`: lowers the affine ops of kernels to arith and scf.
 //!
 //! Why: upstream's `lower-affine` marks products and sums as free of signed overflow, and expands
 //! quotients and remainders for negative operands, by selects. Operands of affine ops in kernels are
@@ -10,8 +10,14 @@
 //! ```text
 //! before:  %0 = affine.apply affine_map<(d0, d1) -> (d0 * 64 + d1 floordiv 8)>(%i, %j)
 //! after:   %1 = arith.muli %i, %c64   %2 = arith.divui %j, %c8   %0 = arith.addi %1, %2
+//!
+//! before:  affine.for %i = 0 to min affine_map<(d0)[s0] -> (d0 + 64, s0)>(%lo)[%n] {…}
+//! after:   %1 = arith.addi %lo, %c64   %2 = arith.minsi %1, %n   scf.for %i = %c0 to %2 step %c1 {…}
 //! ```
-use crate::emit::index::{Constants, nonnegative};
+use crate::emit::{
+    code::LOOP_ANNOTATION,
+    index::{Constants, nonnegative},
+};
 use kiln_dialects::{
     algebra::Expr,
     ir::*,
@@ -28,11 +34,12 @@ kiln_passes::pass_options! {
 
 impl Pass for LowerAffine {
     const FLAG: &'static str = "kiln-lower-affine";
-    const SUMMARY: &'static str = "Lowers affine ops on non-negative values to unsigned arithmetic";
+    const SUMMARY: &'static str =
+        "Lowers affine loops to scf, and affine ops on non-negative values to unsigned arithmetic";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
     const REQUIRED: bool = true;
-    const DIALECTS: &'static [&'static str] = &["arith"];
+    const DIALECTS: &'static [&'static str] = &["arith", "scf"];
 
     fn run(&self, root: Op) -> Result<()> {
         // Collected first: the walk must not meet ops that a lowering has erased.
@@ -43,8 +50,12 @@ impl Pass for LowerAffine {
             let mut lowering =
                 Lowering { constants: Constants::at(start), computed: HashMap::new() };
             let mut replaced = vec![];
+            // From the outside in: a loop moves its body, and its bounds are computed in front of it.
             for op in walk(func) {
-                if let Some(new) = lowering.lowered(op).at(op)? {
+                if let Some(old) = op.dyn_cast::<affine::AffineFor>() {
+                    let last = lowering.lower_loop(old).at(op)?;
+                    replaced.extend([last, op]);
+                } else if let Some(new) = lowering.lowered(op).at(op)? {
                     op.result(0).replace_uses(new);
                     replaced.push(op);
                 }
@@ -61,6 +72,8 @@ fn remainder(b: Builder, x: Value, by: Value) -> Result<Value> {
     arith::remsi(b, arith::addi(b, arith::remsi(b, x, by)?, by)?, by)
 }
 
+type BinaryBuilder = fn(Builder, Value, Value) -> Result<Value>;
+
 /// The lowering of one function.
 struct Lowering {
     /// At the start of the function.
@@ -72,7 +85,6 @@ struct Lowering {
 impl Lowering {
     /// The value of an affine op.
     fn lowered(&mut self, op: Op) -> Result<Option<Value>> {
-        type BinaryBuilder = fn(Builder, Value, Value) -> Result<Value>;
         let choose: BinaryBuilder = match () {
             _ if op.isa::<affine::AffineApply>() => |_, a, _| Ok(a),
             _ if op.isa::<affine::AffineMin>() => arith::minsi,
@@ -80,15 +92,48 @@ impl Lowering {
             _ => return Ok(None),
         };
         let b = Builder::before(op).ok_or("is in no block")?;
-        let map = op.attr("map").and_then(Attr::as_affine_map);
-        let (dims, results) = map.ok_or("has a map of another form")?;
-        let (operands, mut all) = (op.operands(), vec![]);
+        self.mapped(b, op.attr("map"), &op.operands(), choose).map(Some)
+    }
+    /// The results of a map, combined by `choose`.
+    fn mapped(
+        &mut self,
+        b: Builder,
+        map: Option<Attr>,
+        operands: &[Value],
+        choose: BinaryBuilder,
+    ) -> Result<Value> {
+        let (dims, results) =
+            map.and_then(Attr::as_affine_map).ok_or("has a map of another form")?;
+        let mut all = vec![];
         for e in &results {
-            all.push(self.value(b, e, &operands, dims)?);
+            all.push(self.value(b, e, operands, dims)?);
         }
         let mut all = all.into_iter();
         let first = all.next().ok_or("has an empty map")?;
-        all.try_fold(first, |a, v| choose(b, a, v)).map(Some)
+        all.try_fold(first, |a, v| choose(b, a, v))
+    }
+    /// Puts an `scf.for` in front of a loop, with its body. Returns the `affine.yield` in it.
+    fn lower_loop(&mut self, old: TypedOp<affine::AffineFor>) -> Result<Op> {
+        let b = Builder::before(*old).ok_or("is in no block")?;
+        let lower =
+            self.mapped(b, old.lower_bound_map(), &old.lower_bound_operands(), arith::maxsi)?;
+        let upper =
+            self.mapped(b, old.upper_bound_map(), &old.upper_bound_operands(), arith::minsi)?;
+        let step = self.constants.get(old.step().ok_or("has no step")?)?;
+        let from = old.region().and_then(Region::first).ok_or("has no body")?;
+        let types: Vec<Type> = from.args().iter().map(|v| v.ty()).collect();
+        let results: Vec<Type> = old.results().iter().map(|v| v.ty()).collect();
+        let last = from.terminator().ok_or("has no terminator")?;
+        let mut fill = |b: Builder, args: Vec<Value>| {
+            b.block().take_body(from, &args);
+            scf::yield_(b, &last.operands())
+        };
+        let new = scf::for_(b, lower, upper, step, &old.inits(), &results, (&types, &mut fill))?;
+        if let Some(annotation) = old.attr(LOOP_ANNOTATION) {
+            new.set_attr(LOOP_ANNOTATION, annotation);
+        }
+        old.results().into_iter().zip(new.results()).for_each(|(a, b)| a.replace_uses(b));
+        Ok(last)
     }
     /// `make` of both operands, or what the block has of it.
     fn compute_once<T: OpType>(
