@@ -39,6 +39,15 @@ def Kiln_YieldOp : Kiln_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<[
   let builders = [OpBuilder<(ins), [{}]>];
   let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
 }
+// As an op that states facts: DCE keeps what binds a symbol.
+def Kiln_UnbackedSizeOp : Kiln_Op<"unbacked_size", [MemoryEffects<[MemAlloc<FactResource>]>]> {
+  let family = "control";
+  let summary = "A size that depends on data: binds the symbol `name` to a 0-d i64, which lies between the symbol's least value and `max`. The result has no elements; its first size is the value, so programs that need the symbol take it as an argument";
+  let reference = "torch.SymInt of an unbacked symbol";
+  let arguments = (ins SymbolNameAttr:$name, Tensor:$value, Variadic<Index>:$dynamic_max, DenseI64ArrayAttr:$max);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$name `,` $value `max` custom<DynamicIndexList>($dynamic_max, $max) attr-dict `:` type($value) `->` type($result)";
+}
 def Kiln_CustomCallOp : Kiln_Op<"custom_call", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let family = "control";
   let summary = "Calls a function registered with the runtime by name; `effect` marks side effects, so it is neither erased nor reordered";

@@ -4,6 +4,7 @@ from __future__ import annotations
 import collections
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -52,6 +53,15 @@ def has_generator(node: torch.fx.Node) -> bool:
     return any(isinstance(a, torch.Generator) for a in (*node.args, *node.kwargs.values()))
 
 
+def makes_sizes(node: torch.fx.Node) -> bool:
+    """Whether a result has a size that depends on data and that no argument has."""
+    tags = getattr(node.target, "tags", ())
+    if torch.Tag.dynamic_output_shape not in tags and torch.Tag.data_dependent_output not in tags:
+        return False
+    symbols = lambda nodes: {s for n in nodes for v in values_of(n) for s in free_unbacked_symbols(v)}
+    return bool(symbols([node]) - symbols(node.all_input_nodes))
+
+
 def reason_against(node: torch.fx.Node, device: torch.device, refused: dict[str, str]) -> str | None:
     """Why a node stays eager; None if a program can have it."""
     if node.op != "call_function":
@@ -71,6 +81,8 @@ def reason_against(node: torch.fx.Node, device: torch.device, refused: dict[str,
         return "computes sizes, which Python does"
     if is_item(node):
         return reason_against(node.args[0], device, refused)
+    if makes_sizes(node):
+        return "has a result whose size depends on data"
     if has_generator(node):
         return "draws from a generator of its own"
     if addresses_storage(node):

@@ -3,7 +3,7 @@ use crate::{
     Buffer, DeviceId, OutOfMemory, View, ViewMut,
     call_error::{CallError, tensor_error},
     profile::Profile,
-    program::{Dim, Program, SizeError, Tensor},
+    program::{CallSizes, Dim, Program, SizeError, Tensor},
     view::{byte_size, check_bytes, check_device, purpose, tensor_bytes},
 };
 use std::{any::Any, sync::Arc, sync::Mutex};
@@ -70,7 +70,7 @@ impl Program {
         self.outputs.iter().map(shape).collect()
     }
 
-    /// Values of symbols and expressions. Checks every input size against the program first.
+    /// Values of symbols and expressions; unbacked sizes are at their upper bounds. Checks every input size against the program first.
     pub(crate) fn sizes(&self, inputs: &[&[usize]]) -> Result<(Vec<i64>, Vec<i64>), CallError> {
         let p = self;
         if inputs.len() != p.inputs.len() {
@@ -115,15 +115,24 @@ impl Program {
             }
             symbols.push(value);
         }
+        if p.unbacked.is_empty() {
+            let exprs = p.expr_values(&symbols)?;
+            for (shape, t) in inputs.iter().zip(&p.inputs) {
+                self.check("input", t, shape, &symbols, &exprs)?;
+            }
+            for c in &p.conditions {
+                let (lhs, rhs) = (c.lhs.value(&symbols, &exprs)?, c.rhs.value(&symbols, &exprs)?);
+                if !c.kind.holds(lhs, rhs) {
+                    return Err(CallError::Condition { text: c.text.clone(), lhs, rhs });
+                }
+            }
+            return Ok((symbols, exprs));
+        }
+        CallSizes::new(p, symbols.clone())?.check(p)?;
         let exprs = p.expr_values(&symbols)?;
+        let symbols = p.bounds(symbols)?.symbols;
         for (shape, t) in inputs.iter().zip(&p.inputs) {
             self.check("input", t, shape, &symbols, &exprs)?;
-        }
-        for c in &p.conditions {
-            let (lhs, rhs) = (c.lhs.value(&symbols, &exprs)?, c.rhs.value(&symbols, &exprs)?);
-            if !c.kind.holds(lhs, rhs) {
-                return Err(CallError::Condition { text: c.text.clone(), lhs, rhs });
-            }
         }
         Ok((symbols, exprs))
     }

@@ -15,7 +15,7 @@ use crate::{
     CallError, Program,
     call_error::tensor_error,
     custom::{self, CustomFn},
-    program::Tensor,
+    program::{CallSizes, Tensor},
     view::tensor_bytes,
 };
 pub use host::Driver;
@@ -121,6 +121,10 @@ impl ControlFlow {
                     )?;
                     self.check(body, names)?;
                 }
+                Step::UnbackedSize { value, result, .. } => {
+                    known(&[*value]).and(known(result))?;
+                    wants(result.len() == 1, "a size")?;
+                }
                 Step::Custom { callee, inputs, results, .. } => {
                     known(inputs).and(known(results))?;
                     if !names.contains(callee) {
@@ -132,27 +136,31 @@ impl ControlFlow {
         Ok(())
     }
 
-    /// Shapes and bytes of all values of a call of `program`, whose control flow this is.
+    /// Shapes and bytes of all values of a call of `program`, whose control flow this is; `None` of
+    /// a value with a size that has not been read.
     pub fn shapes(
         &self,
         program: &Program,
-        symbols: &[i64],
-        exprs: &[i64],
-    ) -> Result<Vec<Shape>, CallError> {
+        call: &CallSizes,
+    ) -> Result<Vec<Option<Shape>>, CallError> {
         let mut made = Vec::with_capacity(self.control.values.len());
         for v in &self.control.values {
-            let sizes = v.dims.iter().map(|d| d.size(symbols, exprs));
-            let shape: Vec<usize> = sizes.collect::<Result<_, _>>()?;
-            let bytes = tensor_bytes("value of program", &self.name, &v.dtype, &shape)?;
-            made.push((shape, bytes));
+            let sizes = v.dims.iter().map(|d| call.size(program, *d));
+            let shape: Option<Vec<usize>> = sizes.collect::<Result<_, _>>()?;
+            let bytes = shape
+                .as_ref()
+                .map(|shape| tensor_bytes("value of program", &self.name, &v.dtype, shape));
+            made.push(shape.zip(bytes.transpose()?));
         }
         let body = &self.control.body;
         for (values, tensors) in [(&body.args, &program.inputs), (&body.yields, &program.outputs)] {
             for (v, t) in values.iter().zip(tensors) {
-                let sizes = t.dims.iter().map(|d| d.size(symbols, exprs));
-                let want = sizes.collect::<Result<Vec<_>, _>>()?;
-                if made[*v].0 != want {
-                    return Err(self.differ(&made[*v].0, &want));
+                let sizes = t.dims.iter().map(|d| call.size(program, *d));
+                let want = sizes.collect::<Result<Option<Vec<_>>, _>>()?;
+                let have = made[*v].as_ref().map(|s| &s.0);
+                if have != want.as_ref() {
+                    let shown = |s: Option<&Vec<usize>>| s.cloned().unwrap_or_default();
+                    return Err(self.differ(&shown(have), &shown(want.as_ref())));
                 }
             }
         }
@@ -167,14 +175,15 @@ impl ControlFlow {
 
     /// Whether values that alias over iterations or branches have equal shapes. Called programs and
     /// functions check theirs.
-    fn check_shapes(&self, body: &Body, made: &[Shape]) -> Result<(), CallError> {
+    fn check_shapes(&self, body: &Body, made: &[Option<Shape>]) -> Result<(), CallError> {
+        let shape = |v: usize| made[v].as_ref().map_or(&[][..], |s| &s.0[..]);
         let same = |x: &[usize], y: &[usize]| {
-            let mut pairs = x.iter().zip(y).map(|(x, y)| (&made[*x].0[..], &made[*y].0[..]));
+            let mut pairs = x.iter().zip(y).map(|(x, y)| (shape(*x), shape(*y)));
             pairs.find(|(x, y)| x != y).map_or(Ok(()), |(x, y)| Err(self.differ(x, y)))
         };
         for step in &body.steps {
             match step {
-                Step::Call { .. } | Step::Custom { .. } => {}
+                Step::Call { .. } | Step::Custom { .. } | Step::UnbackedSize { .. } => {}
                 Step::If { then, otherwise, results, .. } => {
                     for body in [then, otherwise] {
                         self.check_shapes(body, made)?;
@@ -194,11 +203,12 @@ impl ControlFlow {
                         same(inits, other)?;
                     }
                     let n = inits.len();
-                    let length = made[inputs[0]].0[0];
+                    // Of sizes that have not been read.
+                    let Some(length) = shape(inputs[0]).first().copied() else { continue };
                     let slices = inputs.iter().zip(&body.args[n..]);
                     for (whole, slice) in slices.chain(results[n..].iter().zip(&body.yields[n..])) {
-                        let (whole, slice) = (&made[*whole].0, &made[*slice].0);
-                        if whole[0] != length || whole[1..] != slice[..] {
+                        let (whole, slice) = (shape(*whole), shape(*slice));
+                        if whole.first() != Some(&length) || whole[1..] != slice[..] {
                             return Err(self.differ(whole, slice));
                         }
                     }
@@ -238,7 +248,7 @@ impl Body {
                     [condition, body].into_iter().for_each(|b| b.visit(f))
                 }
                 Step::Scan { body, .. } => body.visit(f),
-                Step::Call { .. } | Step::Custom { .. } => {}
+                Step::Call { .. } | Step::Custom { .. } | Step::UnbackedSize { .. } => {}
             }
         }
     }
@@ -252,6 +262,7 @@ impl Step {
                 results
             }
             Step::Scan { results, .. } | Step::Custom { results, .. } => results,
+            Step::UnbackedSize { result, .. } => result,
         }
     }
 }

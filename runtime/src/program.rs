@@ -2,11 +2,13 @@
 //! its kernels.
 mod evaluate;
 mod sizes;
+mod unbacked;
 mod validate;
 
 use crate::library_call::LibraryCall;
 use serde::{Deserialize, Serialize};
 pub use sizes::{Condition, Dim, Expr, ExprKind, Relation, SizeError, Symbol, values};
+pub use unbacked::{CallSizes, Unbacked};
 pub use validate::Invalid;
 
 /// Version of the serialised format; raised whenever an older reader would misread a program.
@@ -30,6 +32,10 @@ pub struct Program {
     pub outputs: Vec<Tensor>,
     /// Dynamic sizes that are read from inputs.
     pub symbols: Vec<Symbol>,
+    /// Sizes that depend on data, in the order in which they are read. Their indices as symbols
+    /// follow those of `symbols`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unbacked: Vec<Unbacked>,
     /// Sizes that are computed from symbols, indexed by [`Dim::Expr`].
     pub exprs: Vec<Expr>,
     /// Conditions on the sizes of every call, beyond the symbols' ranges.
@@ -344,6 +350,16 @@ pub enum Step {
         /// The results: final loop-carried values, then the stacked slices.
         results: Vec<usize>,
         /// Source location, such as `while_loop (model.rs:12)`; empty if unknown.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        source: String,
+    },
+    /// Reads the next size of [`Program::unbacked`].
+    UnbackedSize {
+        /// A scalar `i64`.
+        value: usize,
+        /// An `i8` value without elements, whose first size it is.
+        result: Vec<usize>,
+        /// Source location, such as `nonzero (model.rs:12)`; empty if unknown.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         source: String,
     },

@@ -11,7 +11,7 @@ use super::{
 use kiln_dialects::{ir::*, ops::*, rules::Level, sym::Dim};
 use serde_json::Value as Json;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     path::Path,
 };
 
@@ -232,6 +232,8 @@ fn body(
     let plain = |e: Error| CaptureError::file("model.json", e);
     let mut symbols = Symbols::default();
     for (name, range) in &program.range_constraints {
+        let most = range.max_val.filter(|m| *m < i64::MAX / 2);
+        symbols.signed.insert(name.clone(), (range.min_val, most));
         symbols.ranges.insert(
             name.clone(),
             (range.min_val.unwrap_or(0).max(0), range.max_val.filter(|m| *m < i64::MAX / 2)),
@@ -297,6 +299,7 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
             );
         }
         let args = Args { values };
+        cx.unbacked.fresh = fresh_symbols(cx, symbols, graph, &names);
         layout::addressed(graph, node).map_err(op_error)?;
         let outcome = aten::build(row, cx, &args).map_err(op_error)?;
         let outcome = if layout::copies(graph, node) || aten::is_copy(target) {
@@ -304,6 +307,7 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
         } else {
             outcome
         };
+        symbols.values.extend(cx.unbacked.symbols.drain(..));
         let results = if aten::is_in_place(target) {
             cx.write_back(&args, outcome).map_err(op_error)?
         } else {
@@ -314,6 +318,32 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
         }
     }
     Ok(())
+}
+
+/// Unbacked symbols that a node's results have and no earlier value has, with their ranges.
+fn fresh_symbols(
+    cx: &Cx,
+    symbols: &Symbols,
+    graph: &Graph,
+    names: &[String],
+) -> VecDeque<(String, Option<i64>, Option<i64>)> {
+    let sizes = names.iter().flat_map(|n| match graph.tensor_values.get(n) {
+        Some(meta) => meta.sizes.iter().collect::<Vec<_>>(),
+        None => graph.sym_int_values.get(n).into_iter().collect(),
+    });
+    let mut all: VecDeque<(String, Option<i64>, Option<i64>)> = VecDeque::new();
+    for text in sizes.filter_map(|s| s["as_expr"]["expr_str"].as_str()) {
+        // Only a size that is the symbol itself defines it.
+        let Ok(srepr::SizeExpr::Leaf(name)) = srepr::parse(text) else { continue };
+        let known = symbols.values.contains_key(&name)
+            || cx.unbacked.values.iter().any(|(n, _)| *n == name)
+            || all.iter().any(|(n, ..)| *n == name);
+        if !known {
+            let (least, greatest) = symbols.signed.get(&name).copied().unwrap_or_default();
+            all.push_back((name, least, greatest));
+        }
+    }
+    all
 }
 
 fn flatten(outcome: Outcome) -> Vec<Val> {
@@ -388,6 +418,13 @@ fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
                 kinds.push(output);
             }
             _ => {}
+        }
+    }
+    // By which a caller learns the sizes of the results that it has allocated by their bounds.
+    if values.iter().any(|v| v.ty().dims().contains(&Dim::Unknown)) {
+        for (name, value) in &cx.unbacked.values {
+            values.push(*value);
+            kinds.push(Output::Size(name.clone()));
         }
     }
     Ok((values, kinds))

@@ -42,6 +42,8 @@ pub enum Output {
     Buffer(String),
     /// The new value of a mutated input, by name.
     Input(String),
+    /// The value of a size that depends on data, by its symbol: a 0-d i64.
+    Size(String),
 }
 
 /// Why capture failed.

@@ -43,6 +43,9 @@ pub struct Graph {
     pub outputs: Vec<Json>,
     pub nodes: Vec<GraphNode>,
     pub tensor_values: BTreeMap<String, TensorMeta>,
+    /// Integers that nodes compute, as expressions of symbols.
+    #[serde(default)]
+    pub sym_int_values: BTreeMap<String, Json>,
 }
 #[derive(Deserialize)]
 pub struct GraphNode {

@@ -110,6 +110,8 @@ pub struct Symbols {
     pub values: HashMap<String, Value>,
     /// Ranges declared by the program.
     pub ranges: HashMap<String, (i64, Option<i64>)>,
+    /// The same, with negative and absent least values.
+    pub signed: HashMap<String, (Option<i64>, Option<i64>)>,
 }
 
 impl Symbols {

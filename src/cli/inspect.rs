@@ -32,7 +32,7 @@ impl Inspect {
         println!("{} for {} {}", p.name, p.target.arch, p.target.cpu);
         let size = |d: &Dim| match d {
             Dim::Known(n) => n.to_string(),
-            Dim::Symbol(i) => p.symbols.get(*i).map_or("?".into(), |s| s.name.clone()),
+            Dim::Symbol(i) => p.symbol_name(*i).unwrap_or("?").into(),
             Dim::Expr(_) => "…".into(),
         };
         for (what, all) in [("input", &p.inputs), ("output", &p.outputs)] {

@@ -64,10 +64,12 @@ impl Run {
         }
         let wanted = self.expect.is_some() || self.outputs.is_some();
         // Result types are valid by construction, so only allocation can fail.
+        exe.trim(&inputs, &mut outputs)?;
         let results = outputs
             .iter()
-            .filter(|_| wanted)
-            .map(|d| d.tensor())
+            .enumerate()
+            .filter(|(i, _)| wanted && !exe.program().is_size(*i))
+            .map(|(_, d)| d.tensor())
             .collect::<Result<Vec<_>, _>>()
             .map_err(|e| CliError { exit: Exit::Device, message: e.to_string() })?;
         let mut checks = vec![];
@@ -75,12 +77,12 @@ impl Run {
             let all = tensors::read(path, |_| true)
                 .map_err(|e| CliError { exit: e.exit, message: e.message })?;
             let wanted = tensors::numbered(&all, "output_");
-            if wanted.len() != outputs.len() {
+            if wanted.len() != results.len() {
                 return Err(CliError::usage(format!(
                     "{} has {} outputs, the model {}",
                     path.display(),
                     wanted.len(),
-                    outputs.len()
+                    results.len()
                 )));
             }
             checks = wanted

@@ -130,6 +130,30 @@ impl Executable {
         };
         shapes.into_iter().zip(&self.program().outputs).map(make).collect()
     }
+    /// Gives results whose sizes depend on data their shapes; [`Executable::memory`] has room for the
+    /// largest. The results are those of a call with these inputs.
+    pub fn trim(
+        &self,
+        inputs: &[OwnedTensor],
+        outputs: &mut [OwnedTensor],
+    ) -> Result<(), CallError> {
+        let this = self.program();
+        if this.unbacked.is_empty() {
+            return Ok(());
+        }
+        let value = |u: &crate::runtime::program::Unbacked| {
+            let bytes = outputs.get(u.output?)?.bytes.get(..8)?;
+            bytes.try_into().ok().map(i64::from_ne_bytes)
+        };
+        let values: Vec<Option<i64>> = this.unbacked.iter().map(value).collect();
+        let given: Vec<&[usize]> = inputs.iter().map(|d| d.shape.as_slice()).collect();
+        let shapes = this.output_shapes_of(&given, &values)?;
+        for ((output, shape), t) in outputs.iter_mut().zip(shapes).zip(&this.outputs) {
+            output.bytes.truncate(tensor_bytes("output", &t.name, &t.dtype, &shape)?);
+            output.shape = shape;
+        }
+        Ok(())
+    }
     /// As [`Executable::call`], with the time of each launch of [`Program::kernels`], including the
     /// barrier after it.
     pub fn profile(
@@ -175,6 +199,7 @@ impl Executable {
         let inputs: Vec<OwnedTensor> = inputs.iter().map(|t| OwnedTensor::from_tensor(t)).collect();
         let mut outputs = self.memory(&inputs)?;
         self.call_data(&inputs, &mut outputs)?;
+        self.trim(&inputs, &mut outputs)?;
         outputs.iter().map(|d| Ok(d.tensor()?)).collect()
     }
     /// Indices of the inputs that a call copies first, since their strides do not match the

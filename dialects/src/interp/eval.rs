@@ -332,6 +332,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         | OpKind::Attention
         | OpKind::PtxCall => Err("needs its regions".into()),
         OpKind::CustomCall => Err("calls external code".into()),
+        OpKind::UnbackedSize => Err("binds a symbol".into()),
         OpKind::StructuredIndex
         | OpKind::StructuredContract
         | OpKind::StructuredScan

@@ -4,9 +4,17 @@ use super::{
     factorize::factorize,
     interpreter::{Interpreter, Mode, RunError, error, unsupported},
 };
-use crate::{ir::*, ops::*, sym, value::Tensor};
+use crate::{
+    ir::*,
+    ops::*,
+    sym,
+    value::{DType, Tensor},
+};
 use kiln_linalg::Factorization;
-use std::{collections::HashMap, rc::Rc};
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
 
 /// The run-time value of an SSA value.
 #[derive(Clone, Debug)]
@@ -107,10 +115,39 @@ impl Frame<'_, '_> {
         }
     }
     fn index(&self, v: Value) -> Result<i64> {
+        let def = || v.def().filter(|op| !self.values.contains_key(&v) && is_late(*op));
+        if let Some(op) = def() {
+            return self.size_of_symbols(op);
+        }
         match self.values.get(&v) {
             Some(Bound::Index(i)) => Ok(*i),
             Some(Bound::Tensor(_)) => Err("uses a tensor as a size".into()),
             None => Err("uses a size that has not been computed".into()),
+        }
+    }
+
+    /// The value of a `kiln.sym` or `kiln.sym_expr`.
+    fn size_of_symbols(&self, op: Op) -> Result<i64> {
+        if let Some(o) = Sym::of(op) {
+            let value = self.symbols.get(&o.name).copied();
+            let value = value.ok_or_else(|| format!("has unbound symbol @{}", o.name))?;
+            return in_range(&o, value).map(|()| value);
+        }
+        let o = SymExpr::of(op).ok_or_malformed(op)?;
+        let (a, b) = (self.index(o.lhs)?, self.index(o.rhs)?);
+        sym::evaluate(o.kind, a, b)
+            .ok_or_else(|| format!("has no value: {} of {a} and {b}", o.kind.keyword()).into())
+    }
+    /// Whether a size needs a symbol that a later `kiln.unbacked_size` binds.
+    fn waits(&self, op: Op, later: &HashSet<String>) -> bool {
+        let unbound = |name: &String| later.contains(name) && !self.symbols.contains_key(name);
+        match (Sym::of(op), SymExpr::of(op)) {
+            (Some(o), _) => unbound(&o.name),
+            (None, Some(o)) => {
+                let waits = |v: Value| v.def().is_some_and(|d| self.waits(d, later));
+                waits(o.lhs) || waits(o.rhs)
+            }
+            _ => false,
         }
     }
 
@@ -142,7 +179,11 @@ impl Frame<'_, '_> {
 
     /// Runs a block and returns its terminator's operands.
     fn block(&mut self, block: Block) -> Result<Vec<Bound>, RunError> {
+        let later = block.ops().into_iter().filter_map(UnbackedSize::of).map(|o| o.name).collect();
         for op in block.ops() {
+            if self.waits(op, &later) {
+                continue;
+            }
             let end = matches!(op.kind(), Some(OpKind::Yield)) || op.isa::<func::Return>();
             if end {
                 let get = |v: Value| {
@@ -298,23 +339,22 @@ impl Frame<'_, '_> {
                     given.ok_or_else(|| fail("uses a value that has not been computed".into()))?;
                 call(self.interp, kernel, &o.kernel, given, self.depth + 1)
             }
-            OpKind::Sym => {
-                let o = Sym::of(op).ok_or_malformed(op).map_err(fail)?;
-                let value = self
-                    .symbols
-                    .get(&o.name)
-                    .copied()
-                    .ok_or_else(|| fail(format!("has unbound symbol @{}", o.name).into()))?;
-                in_range(&o, value).map_err(fail)?;
-                Ok(vec![Bound::Index(value)])
+            OpKind::Sym | OpKind::SymExpr => {
+                Ok(vec![Bound::Index(self.size_of_symbols(op).map_err(fail)?)])
             }
-            OpKind::SymExpr => {
-                let o = SymExpr::of(op).ok_or_malformed(op).map_err(fail)?;
-                let (a, b) = (self.index(o.lhs).map_err(fail)?, self.index(o.rhs).map_err(fail)?);
-                let value = sym::evaluate(o.kind, a, b).ok_or_else(|| {
-                    fail(format!("has no value: {} of {a} and {b}", o.kind.keyword()).into())
-                })?;
-                Ok(vec![Bound::Index(value)])
+            OpKind::UnbackedSize => {
+                let o = UnbackedSize::of(op).ok_or_malformed(op).map_err(fail)?;
+                let value = self.tensor(o.value).map_err(fail)?;
+                let value = value.as_i().map_err(fail)?.first().copied().unwrap_or_default();
+                let max =
+                    self.size(o.max.first().ok_or_malformed(op).map_err(fail)?).map_err(fail)?;
+                if !(0..=max).contains(&value) {
+                    let reason = format!("binds @{} to {value}, which is not in 0..={max}", o.name);
+                    return Err(fail(reason.into()));
+                }
+                self.symbols.insert(o.name, value);
+                let rows = Tensor::ints(DType::I8, vec![value as usize, 0], vec![]);
+                Ok(vec![Bound::Tensor(Rc::new(rows.map_err(|e| fail(e.to_string().into()))?))])
             }
             OpKind::Dim => {
                 let o = Dim::of(op).ok_or_malformed(op).map_err(fail)?;
@@ -408,6 +448,11 @@ impl Frame<'_, '_> {
             "is not an op that the interpreter runs; it runs the graph, prims and kernels levels",
         ))
     }
+}
+
+/// Whether an op may compute a size that is not known yet.
+fn is_late(op: Op) -> bool {
+    matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr))
 }
 
 fn in_range(s: &Sym, value: i64) -> Result<()> {

@@ -178,7 +178,8 @@ impl OpKind {
     }
     /// Whether the op is control flow between programs, which the runtime executes.
     pub fn is_control(self) -> bool {
-        matches!(self, OpKind::If | OpKind::While | OpKind::Scan | OpKind::CustomCall)
+        use OpKind::*;
+        matches!(self, If | While | Scan | CustomCall | UnbackedSize)
     }
     /// Whether the op launches a kernel or plans its memory.
     pub fn is_launch(self) -> bool {

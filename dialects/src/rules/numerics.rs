@@ -53,7 +53,8 @@ pub fn numerics(kind: OpKind) -> &'static str {
         | OpKind::Launch
         | OpKind::Arena
         | OpKind::ArenaSize
-        | OpKind::Output => EXACT,
+        | OpKind::Output
+        | OpKind::UnbackedSize => EXACT,
         OpKind::Constant
         | OpKind::Splat
         | OpKind::Iota

@@ -388,6 +388,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         | OpKind::Scan
         | OpKind::Yield
         | OpKind::CustomCall
+        | OpKind::UnbackedSize
         | OpKind::PtxCall
         | OpKind::StructuredIndex
         | OpKind::StructuredContract

@@ -98,6 +98,21 @@ pub fn verify(op: Op) -> Result<()> {
                 .iter()
                 .try_for_each(|v| tensor_type(v.ty()).map(|_| ()))
         }
+        OpKind::UnbackedSize => {
+            let o = UnbackedSize::read(&view)?;
+            let (value, result) = (tensor_type(o.value.ty())?, tensor_type(op.result(0).ty())?);
+            ensure(value.dtype == DType::I64 && value.dims.is_empty(), || {
+                "needs a 0-d i64".into()
+            })?;
+            let empty = [Dim::Unknown, Dim::Known(0)];
+            ensure(result.dtype == DType::I8 && result.dims == empty, || {
+                format!("has a result of {}, not of tensor<?x0xi8>", op.result(0).ty())
+            })?;
+            ensure(o.max.len() == 1, || format!("has {} greatest values, not one", o.max.len()))?;
+            ensure(op.parent().is_some_and(|p| p.isa::<func::Func>()), || {
+                "stands inside of control flow".into()
+            })
+        }
         OpKind::PtxCall => {
             let o = PtxCall::read(&view)?;
             ensure(!o.callee.is_empty(), || "has no name".into())?;

@@ -5,7 +5,7 @@ use crate::{
 };
 use kiln_dialects::{
     ir::*,
-    ops::{CustomCall, OpKind, Scan},
+    ops::{CustomCall, OpKind, Scan, UnbackedSize},
     rules::tensor_type,
 };
 use kiln_passes::refine_shapes::Facts;
@@ -112,6 +112,12 @@ impl Reader<'_> {
     }
 
     fn step(&mut self, op: Op) -> Result<c::Step> {
+        if let Some(o) = UnbackedSize::of(op) {
+            let source = sources(op.loc()).into_iter().next().unwrap_or_default();
+            let value = self.value(o.value).at(op)?;
+            let result = self.all(op.results()).at(op)?;
+            return Ok(c::Step::UnbackedSize { value, result, source });
+        }
         let inputs = self.all(op.operands()).at(op)?;
         let carried = match op.kind() {
             Some(OpKind::While) => inputs.len(),

@@ -7,6 +7,7 @@ use crate::{
         launch::launch,
         plan::host_functions,
         slots::{Sizes, Slots, dim_name, relation},
+        unbacked,
     },
     target::kernel_attrs::SLICES,
 };
@@ -58,7 +59,9 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
     let facts = facts(func)?;
     let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
     let end = block.terminator().ok_or_at(func, "has no return")?;
-    let mut sizes = Sizes { slots: &slots, exprs: vec![], known: HashMap::new() };
+    let names = block.ops().into_iter().filter_map(ops::UnbackedSize::of).map(|u| u.name);
+    let mut sizes =
+        Sizes { slots: &slots, unbacked: names.collect(), exprs: vec![], known: HashMap::new() };
     for op in block.ops() {
         if let Some(d) = ops::Dim::of(op) {
             let input = block.args().iter().position(|a| *a == d.input).unwrap_or(0);
@@ -110,6 +113,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
             dim,
         });
     }
+    program.unbacked = unbacked::unbacked(func, &symbols, &mut sizes, &facts)?;
     for (i, v) in end.operands().into_iter().enumerate() {
         program.outputs.push(tensor(&mut sizes, &facts, v, format!("output_{i}")).at(end)?);
     }
@@ -188,6 +192,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
         program.control = Some(Box::new(control(module, func, &mut sizes, &facts)?));
     }
     program.exprs = sizes.exprs;
+    unbacked::check_results(&program).at(func)?;
     program.entry.main = entry_symbol(function);
     Ok(program)
 }

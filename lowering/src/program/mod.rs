@@ -9,3 +9,4 @@ mod launch;
 pub mod library_call;
 pub mod plan;
 pub mod slots;
+mod unbacked;

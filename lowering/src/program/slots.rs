@@ -93,6 +93,8 @@ pub fn dim_name(input: usize, axis: usize) -> String {
 pub struct Sizes<'a> {
     /// The slots of the host function.
     pub slots: &'a Slots,
+    /// Names of the sizes that are read between programs.
+    pub unbacked: Vec<String>,
     /// The expressions so far.
     pub exprs: Vec<p::Expr>,
     /// Sizes that have a form already.
@@ -107,7 +109,9 @@ impl SizeBuilder for Sizes<'_> {
     fn leaf(&mut self, a: &Atom, _: &SymDim) -> Result<Dim> {
         let Atom::Sym(name) = a else { return Err("has a size that no argument states".into()) };
         let found = self.slots.symbols.iter().position(|(n, ..)| n == name);
+        let unbacked = || self.unbacked.iter().position(|n| n == name);
         found
+            .or_else(|| unbacked().map(|i| self.slots.symbols.len() + i))
             .map(Dim::Symbol)
             .ok_or_else(|| format!("has symbol @{name}, which no argument binds").into())
     }

@@ -181,6 +181,10 @@ impl Facts {
                 let o = ops::BindShape::of(op).ok_or_malformed(op)?;
                 self.record(o.value, &self.sizes(&o.sizes))?;
             }
+            OpKind::UnbackedSize => {
+                let o = ops::UnbackedSize::of(op).ok_or_malformed(op)?;
+                self.record(op.result(0), &[Dim::sym(&o.name), Dim::Known(0)])?;
+            }
             OpKind::Launch => {
                 let o = ops::Launch::of(op).ok_or_malformed(op)?;
                 for (out, result) in o.outs.iter().zip(op.results()) {

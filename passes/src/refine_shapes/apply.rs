@@ -93,7 +93,7 @@ impl Apply<'_> {
                 }
                 Ok(())
             }
-            Some(OpKind::BindShape) => self.static_sizes(op).map(|_| ()),
+            Some(OpKind::BindShape | OpKind::UnbackedSize) => self.static_sizes(op).map(|_| ()),
             // Raw pointers carry no type; results have the types that the region yields.
             Some(OpKind::PtxCall) => {
                 let op = self.static_sizes(op)?;
@@ -188,6 +188,7 @@ impl Apply<'_> {
             Some(OpKind::RandomNormal) => rebuild!(RandomNormal, sizes),
             Some(OpKind::Interpolate) => rebuild!(Interpolate, sizes),
             Some(OpKind::BindShape) => rebuild!(BindShape, sizes),
+            Some(OpKind::UnbackedSize) => rebuild!(UnbackedSize, max),
             Some(OpKind::PtxCall) if op.regions().is_empty() => rebuild!(PtxCall, blocks, sizes),
             _ => return Ok(op),
         };

@@ -4,8 +4,12 @@ use super::{
     run::{Backend, CountedBuffer, Interpreter, Location},
 };
 use crate::{
-    Buffer, CallError, Loaded, Program, View, ViewMut, call_error::tensor_error, custom::CustomFn,
-    profile::Profile, program::Tensor, view::byte_size,
+    Buffer, CallError, Loaded, Program, View, ViewMut,
+    call_error::tensor_error,
+    custom::CustomFn,
+    profile::Profile,
+    program::{CallSizes, Tensor},
+    view::byte_size,
 };
 use std::sync::{Mutex, PoisonError};
 
@@ -82,7 +86,8 @@ impl Driver {
         }
         let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
         let (symbols, exprs) = p.sizes(&shapes)?;
-        let made = self.flow.shapes(p, &symbols, &exprs)?;
+        let own = &symbols[..p.symbols.len()];
+        let made = self.flow.shapes(p, &CallSizes::new(p, own.to_vec())?)?;
         let (mut copies, mut args, mut wanted) = (vec![], vec![], vec![]);
         for (v, t) in inputs.iter().zip(&p.inputs) {
             check("input", v.dtype(), v.device(), t)?;
@@ -102,7 +107,8 @@ impl Driver {
         }
         let buffers = lock(&self.idle).pop().unwrap_or_default();
         let mut backend = OnHost { driver: self, buffers, threads, profile };
-        let done = Interpreter::new(&self.flow, &made, &mut backend).execute(&args, &wanted);
+        let done =
+            Interpreter::new(&self.flow, p, own, &made, &mut backend).execute(&args, &wanted);
         lock(&self.idle).push(backend.buffers);
         done.map(|()| backend.profile)
     }
@@ -157,6 +163,10 @@ impl Backend for OnHost<'_> {
     fn read_condition(&mut self, at: *const u8) -> Result<bool, CallError> {
         // SAFETY: an i1 is a byte, and no value is written while another is read.
         Ok(unsafe { *at != 0 })
+    }
+    fn read_size(&mut self, at: *const u8) -> Result<i64, CallError> {
+        // SAFETY: an i64, in memory of any alignment, and no value is written while another is read.
+        Ok(unsafe { at.cast::<i64>().read_unaligned() })
     }
     fn call(
         &mut self,

@@ -1,6 +1,10 @@
 //! The interpreter of control flow: assigns values to buffers and runs the steps, on any device.
 use super::{Body, ControlFlow, Shape, Step};
-use crate::{CallError, OutOfMemory, View, ViewMut, call_error::tensor_error, custom::CustomFn};
+use crate::{
+    CallError, OutOfMemory, Program, View, ViewMut, call_error::tensor_error, custom::CustomFn,
+    program::CallSizes,
+};
+use std::borrow::Cow;
 
 /// A device that runs steps. Addresses are of its memory; operations take effect in order.
 pub(crate) trait Backend {
@@ -25,6 +29,8 @@ pub(crate) trait Backend {
     ) -> Result<(), CallError>;
     /// Reads an `i1`. Synchronises with all earlier operations.
     fn read_condition(&mut self, at: *const u8) -> Result<bool, CallError>;
+    /// Reads an `i64`. Synchronises with all earlier operations.
+    fn read_size(&mut self, at: *const u8) -> Result<i64, CallError>;
     /// Calls a program.
     fn call(
         &mut self,
@@ -84,9 +90,12 @@ type Operation<'a, M> = dyn Fn(&mut M, &[View], &mut [ViewMut]) -> Result<(), Ca
 /// One call in progress.
 pub(crate) struct Interpreter<'a, M> {
     flow: &'a ControlFlow,
+    program: &'a Program,
     backend: &'a mut M,
+    /// The program's symbols, and the sizes that were read.
+    symbols: Cow<'a, [i64]>,
     /// Shapes and bytes of all values.
-    shapes: &'a [Shape],
+    shapes: Cow<'a, [Option<Shape>]>,
     locations: Vec<Option<Location>>,
     /// The preferred destination of a value, if any.
     destinations: Vec<Option<Location>>,
@@ -94,14 +103,33 @@ pub(crate) struct Interpreter<'a, M> {
 }
 
 impl<'a, M: Backend> Interpreter<'a, M> {
+    /// `shapes` are of this call, in which `symbols` are the program's.
     pub fn new(
         flow: &'a ControlFlow,
-        shapes: &'a [Shape],
+        program: &'a Program,
+        symbols: &'a [i64],
+        shapes: &'a [Option<Shape>],
         backend: &'a mut M,
     ) -> Interpreter<'a, M> {
         let none = vec![None; shapes.len()];
         let memory = backend.memory();
-        Interpreter { flow, shapes, locations: none.clone(), destinations: none, memory, backend }
+        Interpreter {
+            flow,
+            program,
+            symbols: symbols.into(),
+            shapes: shapes.into(),
+            locations: none.clone(),
+            destinations: none,
+            memory,
+            backend,
+        }
+    }
+
+    fn shape(&self, value: usize) -> Result<&Shape, CallError> {
+        self.shapes[value].as_ref().ok_or_else(|| {
+            let reason = format!("{value} is used before its size is read");
+            tensor_error("value", "", reason)
+        })
     }
 
     /// Runs the top-level body on these arguments, and writes these results.
@@ -116,7 +144,8 @@ impl<'a, M: Backend> Interpreter<'a, M> {
         self.steps(&body.steps)?;
         for (value, to) in body.yields.iter().zip(results) {
             let from = self.at(*value)?;
-            self.copy(from, *to, self.shapes[*value].1)?;
+            let bytes = self.shape(*value)?.1;
+            self.copy(from, *to, bytes)?;
         }
         Ok(())
     }
@@ -172,9 +201,10 @@ impl<'a, M: Backend> Interpreter<'a, M> {
     }
     /// Allocates a value and takes a reference for it.
     fn allocate(&mut self, value: usize) -> Result<Location, CallError> {
+        self.shape(value)?;
         let location = match self.destinations[value] {
             Some(location) => location,
-            None => self.find_buffer(self.shapes[value].1)?,
+            None => self.find_buffer(self.shape(value)?.1)?,
         };
         self.set(value, location);
         Ok(location)
@@ -208,6 +238,18 @@ impl<'a, M: Backend> Interpreter<'a, M> {
                 self.run(inputs, results, &|m, inputs, outputs| {
                     m.custom(callee, f, inputs, outputs)
                 })
+            }
+            Step::UnbackedSize { value, result, .. } => {
+                let at = self.at(*value)?;
+                let read = self.backend.read_size(at.data)?;
+                let mut sizes = CallSizes::new(self.program, self.symbols.to_vec())?;
+                sizes.read(self.program, read)?;
+                self.shapes = self.flow.shapes(self.program, &sizes)?.into();
+                self.symbols = sizes.symbols.into();
+                // Aligned, and never read, since the value has no elements.
+                let nowhere = std::ptr::without_provenance_mut(256);
+                self.set_all(result, &[Location::borrowed(nowhere)]);
+                Ok(())
             }
             Step::If { condition, then, otherwise, results, .. } => {
                 let condition = self.at(*condition)?;
@@ -250,7 +292,7 @@ impl<'a, M: Backend> Interpreter<'a, M> {
         body: &Body,
         results: &[usize],
     ) -> Result<(), CallError> {
-        let length = self.shapes[inputs[0]].0[0];
+        let length = self.shape(inputs[0])?.0.first().copied().unwrap_or(0);
         let mut sliced = vec![];
         for value in inputs {
             let from = self.at(*value)?;
@@ -310,7 +352,7 @@ impl<'a, M: Backend> Interpreter<'a, M> {
     /// The slices of a value there; if they would be misaligned, slices of a padded buffer. Takes a
     /// reference.
     fn slices(&mut self, value: usize, at: Location, length: usize) -> Result<Slices, CallError> {
-        let bytes = self.shapes[value].1.checked_div(length).unwrap_or(0);
+        let bytes = self.shape(value)?.1.checked_div(length).unwrap_or(0);
         let pitch = bytes.next_multiple_of(M::ALIGNMENT);
         let first = if pitch == bytes || length < 2 {
             at
@@ -336,15 +378,18 @@ impl<'a, M: Backend> Interpreter<'a, M> {
         for value in results {
             written.push(self.allocate(*value)?);
         }
-        let (values, device) = (&self.flow.control.values, self.backend.device());
+        inputs.iter().chain(results).try_for_each(|v| self.shape(*v).map(|_| ()))?;
+        let (values, shapes) = (&self.flow.control.values, &self.shapes);
+        let shape = |v: usize| shapes[v].as_ref().map_or(&[][..], |s| &s.0[..]);
+        let device = self.backend.device();
         let view = |(v, p): (&usize, &Location)| {
             // SAFETY: a value has the bytes of its shape, and lives while a reference is held.
-            unsafe { View::at(device, &values[*v].dtype, &self.shapes[*v].0, None, p.data) }
+            unsafe { View::at(device, &values[*v].dtype, shape(*v), None, p.data) }
         };
         let views: Vec<View> = inputs.iter().zip(&read).map(view).collect();
         let out = |(v, p): (&usize, &Location)| {
             // SAFETY: as above; an output's memory is nobody else's.
-            unsafe { ViewMut::at(device, &values[*v].dtype, &self.shapes[*v].0, None, p.data) }
+            unsafe { ViewMut::at(device, &values[*v].dtype, shape(*v), None, p.data) }
         };
         let mut outs: Vec<ViewMut> = results.iter().zip(&written).map(out).collect();
         f(self.backend, &views, &mut outs)

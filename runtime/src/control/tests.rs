@@ -73,6 +73,11 @@ impl Backend for Recorder {
         }
         Ok(())
     }
+    fn read_size(&mut self, at: *const u8) -> Result<i64, CallError> {
+        self.waits += 1;
+        // SAFETY: the scalar of a step.
+        Ok(unsafe { at.cast::<i64>().read_unaligned() })
+    }
     fn read_condition(&mut self, at: *const u8) -> Result<bool, CallError> {
         self.waits += 1;
         // SAFETY: a byte.
@@ -160,7 +165,8 @@ fn program(
 
 fn run(program: &Program, backend: &mut Recorder, inputs: &[&[u8]], outputs: &mut [Vec<u128>]) {
     let flow = ControlFlow::new(program).expect("a program");
-    let shapes = flow.shapes(program, &[], &[]).expect("sizes");
+    let sizes = CallSizes::new(program, vec![]).expect("sizes");
+    let shapes = flow.shapes(program, &sizes).expect("shapes");
     let copies: Vec<Vec<u128>> = inputs
         .iter()
         .map(|b| {
@@ -174,7 +180,9 @@ fn run(program: &Program, backend: &mut Recorder, inputs: &[&[u8]], outputs: &mu
         copies.iter().map(|c| Location::borrowed(c.as_ptr().cast_mut().cast())).collect();
     let results: Vec<Location> =
         outputs.iter_mut().map(|o| Location::borrowed(o.as_mut_ptr().cast())).collect();
-    Interpreter::new(&flow, &shapes, backend).execute(&args, &results).expect("a call");
+    Interpreter::new(&flow, program, &[], &shapes, backend)
+        .execute(&args, &results)
+        .expect("a call");
 }
 
 fn first(of: &[u128], n: usize) -> Vec<u8> {

@@ -12,7 +12,9 @@ use super::{
     state::CallState,
     stream::Stream,
 };
-use crate::{Buffer, Bytes, CallError, DeviceId, View, ViewMut, profile::Profile};
+use crate::{
+    Buffer, Bytes, CallError, DeviceId, View, ViewMut, profile::Profile, program::CallSizes,
+};
 use cudarc::driver::{result, sys};
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -239,8 +241,11 @@ impl Loaded {
         )?;
         plan.use_libraries(&self.prepared)?;
         if let Some(control) = &self.control {
-            let (symbols, exprs) = self.program.sizes(shapes)?;
-            plan.values = control.flow.shapes(&self.program, &symbols, &exprs)?;
+            let (mut symbols, _) = self.program.sizes(shapes)?;
+            symbols.truncate(self.program.symbols.len());
+            let sizes = CallSizes::new(&self.program, symbols)?;
+            plan.values = control.flow.shapes(&self.program, &sizes)?;
+            plan.symbols = sizes.symbols;
         }
         Ok(plan)
     }

@@ -4,7 +4,7 @@
 use super::{
     CudaError, Loaded, Mode, arguments,
     call::Timing,
-    control_state::{ControlState, Flag, PartState},
+    control_state::{ControlState, PartState, Pinned},
     event::Event,
     launch::Addresses,
     load::Control,
@@ -60,8 +60,14 @@ impl Loaded {
         mark()?;
         for _ in 0..rounds {
             for _ in 0..calls {
-                Interpreter::new(&control.flow, &plan.values, &mut backend)
-                    .execute(&inputs, &outputs)?;
+                Interpreter::new(
+                    &control.flow,
+                    &self.program,
+                    &plan.symbols,
+                    &plan.values,
+                    &mut backend,
+                )
+                .execute(&inputs, &outputs)?;
             }
             mark()?;
         }
@@ -131,6 +137,31 @@ struct OnDevice<'a> {
 }
 
 impl OnDevice<'_> {
+    /// Copies bytes to the host, after all earlier operations.
+    fn read<const N: usize>(&mut self, at: *const u8) -> Result<[u8; N], CallError> {
+        let device = &self.loaded.device;
+        let pinned = match &self.control_state.pinned {
+            Some(pinned) => pinned.0,
+            None => {
+                // SAFETY: a fresh allocation, which its owner frees.
+                let made = unsafe { result::malloc_host(Pinned::BYTES, 0) }
+                    .map_err(device.error("allocating pinned memory"))?;
+                self.control_state.pinned.insert(Pinned(made.cast())).0
+            }
+        };
+        assert!(N <= Pinned::BYTES, "room for a value");
+        // SAFETY: this call's memory, read after the copy has completed.
+        unsafe {
+            let copied = result::memcpy_dtoh_async(
+                std::slice::from_raw_parts_mut(pinned, N),
+                at as u64,
+                self.stream.0,
+            );
+            copied.map_err(device.error("copying from the GPU"))?;
+            self.stream.wait(device)?;
+            Ok(pinned.cast::<[u8; N]>().read_volatile())
+        }
+    }
     /// Runs `f`. If the device is out of memory, frees what idle states cache and retries once.
     fn retry<T>(
         &mut self,
@@ -215,27 +246,10 @@ impl Backend for OnDevice<'_> {
         Ok(done.map_err(self.loaded.device.error("copying rows on the GPU"))?)
     }
     fn read_condition(&mut self, at: *const u8) -> Result<bool, CallError> {
-        let device = &self.loaded.device;
-        let flag = match &self.control_state.flag {
-            Some(flag) => flag.0,
-            None => {
-                // SAFETY: a fresh allocation, which the flag frees.
-                let made = unsafe { result::malloc_host(1, 0) }
-                    .map_err(device.error("allocating pinned memory"))?;
-                self.control_state.flag.insert(Flag(made.cast())).0
-            }
-        };
-        // SAFETY: this call's byte, read after the copy has completed; an i1 is a byte.
-        unsafe {
-            let copied = result::memcpy_dtoh_async(
-                std::slice::from_raw_parts_mut(flag, 1),
-                at as u64,
-                self.stream.0,
-            );
-            copied.map_err(device.error("copying from the GPU"))?;
-            self.stream.wait(device)?;
-            Ok(flag.read_volatile() != 0)
-        }
+        Ok(self.read::<1>(at)? != [0])
+    }
+    fn read_size(&mut self, at: *const u8) -> Result<i64, CallError> {
+        Ok(i64::from_ne_bytes(self.read::<8>(at)?))
     }
     fn call(
         &mut self,

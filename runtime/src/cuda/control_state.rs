@@ -9,8 +9,8 @@ use cudarc::driver::result;
 pub struct ControlState {
     /// Device buffers of values, with the reference count of each.
     pub(super) values: Vec<DeviceBuffer>,
-    /// Pinned byte that conditions are copied to.
-    pub(super) flag: Option<Flag>,
+    /// Where conditions and sizes are copied to.
+    pub(super) pinned: Option<Pinned>,
     pub(super) parts: Vec<PartState>,
 }
 
@@ -22,12 +22,16 @@ pub(super) struct PartState {
     pub(super) events: Vec<Event>,
 }
 
-/// A byte of pinned memory.
-pub(super) struct Flag(pub(super) *mut u8);
+/// Pinned memory of [`Pinned::BYTES`].
+pub(super) struct Pinned(pub(super) *mut u8);
 // SAFETY: driver memory that this owns.
-unsafe impl Send for Flag {}
+unsafe impl Send for Pinned {}
 
-impl Drop for Flag {
+impl Pinned {
+    pub(super) const BYTES: usize = 8;
+}
+
+impl Drop for Pinned {
     fn drop(&mut self) {
         // SAFETY: allocated by the driver; the copies to it have completed.
         let _ = unsafe { result::free_host(self.0.cast()) };

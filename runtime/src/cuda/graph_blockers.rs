@@ -18,6 +18,9 @@ pub(super) fn graph_blockers(flow: &ControlFlow) -> Vec<String> {
             Step::Scan { source, .. } => {
                 ("kiln.scan", source, "has its programs launched by the host for each slice")
             }
+            Step::UnbackedSize { source, .. } => {
+                ("kiln.unbacked_size", source, "is a value of the GPU, for which the host waits")
+            }
             Step::Custom { source, .. } => {
                 ("kiln.custom_call", source, "calls a function of the host")
             }

@@ -46,8 +46,11 @@ pub struct LaunchPlan {
     pub inputs: Vec<usize>,
     /// Bytes of each output.
     pub outputs: Vec<usize>,
-    /// Shapes and bytes of the values of a control-flow program.
-    pub values: Vec<Shape>,
+    /// Shapes and bytes of the values of a control-flow program; `None` of those whose sizes it
+    /// reads.
+    pub values: Vec<Option<Shape>>,
+    /// The symbols of a control-flow program.
+    pub symbols: Vec<i64>,
     /// In launch order.
     pub launches: Vec<ResolvedLaunch>,
     /// The addresses that the launches' parameters hold.
@@ -165,6 +168,7 @@ impl LaunchPlan {
             outputs: all_bytes("output", &mut results.iter().map(Vec::as_slice).zip(&p.outputs))?,
             results: results.concat(),
             values: vec![],
+            symbols: vec![],
             launches,
             at: None,
             graph: None,

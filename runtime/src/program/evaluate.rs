@@ -8,13 +8,18 @@ impl Program {
         const TERMS: usize = 64;
         self.text_of(d, self.exprs.len(), &mut TERMS.clone())
     }
+    /// The name of a symbol, which may be unbacked.
+    pub fn symbol_name(&self, i: usize) -> Option<&str> {
+        let unbacked = || self.unbacked.get(i.checked_sub(self.symbols.len())?);
+        self.symbols.get(i).map(|s| s.name.as_str()).or_else(|| Some(&unbacked()?.name))
+    }
     /// Only expressions before `exprs` are expanded, so that this terminates; `left` is the budget
     /// of terms.
     fn text_of(&self, d: Dim, exprs: usize, left: &mut usize) -> String {
         let i = match d {
             _ if *left == 0 => return "…".into(),
             Dim::Known(n) => return n.to_string(),
-            Dim::Symbol(i) => return self.symbols.get(i).map_or("?".into(), |s| s.name.clone()),
+            Dim::Symbol(i) => return self.symbol_name(i).unwrap_or("?").into(),
             Dim::Expr(i) => i,
         };
         let Some(e) = self.exprs.get(i).filter(|_| i < exprs) else { return "?".into() };
@@ -30,9 +35,14 @@ impl Program {
             ExprKind::Pow => format!("{lhs}^{rhs}"),
         }
     }
-    /// Evaluates all expressions for these values of the symbols.
+    /// Evaluates all expressions for these values of the symbols; unbacked sizes are at their upper
+    /// bounds.
     pub fn expr_values(&self, symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
-        values(&self.exprs, symbols)
+        if self.unbacked.is_empty() {
+            return values(&self.exprs, symbols);
+        }
+        let all = self.bounds(symbols.to_vec())?.exprs.into_iter().enumerate();
+        all.map(|(i, e)| e.ok_or(SizeError::Missing(Dim::Expr(i)))).collect()
     }
 }
 

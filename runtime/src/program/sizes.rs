@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 pub enum Dim {
     /// A static size.
     Known(i64),
-    /// An index into [`Program::symbols`](super::Program::symbols).
+    /// An index into [`Program::symbols`](super::Program::symbols), or beyond them into
+    /// [`Program::unbacked`](super::Program::unbacked).
     Symbol(usize),
     /// An index into [`Program::exprs`](super::Program::exprs).
     Expr(usize),
@@ -136,7 +137,7 @@ pub enum SizeError {
 }
 
 impl ExprKind {
-    fn apply(self, lhs: i64, rhs: i64) -> Option<i64> {
+    pub(super) fn apply(self, lhs: i64, rhs: i64) -> Option<i64> {
         match self {
             ExprKind::Add => lhs.checked_add(rhs),
             ExprKind::Mul => lhs.checked_mul(rhs),

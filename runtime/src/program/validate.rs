@@ -88,6 +88,18 @@ impl Program {
         for (i, s) in self.symbols.iter().enumerate() {
             self.check_symbol(s, &at.field("symbols").item(i))?;
         }
+        let flows = self.unbacked.is_empty() || self.control.is_some();
+        at.field("unbacked").wants(flows, || "is not empty without control flow".into())?;
+        for (i, u) in self.unbacked.iter().enumerate() {
+            let place = at.field("unbacked").item(i);
+            self.check_dim(u.max, self.exprs.len(), &place.field("max"))?;
+            if let Some(n) = u.output {
+                place.field("output").index(n, self.outputs.len(), "outputs")?;
+                let t = &self.outputs[n];
+                let fits = t.dtype == "i64" && t.dims.is_empty();
+                place.field("output").wants(fits, || format!("is {n}, which is no 0-d i64"))?;
+            }
+        }
         for (i, e) in self.exprs.iter().enumerate() {
             let place = at.field("exprs").item(i);
             for (name, d) in [("lhs", e.lhs), ("rhs", e.rhs)] {
@@ -116,7 +128,7 @@ impl Program {
     fn check_dim(&self, d: Dim, exprs: usize, at: &At) -> Result<(), Invalid> {
         match d {
             Dim::Known(_) => Ok(()),
-            Dim::Symbol(i) => at.index(i, self.symbols.len(), "symbols"),
+            Dim::Symbol(i) => at.index(i, self.symbols.len() + self.unbacked.len(), "symbols"),
             Dim::Expr(i) => at.wants(i < exprs, || {
                 format!("is expression {i}, which is not an earlier one; there are {exprs}")
             }),

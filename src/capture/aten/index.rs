@@ -150,16 +150,24 @@ fn scatter(cx: &mut Cx, a: &Args<'_>, src: Option<Value>, kind: ScatterKind) -> 
 
 /// The tensors of an index list, broadcast to one shape, and the dimensions they index.
 pub(super) fn index_list(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<(Vec<Value>, Vec<i64>)> {
-    let (mut values, mut dims) = (vec![], vec![]);
-    for (d, alias) in a.optional_aliases("indices")?.into_iter().enumerate() {
+    let (mut values, mut dims, mut next) = (vec![], vec![], 0);
+    for alias in a.optional_aliases("indices")? {
+        let first = next;
+        next += 1;
         let Some(alias) = alias else { continue };
         let i = cx.get(alias)?;
-        // Byte tensors are masks too.
+        // Byte tensors are masks too. A mask indexes as many dimensions as it has.
         if [DType::I1, DType::UI8].contains(&dtype_of(i)?) {
-            return Err("indexes by a mask, whose result's size depends on data; use torch.where or masked_fill".into());
+            if rank_of(i) == 0 {
+                return Err(crate::capture::unsupported("indexes by a mask without dimensions"));
+            }
+            let mask = cx.convert(i, DType::I1)?;
+            values.extend(cx.coordinates_of(mask)?);
+            next = first + rank_of(i);
+        } else {
+            values.push(positive(cx, i, x, first)?);
         }
-        values.push(positive(cx, i, x, d)?);
-        dims.push(d as i64);
+        dims.extend(first as i64..next as i64);
     }
     let sizes = cx.common(&values)?;
     let values =

@@ -15,6 +15,7 @@ mod complex;
 mod condition;
 mod contract;
 mod create;
+mod data_sizes;
 mod dims;
 mod dropout;
 mod elementwise;
@@ -53,6 +54,7 @@ mod window;
 
 use super::storage::{Alias, Store};
 pub(super) use complex::build;
+pub use data_sizes::Unbacked;
 pub use generator::{Rng, STATE};
 use kiln_dialects::{ir::*, ops::CompareKind, value::DType};
 use serde_json::Value as Json;
@@ -116,7 +118,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 46] {
+pub fn families() -> [(&'static str, &'static [Row]); 47] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -130,6 +132,7 @@ pub fn families() -> [(&'static str, &'static [Row]); 46] {
         ("Views under other names", dims::ROWS),
         ("Diagonals, windows and strides", strided::ROWS),
         ("Conditions on sizes", condition::ROWS),
+        ("Sizes that depend on data", data_sizes::ROWS),
         ("Joining, repeating, reordering, padding", join::ROWS),
         ("Stacks and enumerations", stacks::ROWS),
         ("Shuffles, turns and repeats", shuffle::ROWS),
@@ -342,6 +345,7 @@ impl Cx {
             wholes: HashMap::new(),
             location: String::new(),
             rng: None,
+            unbacked: Unbacked::default(),
         }
     }
     /// Binds a name to a tensor with a storage of its own. The last dimension of a complex one holds

@@ -208,17 +208,19 @@ fn repeat_number(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 }
 
 /// Position i as often as `repeats[i]`: how many prefix sums do not exceed the place.
-fn repeated(cx: &Cx, a: &Args<'_>, repeats: Value) -> Result<Value> {
+fn repeated(cx: &mut Cx, a: &Args<'_>, repeats: Value) -> Result<Value> {
     if rank_of(repeats) != 1 {
         return Err("repeat_interleave only accept 1D vector as repeat".into());
     }
-    if !a.has("output_size") {
-        return Err(
-            "repeats by a tensor: the result's size depends on data; give output_size".into()
-        );
-    }
-    let ends = cx.scanned(CumulativeKind::Sum, cx.convert(repeats, DType::I64)?, 0)?;
-    let shape = [a.size("output_size")?, cx.b.size_of(repeats, 0)?];
+    let repeats = cx.convert(repeats, DType::I64)?;
+    let ends = cx.scanned(CumulativeKind::Sum, repeats, 0)?;
+    let size = if a.has("output_size") {
+        a.size("output_size")?
+    } else {
+        let total = cx.reduced(ReduceKind::Sum, repeats, &[0])?;
+        cx.unbacked(total, Size::Static(i64::MAX))?
+    };
+    let shape = [size, cx.b.size_of(repeats, 0)?];
     let (place, ends) = (cx.iota(DType::I64, shape.to_vec(), 0)?, cx.spread(ends, &[1], &shape)?);
     let passed = cx.convert(cx.compare(CompareKind::Le, ends, place)?, DType::I64)?;
     cx.reduced(ReduceKind::Sum, passed, &[1])

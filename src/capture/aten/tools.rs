@@ -1,5 +1,5 @@
 //! Helpers of all builders: arguments, broadcasting, conversion, arithmetic.
-use super::{Args, Outcome, Val, generator::Rng};
+use super::{Args, Outcome, Unbacked, Val, generator::Rng};
 use crate::capture::{
     srepr::size_op,
     storage::{Alias, Store, ViewOp},
@@ -23,6 +23,8 @@ pub struct Cx {
     pub location: String,
     /// The generator of random numbers, of graphs that can take its state.
     pub rng: Option<Rng>,
+    /// Sizes that depend on data.
+    pub unbacked: Unbacked,
 }
 
 pub(super) fn dtype_of(v: Value) -> Result<DType> {

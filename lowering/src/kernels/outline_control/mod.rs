@@ -92,6 +92,7 @@ struct Outline<'a> {
     name: String,
     facts: &'a Facts,
     symbols: &'a HashMap<String, ops::Sym>,
+    /// Values that define symbols: arguments, and unbacked sizes so far.
     args: Vec<Value>,
     /// Sizes at the start of the whole function.
     sizes: Sizes<'a>,
@@ -120,6 +121,10 @@ impl Outline<'_> {
             let control = op.kind().is_some_and(OpKind::is_control);
             if control || Some(op) == block.terminator() {
                 self.segment(block, std::mem::take(&mut ops), op)?;
+                // Programs that need its symbol take it as an argument.
+                if op.kind() == Some(OpKind::UnbackedSize) {
+                    self.args.push(op.result(0));
+                }
                 for inner in op.regions().into_iter().filter_map(Region::first) {
                     self.block(inner)?;
                 }

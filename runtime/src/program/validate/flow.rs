@@ -2,7 +2,7 @@
 use super::{At, Invalid};
 use crate::{
     control::{Body, Control, Step, Value},
-    program::{Program, Tensor},
+    program::{Dim, Program, Tensor},
 };
 
 pub(super) fn check(p: &Program, control: &Control, at: &At) -> Result<(), Invalid> {
@@ -16,7 +16,10 @@ pub(super) fn check(p: &Program, control: &Control, at: &At) -> Result<(), Inval
         p.check_type(&v.dtype, &v.dims, &at.field("values").item(i))?;
     }
     let mut scope = Scope {
+        program: p,
         control,
+        read: 0,
+        depth: 0,
         defined: vec![false; control.values.len()],
         scope_order: vec![],
         in_scope: vec![false; control.values.len()],
@@ -24,13 +27,20 @@ pub(super) fn check(p: &Program, control: &Control, at: &At) -> Result<(), Inval
     let at = at.field("body");
     let body = &control.body;
     scope.body(body, &at)?;
+    let (have, want) = (scope.read, p.unbacked.len());
+    at.wants(have == want, || format!("reads {have} sizes of {want}"))?;
     scope.same_types(&body.args, &p.inputs, &at.field("args"))?;
     scope.same_types(&body.yields, &p.outputs, &at.field("yields"))
 }
 
 /// The values in scope.
 struct Scope<'a> {
+    program: &'a Program,
     control: &'a Control,
+    /// Unbacked sizes that have been read.
+    read: usize,
+    /// How many bodies are around.
+    depth: usize,
     /// Values that some step or body defines.
     defined: Vec<bool>,
     /// Values in scope, in order of definition.
@@ -99,11 +109,13 @@ impl Scope<'_> {
 
     fn body(&mut self, body: &Body, at: &At) -> Result<(), Invalid> {
         let outside = self.scope_order.len();
+        self.depth += 1;
         self.define(&body.args, &at.field("args"))?;
         for (i, step) in body.steps.iter().enumerate() {
             self.step(step, &at.field("steps").item(i))?;
         }
         self.uses(&body.yields, &at.field("yields"))?;
+        self.depth -= 1;
         self.scope_order.drain(outside..).for_each(|v| self.in_scope[v] = false);
         Ok(())
     }
@@ -121,6 +133,20 @@ impl Scope<'_> {
             Step::Custom { inputs, results, .. } => {
                 self.uses(inputs, &at.field("inputs"))?;
                 self.define(results, &at.field("results"))
+            }
+            Step::UnbackedSize { value, result, .. } => {
+                self.uses(&[*value], &at.field("value"))?;
+                self.define(result, &at.field("result"))?;
+                at.wants(self.depth == 1, || "reads a size inside of control flow".into())?;
+                let v = self.value(*value);
+                at.field("value").wants(v.dtype == "i64" && v.dims.is_empty(), || {
+                    format!("is {} of rank {}, not one i64", v.dtype, v.dims.len())
+                })?;
+                let next = Dim::Symbol(self.program.symbols.len() + self.read);
+                self.read += 1;
+                let empty = |v: &Value| v.dtype == "i8" && v.dims == [next, Dim::Known(0)];
+                let fits = result.len() == 1 && empty(self.value(result[0]));
+                at.field("result").wants(fits, || "is not of the next unbacked size".into())
             }
             Step::If { condition, then, otherwise, results, .. } => {
                 self.uses(&[*condition], &at.field("condition"))?;

@@ -1,0 +1,91 @@
+//! Sizes that depend on data, of a control-flow program: their bounds, and the memory of results.
+use crate::{analysis::sizes::SizeBuilder, program::slots::Sizes};
+use kiln_dialects::{
+    ir::*,
+    ops::{Sym, UnbackedSize},
+};
+use kiln_passes::refine_shapes::Facts;
+use kiln_runtime::program::{self as p, Dim, ExprKind, Program};
+use std::collections::HashMap;
+
+/// The unbacked sizes of a function, in order.
+pub fn unbacked(
+    func: Op,
+    symbols: &HashMap<String, Sym>,
+    sizes: &mut Sizes<'_>,
+    facts: &Facts,
+) -> Result<Vec<p::Unbacked>> {
+    let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
+    let end = block.terminator().ok_or_at(func, "has no return")?;
+    let mut all = vec![];
+    for op in block.ops() {
+        let Some(u) = UnbackedSize::of(op) else { continue };
+        let max = match u.max.first() {
+            Some(Size::Dynamic(v)) => sizes.build(&facts.size_value(*v)).at(op)?,
+            Some(Size::Static(n)) => Dim::Known(*n),
+            None => return Err(Error::at(op, "has no greatest value")),
+        };
+        all.push(p::Unbacked {
+            min: symbols.get(&u.name).map_or(0, |s| s.min),
+            max,
+            // The last one: what capture appends, also where the model returns the value itself.
+            output: end.operands().iter().rposition(|v| *v == u.value),
+            name: u.name,
+        });
+    }
+    Ok(all)
+}
+
+/// Err: a result may be larger for smaller values of its unbacked sizes, or no output has them. A
+/// caller allocates results by the sizes' bounds, and learns the sizes from outputs.
+pub fn check_results(program: &Program) -> Result<()> {
+    for t in &program.outputs {
+        for d in &t.dims {
+            let mut read = vec![];
+            let grows = grows(program, *d, &mut read);
+            let text = program.size_text(*d);
+            if !grows {
+                return Err(Error::from(format!(
+                    "returns a tensor with a size {text}, which has no upper bound before the call"
+                )));
+            }
+            let hidden = |i: &&usize| program.unbacked[**i].output.is_none();
+            if let Some(i) = read.iter().find(hidden) {
+                let name = &program.unbacked[*i].name;
+                return Err(Error::from(format!(
+                    "returns a tensor of size {text}, and not the value of @{name}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a size, of sizes that are not negative, never decreases when an unbacked one increases.
+/// Collects the unbacked ones.
+fn grows(program: &Program, d: Dim, read: &mut Vec<usize>) -> bool {
+    let e = match d {
+        Dim::Known(_) => return true,
+        Dim::Symbol(i) => {
+            read.extend(i.checked_sub(program.symbols.len()));
+            return true;
+        }
+        Dim::Expr(i) => program.exprs[i],
+    };
+    let before = read.len();
+    let left = grows(program, e.lhs, read);
+    let middle = read.len();
+    let right = grows(program, e.rhs, read);
+    let fixed = |from: usize, to: usize| from == to;
+    match e.kind {
+        _ if fixed(before, read.len()) => true,
+        ExprKind::Add | ExprKind::Min | ExprKind::Max => left && right,
+        // A factor that is no number is a size.
+        ExprKind::Mul => {
+            let negative = |d| matches!(d, Dim::Known(n) if n < 0);
+            left && right && !negative(e.lhs) && !negative(e.rhs)
+        }
+        ExprKind::FloorDiv => left && fixed(middle, read.len()),
+        ExprKind::Mod | ExprKind::Pow => false,
+    }
+}

@@ -1,0 +1,122 @@
+//! Sizes that depend on data: bounded before a call, known once a step has read them.
+use super::{Dim, Expr, Program, SizeError};
+use crate::{CallError, call_error::tensor_error};
+use serde::{Deserialize, Serialize};
+
+/// A size that a step of the control flow reads from memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unbacked {
+    /// Its name in IR.
+    pub name: String,
+    /// Lower bound of the values that the code is valid for.
+    pub min: i64,
+    /// Upper bound, of sizes that are known before it.
+    pub max: Dim,
+    /// The output that has the value, a 0-d i64, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<usize>,
+}
+
+/// The sizes of a call so far. An expression of a symbol that has not been read has no value.
+#[derive(Clone, Debug, Default)]
+pub struct CallSizes {
+    /// Values of the symbols, then of the unbacked ones that have been read.
+    pub symbols: Vec<i64>,
+    /// Values of the expressions.
+    pub exprs: Vec<Option<i64>>,
+}
+
+impl CallSizes {
+    /// Evaluates the expressions. Err: one of known sizes has no value.
+    pub fn new(program: &Program, symbols: Vec<i64>) -> Result<CallSizes, SizeError> {
+        let mut sizes = CallSizes { symbols, exprs: Vec::with_capacity(program.exprs.len()) };
+        for (index, e) in program.exprs.iter().enumerate() {
+            let value = match (sizes.value(program, e.lhs)?, sizes.value(program, e.rhs)?) {
+                (Some(lhs), Some(rhs)) => Some(e.value(index, lhs, rhs)?),
+                _ => None,
+            };
+            sizes.exprs.push(value);
+        }
+        Ok(sizes)
+    }
+    /// The value of a size; `None` if it has not been read. Err: the program does not have it.
+    pub fn value(&self, program: &Program, d: Dim) -> Result<Option<i64>, SizeError> {
+        match d {
+            Dim::Known(n) => Ok(Some(n)),
+            Dim::Symbol(i) if i < self.symbols.len() => Ok(Some(self.symbols[i])),
+            Dim::Symbol(i) if i < program.symbols.len() + program.unbacked.len() => Ok(None),
+            Dim::Expr(i) if i < self.exprs.len() => Ok(self.exprs[i]),
+            d => Err(SizeError::Missing(d)),
+        }
+    }
+    /// As [`CallSizes::value`], of a tensor's dimension.
+    pub fn size(&self, program: &Program, d: Dim) -> Result<Option<usize>, SizeError> {
+        let negative = |n| usize::try_from(n).map_err(|_| SizeError::Negative(d, n));
+        self.value(program, d)?.map(negative).transpose()
+    }
+    /// Checks the program's conditions on sizes that are known.
+    pub fn check(&self, program: &Program) -> Result<(), CallError> {
+        for c in &program.conditions {
+            let (lhs, rhs) = (self.value(program, c.lhs)?, self.value(program, c.rhs)?);
+            if let (Some(lhs), Some(rhs)) = (lhs, rhs)
+                && !c.kind.holds(lhs, rhs)
+            {
+                return Err(CallError::Condition { text: c.text.clone(), lhs, rhs });
+            }
+        }
+        Ok(())
+    }
+    /// Adds the next unbacked size. Err: it is out of its bounds, or a condition does not hold.
+    pub fn read(&mut self, program: &Program, value: i64) -> Result<(), CallError> {
+        let next = self.symbols.len().checked_sub(program.symbols.len());
+        let u = next.and_then(|i| program.unbacked.get(i));
+        let u = u.ok_or(SizeError::Missing(Dim::Symbol(self.symbols.len())))?;
+        let max = self.value(program, u.max)?.ok_or(SizeError::Missing(u.max))?;
+        if !(u.min..=max).contains(&value) {
+            let reason = format!("is {value} here, which is not in {}..={max}", u.min);
+            return Err(tensor_error("size", &u.name, reason));
+        }
+        let symbols = [std::mem::take(&mut self.symbols), vec![value]].concat();
+        *self = CallSizes::new(program, symbols)?;
+        self.check(program)
+    }
+}
+
+impl Program {
+    /// The unbacked sizes at their upper bounds, after the values of `symbols`.
+    pub(crate) fn bounds(&self, symbols: Vec<i64>) -> Result<CallSizes, SizeError> {
+        let mut sizes = CallSizes::new(self, symbols)?;
+        for u in &self.unbacked {
+            let max = sizes.value(self, u.max)?.ok_or(SizeError::Missing(u.max))?;
+            sizes = CallSizes::new(self, [sizes.symbols, vec![max]].concat())?;
+        }
+        Ok(sizes)
+    }
+    /// Shapes of the outputs of a call for inputs of these shapes, given the values of the unbacked
+    /// sizes in order, as far as outputs have them. [`Program::output_shapes`] has their upper
+    /// bounds, by which a caller allocates; an output lies row-major at the beginning of its memory.
+    pub fn output_shapes_of(
+        &self,
+        inputs: &[&[usize]],
+        unbacked: &[Option<i64>],
+    ) -> Result<Vec<Vec<usize>>, CallError> {
+        let (bounds, _) = self.sizes(inputs)?;
+        let (symbols, bounds) = bounds.split_at(self.symbols.len());
+        let mut sizes = CallSizes::new(self, symbols.to_vec())?;
+        for (bound, value) in bounds.iter().zip(unbacked) {
+            sizes.read(self, value.unwrap_or(*bound))?;
+        }
+        let size = |d: &Dim| Ok(sizes.size(self, *d)?.ok_or(SizeError::Missing(*d))?);
+        self.outputs.iter().map(|t| t.dims.iter().map(size).collect()).collect()
+    }
+    /// Whether an output tells the caller an unbacked size.
+    pub fn is_size(&self, output: usize) -> bool {
+        self.unbacked.iter().any(|u| u.output == Some(output))
+    }
+}
+
+impl Expr {
+    fn value(&self, index: usize, lhs: i64, rhs: i64) -> Result<i64, SizeError> {
+        self.kind.apply(lhs, rhs).ok_or(SizeError::NoValue { index, kind: self.kind, lhs, rhs })
+    }
+}

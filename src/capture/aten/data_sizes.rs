@@ -1,0 +1,195 @@
+//! Overloads whose results' sizes depend on data: each such size is a symbol that
+//! `kiln.unbacked_size` binds.
+use super::{Args, Cx, Outcome, Row, Val, tools::*};
+use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
+use std::collections::VecDeque;
+
+/// Rows of this family.
+pub(super) const ROWS: &[Row] = &[
+    Row { name: "aten.nonzero.default", arguments: "self", build: nonzero },
+    Row { name: "aten.argwhere.default", arguments: "self", build: nonzero },
+    Row { name: "aten.nonzero_numpy.default", arguments: "self", build: nonzero_vectors },
+    Row { name: "aten.where.default", arguments: "condition", build: nonzero_vectors },
+    Row { name: "aten.masked_select.default", arguments: "self, mask", build: masked_select },
+    Row {
+        name: "aten._unique2.default",
+        arguments: "self, sorted=True, return_inverse=False, return_counts=False",
+        build: |cx, a| unique(cx, a, true),
+    },
+    Row {
+        name: "aten.unique_consecutive.default",
+        arguments: "self, return_inverse=False, return_counts=False, dim=None",
+        build: |cx, a| unique(cx, a, false),
+    },
+    Row { name: "aten.item.default", arguments: "self", build: item },
+    Row { name: "aten._local_scalar_dense.default", arguments: "self", build: item },
+];
+
+/// The unbacked sizes of a graph.
+#[derive(Default)]
+pub struct Unbacked {
+    /// Names that the current node's results have first, with least and greatest value.
+    pub fresh: VecDeque<(String, Option<i64>, Option<i64>)>,
+    /// Names and 0-d i64 values of all sizes so far.
+    pub values: Vec<(String, Value)>,
+    /// Symbols of the sizes so far.
+    pub symbols: Vec<(String, Value)>,
+}
+
+impl Cx {
+    /// A size that a 0-d i64 tensor has as its value, at most `max`.
+    pub fn unbacked(&mut self, value: Value, max: Size) -> Result<Size> {
+        let n = self.unbacked.values.len();
+        let fresh = self.unbacked.fresh.pop_front();
+        let (name, least, greatest) = fresh.unwrap_or((format!("unbacked_{n}"), None, None));
+        let max = match greatest {
+            Some(most) => self.size_min(max, Size::Static(most))?,
+            None => max,
+        };
+        let empty = Type::tensor(self.b.ctx, DType::I8, &[Dim::Unknown, Dim::Known(0)]);
+        let bound = UnbackedSize { name: name.clone(), value, max: vec![max] };
+        self.b.create_with(&bound, &[empty], &mut [])?;
+        let min = least.unwrap_or(0).max(0);
+        let symbol = Sym { name: name.clone(), min, max: None, divisor: 1 };
+        let here = self.b.at(self.b.loc.named(&name));
+        let size = here.create_with(&symbol, &[Type::index(self.b.ctx)], &mut [])?.result(0);
+        self.unbacked.values.push((name.clone(), value));
+        self.unbacked.symbols.push((name, size));
+        Ok(Size::Dynamic(size))
+    }
+
+    /// The positions of a vector's true elements, ascending, and their number: an i64 vector of one
+    /// element more than the mask's `n`, which is `n` beyond them, and a 0-d i64.
+    fn positions(&self, mask: Value) -> Result<(Value, Value)> {
+        let n = self.b.size_of(mask, 0)?;
+        let ones = self.convert(mask, DType::I64)?;
+        let total = self.reduced(ReduceKind::Sum, ones, &[0])?;
+        let one = self.integer(DType::I64, 1)?;
+        let rank =
+            self.binary(BinaryKind::Sub, self.scanned(CumulativeKind::Sum, ones, 0)?, one)?;
+        // Elements that are false go to the last place, which is set again.
+        let places = self.select(mask, rank, self.size_value(n)?)?;
+        let room = self.size_add(n, Size::Static(1))?;
+        let end = self.spread(self.size_value(n)?, &[], &[room])?;
+        let found = self.scattered(ScatterKind::Assign, end, self.count(n)?, places, 0)?;
+        let inside = self.compare(CompareKind::Lt, self.count(room)?, total)?;
+        Ok((self.select(inside, found, end)?, total))
+    }
+
+    /// Coordinates of the true elements of a mask in row-major order, a vector for each dimension.
+    pub fn coordinates_of(&mut self, mask: Value) -> Result<Vec<Value>> {
+        let sizes = self.b.sizes_of(mask)?;
+        let flat = self.flat(mask)?;
+        let (found, total) = self.positions(flat)?;
+        let count = self.unbacked(total, self.b.size_of(flat, 0)?)?;
+        let mut rest = self.part(found, 0, Size::Static(0), count)?;
+        let mut all = vec![];
+        for size in sizes.iter().rev() {
+            let size = self.size_value(*size)?;
+            all.push(self.binary(BinaryKind::Rem, rest, size)?);
+            rest = self.binary(BinaryKind::Div, rest, size)?;
+        }
+        all.reverse();
+        Ok(all)
+    }
+    /// Whether elements differ from 0.
+    fn truth(&self, x: Value) -> Result<Value> {
+        match dtype_of(x)? {
+            DType::I1 => Ok(x),
+            d => self.compare(CompareKind::Ne, x, self.number(d, 0.0)?),
+        }
+    }
+}
+
+fn nonzero(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let x = cx.tensor(a, "self")?;
+    let mask = cx.truth(x)?;
+    if rank_of(x) == 0 {
+        // One row without coordinates, or none.
+        let total = cx.convert(mask, DType::I64)?;
+        let count = cx.unbacked(total, Size::Static(1))?;
+        let v = cx.b.splat(DType::I64, &[count, Size::Static(0)], 0.0)?;
+        return cx.one(v);
+    }
+    let all = cx.coordinates_of(mask)?;
+    let all = all.into_iter().map(|v| cx.unsqueezed(v, 1)).collect::<Result<Vec<_>>>()?;
+    let v = cx.joined(all, 1)?;
+    cx.one(v)
+}
+
+fn nonzero_vectors(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let x = cx.tensor(a, if a.has("self") { "self" } else { "condition" })?;
+    let x = cx.vector(x)?;
+    let mask = cx.truth(x)?;
+    let all = cx.coordinates_of(mask)?;
+    cx.many(&all)
+}
+
+fn masked_select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (x, mask) = (cx.tensor(a, "self")?, cx.tensor(a, "mask")?);
+    if dtype_of(mask)? != DType::I1 {
+        return Err("masked_select: expected BoolTensor for mask".into());
+    }
+    let (x, mask) = cx.broadcast(x, mask)?;
+    let (x, mask) = (cx.flat(x)?, cx.flat(mask)?);
+    let at = cx.coordinates_of(mask)?;
+    let v = cx.take_axis(x, at[0], 0)?;
+    cx.one(v)
+}
+
+/// Runs of equal neighbours of the elements, or of the sorted elements: the first of each, the run
+/// of each element, and the runs' lengths.
+fn unique(cx: &mut Cx, a: &Args<'_>, sort: bool) -> Result<Outcome> {
+    let whole = cx.tensor(a, "self")?;
+    if a.has("dim") && rank_of(whole) > 1 {
+        return Err(crate::capture::unsupported("unique elements along a dimension"));
+    }
+    let d = dtype_of(whole)?;
+    let x = cx.unboxed(cx.flat(cx.vector(whole)?)?)?;
+    let n = cx.b.size_of(x, 0)?;
+    let (x, order) = if sort { cx.sorted(x, 0)? } else { (x, cx.count(n)?) };
+    let before = cx.size_max(cx.size_sub(n, Size::Static(1))?, Size::Static(0))?;
+    let first = cx.size_min(n, Size::Static(1))?;
+    let differ = cx.compare(
+        CompareKind::Ne,
+        cx.part(x, 0, first, before)?,
+        cx.part(x, 0, Size::Static(0), before)?,
+    )?;
+    let start = cx.b.splat(DType::I1, &[first], 1.0)?;
+    let starts = cx.reshape(cx.joined(vec![start, differ], 0)?, vec![n])?;
+    let (found, total) = cx.positions(starts)?;
+    let count = cx.unbacked(total, n)?;
+    let at = cx.part(found, 0, Size::Static(0), count)?;
+    let values = cx.convert(cx.take_axis(x, at, 0)?, d)?;
+    let none = cx.b.splat(DType::I64, &[Size::Static(0)], 0.0)?;
+    let inverse = if a.flag("return_inverse", false)? {
+        let ones = cx.convert(starts, DType::I64)?;
+        let one = cx.integer(DType::I64, 1)?;
+        let run = cx.binary(BinaryKind::Sub, cx.scanned(CumulativeKind::Sum, ones, 0)?, one)?;
+        let zero = cx.full_like(run, 0.0)?;
+        let v = cx.scattered(ScatterKind::Assign, zero, run, order, 0)?;
+        cx.shaped_as(v, whole)?
+    } else {
+        none
+    };
+    let counts = if a.flag("return_counts", false)? {
+        let next = cx.part(found, 0, Size::Static(1), count)?;
+        cx.binary(BinaryKind::Sub, next, at)?
+    } else {
+        none
+    };
+    cx.many(&[values, inverse, counts])
+}
+
+/// The value of a tensor of one element: an integer that cannot be negative is a size.
+fn item(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let x = cx.tensor(a, "self")?;
+    let d = dtype_of(x)?;
+    let x = cx.reshape(x, vec![])?;
+    let size = cx.unbacked.fresh.front().is_some_and(|(_, least, _)| least.is_some_and(|n| n >= 0));
+    if d.is_int() && size {
+        let value = cx.convert(x, DType::I64)?;
+        return Ok(Outcome::One(Val::Int(cx.unbacked(value, Size::Static(i64::MAX))?)));
+    }
+    Ok(Outcome::One(Val::Number(cx.store.fresh(x), d)))
+}
