@@ -8,7 +8,7 @@ use super::{
     schema::*,
     srepr::{self, Symbols},
 };
-use kiln_dialects::{ir::*, ops::*, rules::Level, sym::Dim};
+use kiln_dialects::{ir::*, ops::*, rules::{Level, SIZE_RESULTS}, sym::Dim};
 use serde_json::Value as Json;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -108,6 +108,14 @@ pub(super) fn emit(
         (Ok(f), None) => f,
     };
     let types: Vec<Type> = types.into_iter().chain(state_type).collect();
+    let told = outputs.iter().filter_map(|o| match o {
+        Output::Size(name) => Some(Attr::string(ctx, name)),
+        _ => None,
+    });
+    let told: Vec<Attr> = told.collect();
+    if !told.is_empty() {
+        func.set_attr(SIZE_RESULTS, Attr::array(ctx, &told));
+    }
     func.set_attr("function_type", Attr::ty(Type::function(ctx, &types, &result_types)));
     layouts(ctx, func, &inputs, types.len());
     let (ok, diagnostics) = collect(ctx, || module.op().verify());

@@ -48,6 +48,7 @@ fn steps(body: &Body, all: &mut Vec<(&'static str, String)>) {
                 all.push(("scan", source.clone()));
                 steps(body, all);
             }
+            Step::UnbackedSize { source, .. } => all.push(("size", source.clone())),
             Step::Custom { source, .. } => all.push(("custom", source.clone())),
         }
     }

@@ -95,6 +95,16 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
                 .is_some_and(|all| all.iter().all(|(_, n)| n.as_i64().is_some_and(|n| n > 0)));
             ensure(fits, || format!("needs {{product = parts}} as kiln.parts, has {value}"))?;
         }
+        "kiln.size_results" => {
+            let names = value.as_array().unwrap_or_default();
+            let fits = names.iter().all(|n| n.as_string().is_some());
+            ensure(!names.is_empty() && fits, || {
+                format!("needs names of symbols as kiln.size_results, has {value}")
+            })?;
+            return ensure(op.isa::<func::Func>(), || {
+                "has kiln.size_results, which belongs on a function".into()
+            });
+        }
         "kiln.each_op" => {
             ensure(value.is_unit(), || "has kiln.each_op, which is a unit attribute".into())?
         }

@@ -149,6 +149,8 @@ impl Level {
 
 /// Marks a driver function, which only calls, branches and loops over programs.
 pub const CONTROL: &str = "kiln.control";
+/// On a function whose last results are the values of `kiln.unbacked_size` ops: their symbols.
+pub const SIZE_RESULTS: &str = "kiln.size_results";
 
 /// Whether a function is a driver.
 pub fn is_driver(func: Op) -> bool {

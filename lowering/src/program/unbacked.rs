@@ -3,6 +3,7 @@ use crate::{analysis::sizes::SizeBuilder, program::slots::Sizes};
 use kiln_dialects::{
     ir::*,
     ops::{Sym, UnbackedSize},
+    rules::SIZE_RESULTS,
 };
 use kiln_passes::refine_shapes::Facts;
 use kiln_runtime::program::{self as p, Dim, ExprKind, Program};
@@ -17,6 +18,11 @@ pub fn unbacked(
 ) -> Result<Vec<p::Unbacked>> {
     let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
     let end = block.terminator().ok_or_at(func, "has no return")?;
+    let told = func.attr(SIZE_RESULTS).and_then(Attr::as_array).unwrap_or_default();
+    let told: Vec<String> = told.iter().filter_map(|n| n.as_string()).collect();
+    let first = end.operand_count().checked_sub(told.len()).ok_or_else(|| {
+        Error::at(func, format!("has fewer results than names in {SIZE_RESULTS}"))
+    })?;
     let mut all = vec![];
     for op in block.ops() {
         let Some(u) = UnbackedSize::of(op) else { continue };
@@ -28,8 +34,7 @@ pub fn unbacked(
         all.push(p::Unbacked {
             min: symbols.get(&u.name).map_or(0, |s| s.min),
             max,
-            // The last one: what capture appends, also where the model returns the value itself.
-            output: end.operands().iter().rposition(|v| *v == u.value),
+            output: told.iter().position(|n| *n == u.name).map(|i| first + i),
             name: u.name,
         });
     }

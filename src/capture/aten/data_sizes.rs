@@ -2,7 +2,6 @@
 //! `kiln.unbacked_size` binds.
 use super::{Args, Cx, Outcome, Row, Val, tools::*};
 use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
-use std::collections::VecDeque;
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -24,17 +23,6 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "aten.item.default", arguments: "self", build: item },
     Row { name: "aten._local_scalar_dense.default", arguments: "self", build: item },
 ];
-
-/// The unbacked sizes of a graph.
-#[derive(Default)]
-pub struct Unbacked {
-    /// Names that the current node's results have first, with least and greatest value.
-    pub fresh: VecDeque<(String, Option<i64>, Option<i64>)>,
-    /// Names and 0-d i64 values of all sizes so far.
-    pub values: Vec<(String, Value)>,
-    /// Symbols of the sizes so far.
-    pub symbols: Vec<(String, Value)>,
-}
 
 impl Cx {
     /// A size that a 0-d i64 tensor has as its value, at most `max`.

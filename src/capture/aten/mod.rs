@@ -49,17 +49,18 @@ mod statistics;
 mod strided;
 mod synonyms;
 mod tools;
+mod unbacked;
 mod view;
 mod window;
 
 use super::storage::{Alias, Store};
 pub(super) use complex::build;
-pub use data_sizes::Unbacked;
 pub use generator::{Rng, STATE};
 use kiln_dialects::{ir::*, ops::CompareKind, value::DType};
 use serde_json::Value as Json;
 use std::collections::HashMap;
 pub use tools::Cx;
+pub use unbacked::Unbacked;
 
 /// An argument or a result.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
 //! Helpers of all builders: arguments, broadcasting, conversion, arithmetic.
-use super::{Args, Outcome, Unbacked, Val, generator::Rng};
+use super::{Args, Outcome, Val, generator::Rng, unbacked::Unbacked};
 use crate::capture::{
     srepr::size_op,
     storage::{Alias, Store, ViewOp},

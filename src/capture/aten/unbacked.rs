@@ -1,0 +1,14 @@
+//! The sizes of a graph that depend on data, while it is captured.
+use kiln_dialects::ir::Value;
+use std::collections::VecDeque;
+
+/// The unbacked sizes of a graph.
+#[derive(Default)]
+pub struct Unbacked {
+    /// Names that the current node's results have first, with least and greatest value.
+    pub fresh: VecDeque<(String, Option<i64>, Option<i64>)>,
+    /// Names and 0-d i64 values of all sizes so far.
+    pub values: Vec<(String, Value)>,
+    /// Symbols of the sizes so far.
+    pub symbols: Vec<(String, Value)>,
+}
