@@ -258,7 +258,10 @@ impl Regions<'_, '_> {
                 self.cx.names.insert(name, value.clone());
             }
         }
-        nodes(self.cx, self.symbols, graph)?;
+        self.cx.unbacked.inside += 1;
+        let done = nodes(self.cx, self.symbols, graph);
+        self.cx.unbacked.inside -= 1;
+        done?;
         let mut given = vec![];
         for output in &graph.outputs {
             let found = name(output).and_then(|n| self.cx.names.get(&n).cloned());

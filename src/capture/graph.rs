@@ -8,7 +8,12 @@ use super::{
     schema::*,
     srepr::{self, Symbols},
 };
-use kiln_dialects::{ir::*, ops::*, rules::{Level, SIZE_RESULTS}, sym::Dim};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::{Level, SIZE_RESULTS},
+    sym::Dim,
+};
 use serde_json::Value as Json;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},

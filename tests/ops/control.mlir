@@ -63,6 +63,45 @@ func.func @f(%x: tensor<2xf32>, %y: tensor<i1>) -> (tensor<2xf32>, tensor<i1>) {
 
 // -----
 
+// CASE: unbacked_size
+func.func @f(%x: tensor<4xf32>, %n: tensor<i64>) -> (tensor<?xf32>, tensor<i64>) attributes {kiln.size_results = ["u0"]} {
+  %0 = kiln.unbacked_size @u0, %n max [4] : tensor<i64> -> tensor<?x0xi8>
+  %u0 = kiln.sym @u0 {min = 1 : i64}
+  %1 = kiln.slice %x offsets = [0] sizes = [%u0] strides = [1] : tensor<4xf32>
+  return %1, %n : tensor<?xf32>, tensor<i64>
+}
+
+// -----
+
+func.func @f(%n: tensor<i32>) {
+  // expected-error @+1 {{needs a 0-d i64}}
+  %0 = kiln.unbacked_size @u0, %n max [4] : tensor<i32> -> tensor<?x0xi8>
+  return
+}
+
+// -----
+
+func.func @f(%n: tensor<i64>) {
+  // expected-error @+1 {{not of tensor<?x0xi8>}}
+  %0 = kiln.unbacked_size @u0, %n max [4] : tensor<i64> -> tensor<?x1xi8>
+  return
+}
+
+// -----
+
+func.func @f(%c: tensor<i1>, %n: tensor<i64>) {
+  kiln.if %c : tensor<i1> {
+    // expected-error @+1 {{stands inside of control flow}}
+    %0 = kiln.unbacked_size @u0, %n max [4] : tensor<i64> -> tensor<?x0xi8>
+    kiln.yield
+  } else {
+    kiln.yield
+  }
+  return
+}
+
+// -----
+
 // CASE: ptx_call
 func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
   %n = kiln.sym @n {min = 1, max = 8}

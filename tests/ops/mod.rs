@@ -131,7 +131,11 @@ impl Symbolic {
     fn step(&mut self, op: Op) -> Result<(), String> {
         let extent = |env: &Symbolic, v: Value| env.size(&Size::Dynamic(v));
         if let Some(s) = Sym::of(op) {
-            self.sizes.insert(op.result(0), Extent::sym(&s.name));
+            // No argument has the size of one that depends on data.
+            let ops = op.block().map(Block::ops).unwrap_or_default();
+            let read = ops.into_iter().filter_map(UnbackedSize::of).any(|u| u.name == s.name);
+            let size = if read { Extent::Unknown } else { Extent::sym(&s.name) };
+            self.sizes.insert(op.result(0), size);
         } else if let Some(e) = SymExpr::of(op) {
             let value = Extent::apply(e.kind, &extent(self, e.lhs), &extent(self, e.rhs));
             self.sizes.insert(op.result(0), value);

@@ -96,6 +96,24 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 }
 
 // -----
+// What needs the symbol takes the value without elements, whose first size it is.
+// CASE: a_size_that_depends_on_data
+// CHECK: call @f_0
+// CHECK: kiln.unbacked_size @u0
+// CHECK: call @f_1
+func.func @f(%x: tensor<4xf32>) -> (tensor<?xf32>, tensor<i64>) attributes {kiln.size_results = ["u0"]} {
+  %0 = kiln.splat [4], 0.0 : f32
+  %1 = kiln.compare gt %x, %0 : tensor<4xf32>
+  %2 = kiln.convert %1 : tensor<4xi1> to i64
+  %3 = kiln.reduce sum %2 dims = [0] : tensor<4xi64>
+  %4 = kiln.unbacked_size @u0, %3 max [4] : tensor<i64> -> tensor<?x0xi8>
+  %u0 = kiln.sym @u0
+  %5, %6 = kiln.sort %x axis = 0 : tensor<4xf32>
+  %7 = kiln.slice %5 offsets = [0] sizes = [%u0] strides = [1] : tensor<4xf32>
+  return %7, %3 : tensor<?xf32>, tensor<i64>
+}
+
+// -----
 // CASE: no_control_flow
 // CHECK-NOT: call @
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {

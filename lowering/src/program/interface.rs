@@ -115,7 +115,9 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
     }
     program.unbacked = unbacked::unbacked(func, &symbols, &mut sizes, &facts)?;
     for (i, v) in end.operands().into_iter().enumerate() {
-        program.outputs.push(tensor(&mut sizes, &facts, v, format!("output_{i}")).at(end)?);
+        let told = program.unbacked.iter().find(|u| u.output == Some(i));
+        let name = told.map_or_else(|| format!("output_{i}"), |u| u.name.clone());
+        program.outputs.push(tensor(&mut sizes, &facts, v, name).at(end)?);
     }
     let globals: HashMap<String, Op> = blocks(module)
         .into_iter()
@@ -192,7 +194,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
         program.control = Some(Box::new(control(module, func, &mut sizes, &facts)?));
     }
     program.exprs = sizes.exprs;
-    unbacked::check_results(&program).at(func)?;
+    unbacked::check_results(func, &program)?;
     program.entry.main = entry_symbol(function);
     Ok(program)
 }

@@ -43,23 +43,29 @@ pub fn unbacked(
 
 /// Err: a result may be larger for smaller values of its unbacked sizes, or no output has them. A
 /// caller allocates results by the sizes' bounds, and learns the sizes from outputs.
-pub fn check_results(program: &Program) -> Result<()> {
+pub fn check_results(func: Op, program: &Program) -> Result<()> {
     for t in &program.outputs {
         for d in &t.dims {
             let mut read = vec![];
             let grows = grows(program, *d, &mut read);
             let text = program.size_text(*d);
-            if !grows {
-                return Err(Error::from(format!(
-                    "returns a tensor with a size {text}, which has no upper bound before the call"
-                )));
+            let unbounded = |i: &usize| program.unbacked[*i].max == Dim::Known(i64::MAX);
+            if !grows || read.iter().any(unbounded) {
+                return Err(Error::unsupported(
+                    func,
+                    format!(
+                        "returns a tensor of size {text}, which has no upper bound before the call; \
+                         torch._check, or the output_size of a repeat, gives one"
+                    ),
+                ));
             }
             let hidden = |i: &&usize| program.unbacked[**i].output.is_none();
             if let Some(i) = read.iter().find(hidden) {
                 let name = &program.unbacked[*i].name;
-                return Err(Error::from(format!(
-                    "returns a tensor of size {text}, and not the value of @{name}"
-                )));
+                return Err(Error::at(
+                    func,
+                    format!("returns a tensor of size {text}, and not the value of @{name}"),
+                ));
             }
         }
     }

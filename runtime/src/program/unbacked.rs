@@ -120,3 +120,59 @@ impl Expr {
         self.kind.apply(lhs, rhs).ok_or(SizeError::NoValue { index, kind: self.kind, lhs, rhs })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Condition, ExprKind, Relation, Symbol, Tensor};
+
+    /// A vector of s elements to one of 2u: u is at most s, and not 3.
+    fn program() -> Program {
+        let vector =
+            |d| Tensor { name: "x".into(), dtype: "f32".into(), dims: vec![d], order: vec![] };
+        let symbol = Symbol { name: "s".into(), min: 0, max: None, divisor: 1, input: 0, dim: 0 };
+        let bound = Unbacked { name: "u".into(), min: 1, max: Dim::Symbol(0), output: None };
+        let not_three = Condition {
+            kind: Relation::Ne,
+            lhs: Dim::Symbol(1),
+            rhs: Dim::Known(3),
+            text: "u != 3".into(),
+        };
+        Program {
+            inputs: vec![vector(Dim::Symbol(0))],
+            outputs: vec![vector(Dim::Expr(0))],
+            symbols: vec![symbol],
+            unbacked: vec![bound],
+            exprs: vec![Expr { kind: ExprKind::Mul, lhs: Dim::Symbol(1), rhs: Dim::Known(2) }],
+            conditions: vec![not_three],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn memory_is_of_the_bound_and_shapes_of_the_value() {
+        let p = program();
+        assert_eq!(p.output_shapes(&[&[5]]).expect("bounds"), [[10]]);
+        assert_eq!(p.output_shapes_of(&[&[5]], &[Some(2)]).expect("sizes"), [[4]]);
+        let sizes = CallSizes::new(&p, vec![5]).expect("sizes");
+        assert_eq!(sizes.value(&p, Dim::Expr(0)), Ok(None));
+        assert_eq!(sizes.value(&p, Dim::Symbol(2)), Err(SizeError::Missing(Dim::Symbol(2))));
+        assert_eq!(p.size_text(Dim::Expr(0)), "(u * 2)");
+    }
+
+    #[test]
+    fn values_out_of_bounds_and_against_conditions_are_errors() {
+        let p = program();
+        // The condition does not hold for the bound, and says nothing before the value is read.
+        assert_eq!(p.output_shapes(&[&[3]]).expect("bounds"), [[6]]);
+        for (value, said) in [(0, "1..=5"), (6, "1..=5"), (-1, "1..=5"), (3, "u != 3")] {
+            let mut sizes = CallSizes::new(&p, vec![5]).expect("sizes");
+            let e = sizes.read(&p, value).expect_err("an error").to_string();
+            assert!(e.contains(said), "{value}: {e}");
+        }
+        let mut sizes = CallSizes::new(&p, vec![5]).expect("sizes");
+        sizes.read(&p, 4).expect("a size");
+        assert_eq!(sizes.value(&p, Dim::Expr(0)), Ok(Some(8)));
+        assert!(sizes.read(&p, 1).is_err(), "there is one size only");
+    }
+}

@@ -27,6 +27,10 @@ pub(super) const ROWS: &[Row] = &[
 impl Cx {
     /// A size that a 0-d i64 tensor has as its value, at most `max`.
     pub fn unbacked(&mut self, value: Value, max: Size) -> Result<Size> {
+        if self.unbacked.inside > 0 {
+            let reason = "makes a size that depends on data inside of control flow";
+            return Err(crate::capture::unsupported(reason));
+        }
         let n = self.unbacked.values.len();
         let fresh = self.unbacked.fresh.pop_front();
         let (name, least, greatest) = fresh.unwrap_or((format!("unbacked_{n}"), None, None));

@@ -9,6 +9,8 @@ pub struct Unbacked {
     pub fresh: VecDeque<(String, Option<i64>, Option<i64>)>,
     /// Names and 0-d i64 values of all sizes so far.
     pub values: Vec<(String, Value)>,
+    /// How many branches and loops are around.
+    pub inside: usize,
     /// Symbols of the sizes so far.
     pub symbols: Vec<(String, Value)>,
 }
