@@ -6,6 +6,7 @@ mod command;
 mod debug;
 mod interop;
 mod manifest;
+mod options;
 mod page;
 mod refused;
 mod terminal;
