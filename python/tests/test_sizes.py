@@ -45,3 +45,16 @@ def test_a_number_may_be_negative():
 def test_a_size_is_the_value_of_a_tensor(n):
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
         check(lambda x, n: torch.arange(n.item(), device=x.device) + x, (torch.randn(1), torch.tensor(n)), (torch.randn(1), torch.tensor(9)))
+
+
+def test_ops_whose_results_have_sizes_of_data_stay_eager():
+    """What reads the results is compiled, at each size."""
+    f = lambda x: (x[x > 0].exp() * 2, torch.unique(x).shape[0] + x.sum())
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        compiled = torch.compile(f, backend="kiln")
+        for n in (6, 6):
+            x = torch.randint(-3, 4, (n,), dtype=torch.float32)
+            torch.testing.assert_close(compiled(x), f(x))
+    eager = {op.split()[0]: why for r in kiln_torch.reports for op, why in r.eager.items()}
+    assert "depends on data" in eager["aten.index.Tensor"] and "depends on data" in eager["aten._unique2.default"], eager
+    assert sum(r.programs for r in kiln_torch.reports) > 0
