@@ -1,5 +1,8 @@
 //! Options of the `kiln` binary.
-use super::{command::text, models};
+use super::{
+    command::{kiln, text},
+    models,
+};
 use std::process::Command;
 
 /// `--option` sets table options, over the environment and under dedicated flags.
