@@ -2,7 +2,7 @@
 use super::{Body, ControlFlow, Shape, Step};
 use crate::{
     CallError, OutOfMemory, Program, View, ViewMut, call_error::tensor_error, custom::CustomFn,
-    program::CallSizes,
+    program::CallSizes, view::tensor_bytes,
 };
 use std::borrow::Cow;
 
@@ -132,6 +132,23 @@ impl<'a, M: Backend> Interpreter<'a, M> {
         })
     }
 
+    /// Err: a result whose size is known now is larger than the caller's memory, which is that of
+    /// the sizes' upper bounds.
+    fn check_results(&self) -> Result<(), CallError> {
+        let p = self.program;
+        let bounds = p.bounds(self.symbols[..p.symbols.len()].to_vec())?;
+        for (value, t) in self.flow.control.body.yields.iter().zip(&p.outputs) {
+            let Some((shape, bytes)) = &self.shapes[*value] else { continue };
+            let room = t.dims.iter().map(|d| bounds.size(p, *d));
+            let room = room.collect::<Result<Option<Vec<usize>>, _>>()?.unwrap_or_default();
+            if *bytes > tensor_bytes("output", &t.name, &t.dtype, &room)? {
+                let reason = format!("is {shape:?} here, and its memory that of {room:?}");
+                return Err(tensor_error("output", &t.name, reason));
+            }
+        }
+        Ok(())
+    }
+
     /// Runs the top-level body on these arguments, and writes these results.
     pub fn execute(mut self, args: &[Location], results: &[Location]) -> Result<(), CallError> {
         let body = &self.flow.control.body;
@@ -246,6 +263,7 @@ impl<'a, M: Backend> Interpreter<'a, M> {
                 sizes.read(self.program, read)?;
                 self.shapes = self.flow.shapes(self.program, &sizes)?.into();
                 self.symbols = sizes.symbols.into();
+                self.check_results()?;
                 // Aligned, and never read, since the value has no elements.
                 let nowhere = std::ptr::without_provenance_mut(256);
                 self.set_all(result, &[Location::borrowed(nowhere)]);

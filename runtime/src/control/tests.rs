@@ -3,7 +3,7 @@ use super::{
     run::{Backend, CountedBuffer, Interpreter, Location},
     *,
 };
-use crate::program::Dim;
+use crate::program::{Dim, Expr, ExprKind, Unbacked};
 use crate::{View, ViewMut};
 
 /// A program that adds `add` to each byte; of two inputs, their sum; with `less`, whether the first
@@ -285,4 +285,50 @@ fn what_a_program_does_not_have_is_an_error() {
             .to_string()
             .contains("other arguments and results")
     );
+}
+
+/// A result of 9 - u elements, of a size u up to 9: the caller has memory for none.
+#[test]
+fn a_result_larger_than_its_bound_is_an_error() {
+    let value = |dtype: &str, dims: &[Dim]| Value { dtype: dtype.into(), dims: dims.to_vec() };
+    let spec = |v: &Value| Tensor {
+        name: "x".into(),
+        dtype: v.dtype.clone(),
+        dims: v.dims.clone(),
+        order: vec![],
+    };
+    let exprs = vec![
+        Expr { kind: ExprKind::Mul, lhs: Dim::Symbol(0), rhs: Dim::Known(-1) },
+        Expr { kind: ExprKind::Add, lhs: Dim::Known(9), rhs: Dim::Expr(0) },
+    ];
+    let values = vec![
+        value("i64", &[]),
+        value("i8", &[Dim::Symbol(0), Dim::Known(0)]),
+        value("i8", &[Dim::Expr(1)]),
+    ];
+    let read = Step::UnbackedSize { value: 0, result: vec![1], source: String::new() };
+    let part = Program {
+        inputs: vec![spec(&values[1])],
+        outputs: vec![spec(&values[2])],
+        ..Default::default()
+    };
+    let body = Body { args: vec![0], steps: vec![read, call(0, &[1], &[2])], yields: vec![2] };
+    let unbacked = Unbacked { name: "u".into(), min: 0, max: Dim::Known(9), output: None };
+    let p = Program {
+        inputs: vec![spec(&values[0])],
+        outputs: vec![spec(&values[2])],
+        exprs,
+        unbacked: vec![unbacked],
+        control: Some(Control { parts: vec![part], values, body }.into()),
+        ..Default::default()
+    };
+    let flow = ControlFlow::new(&p).expect("a program");
+    let shapes = flow.shapes(&p, &CallSizes::new(&p, vec![]).expect("sizes")).expect("shapes");
+    let (u, mut out) = (2i64, [0u128]);
+    let args = [Location::borrowed(std::ptr::from_ref(&u).cast_mut().cast())];
+    let results = [Location::borrowed(out.as_mut_ptr().cast())];
+    let mut backend = Recorder::default();
+    let e = Interpreter::new(&flow, &p, &[], &shapes, &mut backend).execute(&args, &results);
+    let e = e.expect_err("an error").to_string();
+    assert!(e.contains("[7]") && e.contains("[0]") && backend.calls == 0, "{e}");
 }
