@@ -115,25 +115,12 @@ impl Program {
             }
             symbols.push(value);
         }
-        if p.unbacked.is_empty() {
-            let exprs = p.expr_values(&symbols)?;
-            for (shape, t) in inputs.iter().zip(&p.inputs) {
-                self.check("input", t, shape, &symbols, &exprs)?;
-            }
-            for c in &p.conditions {
-                let (lhs, rhs) = (c.lhs.value(&symbols, &exprs)?, c.rhs.value(&symbols, &exprs)?);
-                if !c.kind.holds(lhs, rhs) {
-                    return Err(CallError::Condition { text: c.text.clone(), lhs, rhs });
-                }
-            }
-            return Ok((symbols, exprs));
-        }
-        CallSizes::new(p, symbols.clone())?.check(p)?;
-        let exprs = p.expr_values(&symbols)?;
-        let symbols = p.bounds(symbols)?.symbols;
+        let before = CallSizes::new(p, symbols)?;
+        let (symbols, exprs) = before.at_bounds(p)?;
         for (shape, t) in inputs.iter().zip(&p.inputs) {
             self.check("input", t, shape, &symbols, &exprs)?;
         }
+        before.check(p)?;
         Ok((symbols, exprs))
     }
 

@@ -246,11 +246,7 @@ fn body(
     let mut symbols = Symbols::default();
     for (name, range) in &program.range_constraints {
         let most = range.max_val.filter(|m| *m < i64::MAX / 2);
-        symbols.signed.insert(name.clone(), (range.min_val, most));
-        symbols.ranges.insert(
-            name.clone(),
-            (range.min_val.unwrap_or(0).max(0), range.max_val.filter(|m| *m < i64::MAX / 2)),
-        );
+        symbols.ranges.insert(name.clone(), (range.min_val, most));
     }
     let mut cx = Cx::new(*b);
     cx.rng = Some(Rng::new(*b));
@@ -339,21 +335,21 @@ fn fresh_symbols(
     symbols: &Symbols,
     graph: &Graph,
     names: &[String],
-) -> VecDeque<(String, Option<i64>, Option<i64>)> {
+) -> VecDeque<(String, srepr::Range)> {
     let sizes = names.iter().flat_map(|n| match graph.tensor_values.get(n) {
         Some(meta) => meta.sizes.iter().collect::<Vec<_>>(),
         None => graph.sym_int_values.get(n).into_iter().collect(),
     });
-    let mut all: VecDeque<(String, Option<i64>, Option<i64>)> = VecDeque::new();
+    let mut all: VecDeque<(String, srepr::Range)> = VecDeque::new();
     for text in sizes.filter_map(|s| s["as_expr"]["expr_str"].as_str()) {
         // Only a size that is the symbol itself defines it.
         let Ok(srepr::SizeExpr::Leaf(name)) = srepr::parse(text) else { continue };
         let known = symbols.values.contains_key(&name)
             || cx.unbacked.values.iter().any(|(n, _)| *n == name)
-            || all.iter().any(|(n, ..)| *n == name);
+            || all.iter().any(|(n, _)| *n == name);
         if !known {
-            let (least, greatest) = symbols.signed.get(&name).copied().unwrap_or_default();
-            all.push_back((name, least, greatest));
+            let range = symbols.ranges.get(&name).copied().unwrap_or_default();
+            all.push_back((name, range));
         }
     }
     all

@@ -103,15 +103,16 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// The least and the greatest value of a symbol, as far as they are declared.
+pub type Range = (Option<i64>, Option<i64>);
+
 /// Symbols bound so far.
 #[derive(Default)]
 pub struct Symbols {
     /// Values by name.
     pub values: HashMap<String, Value>,
     /// Ranges declared by the program.
-    pub ranges: HashMap<String, (i64, Option<i64>)>,
-    /// The same, with negative and absent least values.
-    pub signed: HashMap<String, (Option<i64>, Option<i64>)>,
+    pub ranges: HashMap<String, Range>,
 }
 
 impl Symbols {
@@ -123,7 +124,8 @@ impl Symbols {
                 if let Some(v) = self.values.get(name) {
                     return Ok(Size::Dynamic(*v));
                 }
-                let (min, max) = self.ranges.get(name).copied().unwrap_or((0, None));
+                let (least, max) = self.ranges.get(name).copied().unwrap_or_default();
+                let min = least.unwrap_or(0).max(0);
                 let here = b.at(b.loc.named(name));
                 let op = here.create_with(
                     &Sym { name: name.clone(), min, max, divisor: 1 },

@@ -115,14 +115,14 @@ impl Frame<'_, '_> {
         }
     }
     fn index(&self, v: Value) -> Result<i64> {
-        let def = || v.def().filter(|op| !self.values.contains_key(&v) && is_late(*op));
-        if let Some(op) = def() {
-            return self.size_of_symbols(op);
-        }
+        let late = || v.def().filter(|op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr)));
         match self.values.get(&v) {
             Some(Bound::Index(i)) => Ok(*i),
             Some(Bound::Tensor(_)) => Err("uses a tensor as a size".into()),
-            None => Err("uses a size that has not been computed".into()),
+            None => match late() {
+                Some(op) => self.size_of_symbols(op),
+                None => Err("uses a size that has not been computed".into()),
+            },
         }
     }
 
@@ -179,9 +179,10 @@ impl Frame<'_, '_> {
 
     /// Runs a block and returns its terminator's operands.
     fn block(&mut self, block: Block) -> Result<Vec<Bound>, RunError> {
-        let later = block.ops().into_iter().filter_map(UnbackedSize::of).map(|o| o.name).collect();
+        let later: HashSet<String> =
+            block.ops().into_iter().filter_map(UnbackedSize::of).map(|o| o.name).collect();
         for op in block.ops() {
-            if self.waits(op, &later) {
+            if !later.is_empty() && self.waits(op, &later) {
                 continue;
             }
             let end = matches!(op.kind(), Some(OpKind::Yield)) || op.isa::<func::Return>();
@@ -448,11 +449,6 @@ impl Frame<'_, '_> {
             "is not an op that the interpreter runs; it runs the graph, prims and kernels levels",
         ))
     }
-}
-
-/// Whether an op may compute a size that is not known yet.
-fn is_late(op: Op) -> bool {
-    matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr))
 }
 
 fn in_range(s: &Sym, value: i64) -> Result<()> {

@@ -151,6 +151,8 @@ impl Level {
 pub const CONTROL: &str = "kiln.control";
 /// On a function whose last results are the values of `kiln.unbacked_size` ops: their symbols.
 pub const SIZE_RESULTS: &str = "kiln.size_results";
+/// The greatest value of a `kiln.unbacked_size` that nothing bounds.
+pub const UNBOUNDED: i64 = i64::MAX;
 
 /// Whether a function is a driver.
 pub fn is_driver(func: Op) -> bool {

@@ -41,12 +41,17 @@ fn raise_loop(func: Op, old: TypedOp<scf::For>) -> Result<()> {
         &types[1..],
         (&types, &mut fill),
     )?;
+    stand_in(*old, *new);
+    old.erase();
+    Ok(())
+}
+
+/// Lets a loop stand for another one: its results are read instead, and LLVM treats it the same.
+pub(super) fn stand_in(old: Op, new: Op) {
     if let Some(annotation) = old.attr(LOOP_ANNOTATION) {
         new.set_attr(LOOP_ANNOTATION, annotation);
     }
     old.results().into_iter().zip(new.results()).for_each(|(a, b)| a.replace_uses(b));
-    old.erase();
-    Ok(())
 }
 
 /// The map and the operands of the bound `v` of a loop. A minimum, which is no dimension, becomes

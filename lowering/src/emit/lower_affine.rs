@@ -15,7 +15,7 @@
 //! after:   %1 = arith.addi %lo, %c64   %2 = arith.minsi %1, %n   scf.for %i = %c0 to %2 step %c1 {…}
 //! ```
 use crate::emit::{
-    code::LOOP_ANNOTATION,
+    affine_loops::stand_in,
     index::{Constants, nonnegative},
 };
 use kiln_dialects::{
@@ -129,10 +129,7 @@ impl Lowering {
             scf::yield_(b, &last.operands())
         };
         let new = scf::for_(b, lower, upper, step, &old.inits(), &results, (&types, &mut fill))?;
-        if let Some(annotation) = old.attr(LOOP_ANNOTATION) {
-            new.set_attr(LOOP_ANNOTATION, annotation);
-        }
-        old.results().into_iter().zip(new.results()).for_each(|(a, b)| a.replace_uses(b));
+        stand_in(*old, *new);
         Ok(last)
     }
     /// `make` of both operands, or what the block has of it.

@@ -3,7 +3,7 @@ use crate::{analysis::sizes::SizeBuilder, program::slots::Sizes};
 use kiln_dialects::{
     ir::*,
     ops::{Sym, UnbackedSize},
-    rules::SIZE_RESULTS,
+    rules::{SIZE_RESULTS, UNBOUNDED},
 };
 use kiln_passes::refine_shapes::Facts;
 use kiln_runtime::program::{self as p, Dim, ExprKind, Program};
@@ -49,7 +49,7 @@ pub fn check_results(func: Op, program: &Program) -> Result<()> {
             let mut read = vec![];
             let grows = grows(program, *d, &mut read);
             let text = program.size_text(*d);
-            let unbounded = |i: &usize| program.unbacked[*i].max == Dim::Known(i64::MAX);
+            let unbounded = |i: &usize| program.unbacked[*i].max == Dim::Known(UNBOUNDED);
             if !grows || read.iter().any(unbounded) {
                 return Err(Error::unsupported(
                     func,

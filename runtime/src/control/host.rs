@@ -4,12 +4,8 @@ use super::{
     run::{Backend, CountedBuffer, Interpreter, Location},
 };
 use crate::{
-    Buffer, CallError, Loaded, Program, View, ViewMut,
-    call_error::tensor_error,
-    custom::CustomFn,
-    profile::Profile,
-    program::{CallSizes, Tensor},
-    view::byte_size,
+    Buffer, CallError, Loaded, Program, View, ViewMut, call_error::tensor_error, custom::CustomFn,
+    profile::Profile, program::Tensor, view::byte_size,
 };
 use std::sync::{Mutex, PoisonError};
 
@@ -86,8 +82,8 @@ impl Driver {
         }
         let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
         let (symbols, exprs) = p.sizes(&shapes)?;
-        let own = &symbols[..p.symbols.len()];
-        let made = self.flow.shapes(p, &CallSizes::new(p, own.to_vec())?)?;
+        let before = p.before_reads(&symbols)?;
+        let made = self.flow.shapes(p, &before)?;
         let (mut copies, mut args, mut wanted) = (vec![], vec![], vec![]);
         for (v, t) in inputs.iter().zip(&p.inputs) {
             check("input", v.dtype(), v.device(), t)?;
@@ -108,7 +104,7 @@ impl Driver {
         let buffers = lock(&self.idle).pop().unwrap_or_default();
         let mut backend = OnHost { driver: self, buffers, threads, profile };
         let done =
-            Interpreter::new(&self.flow, p, own, &made, &mut backend).execute(&args, &wanted);
+            Interpreter::new(&self.flow, p, &before, &made, &mut backend).execute(&args, &wanted);
         lock(&self.idle).push(backend.buffers);
         done.map(|()| backend.profile)
     }

@@ -92,8 +92,7 @@ pub(crate) struct Interpreter<'a, M> {
     flow: &'a ControlFlow,
     program: &'a Program,
     backend: &'a mut M,
-    /// The program's symbols, and the sizes that were read.
-    symbols: Cow<'a, [i64]>,
+    sizes: Cow<'a, CallSizes>,
     /// Shapes and bytes of all values.
     shapes: Cow<'a, [Option<Shape>]>,
     locations: Vec<Option<Location>>,
@@ -103,11 +102,11 @@ pub(crate) struct Interpreter<'a, M> {
 }
 
 impl<'a, M: Backend> Interpreter<'a, M> {
-    /// `shapes` are of this call, in which `symbols` are the program's.
+    /// `sizes` and `shapes` are of this call, before it reads sizes.
     pub fn new(
         flow: &'a ControlFlow,
         program: &'a Program,
-        symbols: &'a [i64],
+        sizes: &'a CallSizes,
         shapes: &'a [Option<Shape>],
         backend: &'a mut M,
     ) -> Interpreter<'a, M> {
@@ -116,7 +115,7 @@ impl<'a, M: Backend> Interpreter<'a, M> {
         Interpreter {
             flow,
             program,
-            symbols: symbols.into(),
+            sizes: Cow::Borrowed(sizes),
             shapes: shapes.into(),
             locations: none.clone(),
             destinations: none,
@@ -136,11 +135,11 @@ impl<'a, M: Backend> Interpreter<'a, M> {
     /// the sizes' upper bounds.
     fn check_results(&self) -> Result<(), CallError> {
         let p = self.program;
-        let bounds = p.bounds(self.symbols[..p.symbols.len()].to_vec())?;
+        let (symbols, exprs) = p.before_reads(&self.sizes.symbols)?.at_bounds(p)?;
         for (value, t) in self.flow.control.body.yields.iter().zip(&p.outputs) {
             let Some((shape, bytes)) = &self.shapes[*value] else { continue };
-            let room = t.dims.iter().map(|d| bounds.size(p, *d));
-            let room = room.collect::<Result<Option<Vec<usize>>, _>>()?.unwrap_or_default();
+            let room = t.dims.iter().map(|d| d.size(&symbols, &exprs));
+            let room = room.collect::<Result<Vec<usize>, _>>()?;
             if *bytes > tensor_bytes("output", &t.name, &t.dtype, &room)? {
                 let reason = format!("is {shape:?} here, and its memory that of {room:?}");
                 return Err(tensor_error("output", &t.name, reason));
@@ -259,10 +258,8 @@ impl<'a, M: Backend> Interpreter<'a, M> {
             Step::UnbackedSize { value, result, .. } => {
                 let at = self.at(*value)?;
                 let read = self.backend.read_size(at.data)?;
-                let mut sizes = CallSizes::new(self.program, self.symbols.to_vec())?;
-                sizes.read(self.program, read)?;
-                self.shapes = self.flow.shapes(self.program, &sizes)?.into();
-                self.symbols = sizes.symbols.into();
+                self.sizes.to_mut().read(self.program, read)?;
+                self.shapes = self.flow.shapes(self.program, &self.sizes)?.into();
                 self.check_results()?;
                 // Aligned, and never read, since the value has no elements.
                 let nowhere = std::ptr::without_provenance_mut(256);

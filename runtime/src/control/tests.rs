@@ -180,7 +180,7 @@ fn run(program: &Program, backend: &mut Recorder, inputs: &[&[u8]], outputs: &mu
         copies.iter().map(|c| Location::borrowed(c.as_ptr().cast_mut().cast())).collect();
     let results: Vec<Location> =
         outputs.iter_mut().map(|o| Location::borrowed(o.as_mut_ptr().cast())).collect();
-    Interpreter::new(&flow, program, &[], &shapes, backend)
+    Interpreter::new(&flow, program, &sizes, &shapes, backend)
         .execute(&args, &results)
         .expect("a call");
 }
@@ -323,12 +323,13 @@ fn a_result_larger_than_its_bound_is_an_error() {
         ..Default::default()
     };
     let flow = ControlFlow::new(&p).expect("a program");
-    let shapes = flow.shapes(&p, &CallSizes::new(&p, vec![]).expect("sizes")).expect("shapes");
+    let sizes = CallSizes::new(&p, vec![]).expect("sizes");
+    let shapes = flow.shapes(&p, &sizes).expect("shapes");
     let (u, mut out) = (2i64, [0u128]);
     let args = [Location::borrowed(std::ptr::from_ref(&u).cast_mut().cast())];
     let results = [Location::borrowed(out.as_mut_ptr().cast())];
     let mut backend = Recorder::default();
-    let e = Interpreter::new(&flow, &p, &[], &shapes, &mut backend).execute(&args, &results);
+    let e = Interpreter::new(&flow, &p, &sizes, &shapes, &mut backend).execute(&args, &results);
     let e = e.expect_err("an error").to_string();
     assert!(e.contains("[7]") && e.contains("[0]") && backend.calls == 0, "{e}");
 }

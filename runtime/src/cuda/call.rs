@@ -12,9 +12,7 @@ use super::{
     state::CallState,
     stream::Stream,
 };
-use crate::{
-    Buffer, Bytes, CallError, DeviceId, View, ViewMut, profile::Profile, program::CallSizes,
-};
+use crate::{Buffer, Bytes, CallError, DeviceId, View, ViewMut, profile::Profile};
 use cudarc::driver::{result, sys};
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -241,11 +239,8 @@ impl Loaded {
         )?;
         plan.use_libraries(&self.prepared)?;
         if let Some(control) = &self.control {
-            let (mut symbols, _) = self.program.sizes(shapes)?;
-            symbols.truncate(self.program.symbols.len());
-            let sizes = CallSizes::new(&self.program, symbols)?;
-            plan.values = control.flow.shapes(&self.program, &sizes)?;
-            plan.symbols = sizes.symbols;
+            plan.sizes = self.program.before_reads(&self.program.sizes(shapes)?.0)?;
+            plan.values = control.flow.shapes(&self.program, &plan.sizes)?;
         }
         Ok(plan)
     }

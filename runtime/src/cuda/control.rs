@@ -63,7 +63,7 @@ impl Loaded {
                 Interpreter::new(
                     &control.flow,
                     &self.program,
-                    &plan.symbols,
+                    &plan.sizes,
                     &plan.values,
                     &mut backend,
                 )
@@ -149,7 +149,7 @@ impl OnDevice<'_> {
                 self.control_state.pinned.insert(Pinned(made.cast())).0
             }
         };
-        assert!(N <= Pinned::BYTES, "room for a value");
+        const { assert!(N <= Pinned::BYTES, "room for a value") };
         // SAFETY: this call's memory, read after the copy has completed.
         unsafe {
             let copied = result::memcpy_dtoh_async(

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     CallError, OutOfMemory, Program,
     control::Shape,
-    program::{Arg, Dim, Tensor},
+    program::{Arg, CallSizes, Dim, Tensor},
     view::tensor_bytes,
 };
 use cudarc::driver::sys;
@@ -49,8 +49,8 @@ pub struct LaunchPlan {
     /// Shapes and bytes of the values of a control-flow program; `None` of those whose sizes it
     /// reads.
     pub values: Vec<Option<Shape>>,
-    /// The symbols of a control-flow program.
-    pub symbols: Vec<i64>,
+    /// The sizes of a control-flow program, before it reads any.
+    pub sizes: CallSizes,
     /// In launch order.
     pub launches: Vec<ResolvedLaunch>,
     /// The addresses that the launches' parameters hold.
@@ -168,7 +168,7 @@ impl LaunchPlan {
             outputs: all_bytes("output", &mut results.iter().map(Vec::as_slice).zip(&p.outputs))?,
             results: results.concat(),
             values: vec![],
-            symbols: vec![],
+            sizes: CallSizes::default(),
             launches,
             at: None,
             graph: None,

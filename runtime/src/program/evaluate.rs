@@ -1,5 +1,5 @@
 //! The sizes of a program as numbers, and as text.
-use super::{Dim, ExprKind, Program, SizeError, values};
+use super::{CallSizes, Dim, ExprKind, Program, SizeError};
 
 impl Program {
     /// A size as text: a number, a symbol's name, or an expression of these. Long expressions are
@@ -38,11 +38,7 @@ impl Program {
     /// Evaluates all expressions for these values of the symbols; unbacked sizes are at their upper
     /// bounds.
     pub fn expr_values(&self, symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
-        if self.unbacked.is_empty() {
-            return values(&self.exprs, symbols);
-        }
-        let all = self.bounds(symbols.to_vec())?.exprs.into_iter().enumerate();
-        all.map(|(i, e)| e.ok_or(SizeError::Missing(Dim::Expr(i)))).collect()
+        Ok(CallSizes::new(self, symbols.to_vec())?.at_bounds(self)?.1)
     }
 }
 

@@ -137,7 +137,7 @@ pub enum SizeError {
 }
 
 impl ExprKind {
-    pub(super) fn apply(self, lhs: i64, rhs: i64) -> Option<i64> {
+    fn apply(self, lhs: i64, rhs: i64) -> Option<i64> {
         match self {
             ExprKind::Add => lhs.checked_add(rhs),
             ExprKind::Mul => lhs.checked_mul(rhs),
@@ -155,17 +155,19 @@ fn floor_div(lhs: i64, rhs: i64) -> Option<i64> {
     Some(quotient - (lhs % rhs != 0 && (lhs < 0) != (rhs < 0)) as i64)
 }
 
+impl Expr {
+    /// The value of expression `index` for these operands.
+    pub(super) fn value(&self, index: usize, lhs: i64, rhs: i64) -> Result<i64, SizeError> {
+        self.kind.apply(lhs, rhs).ok_or(SizeError::NoValue { index, kind: self.kind, lhs, rhs })
+    }
+}
+
 /// Evaluates expressions for these values of the symbols.
 pub fn values(exprs: &[Expr], symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
     let mut values = Vec::with_capacity(exprs.len());
     for (index, e) in exprs.iter().enumerate() {
         let (lhs, rhs) = (e.lhs.value(symbols, &values)?, e.rhs.value(symbols, &values)?);
-        values.push(e.kind.apply(lhs, rhs).ok_or(SizeError::NoValue {
-            index,
-            kind: e.kind,
-            lhs,
-            rhs,
-        })?);
+        values.push(e.value(index, lhs, rhs)?);
     }
     Ok(values)
 }

@@ -1,7 +1,8 @@
 //! Sizes that depend on data: bounded before a call, known once a step has read them.
-use super::{Dim, Expr, Program, SizeError};
+use super::{Dim, Program, SizeError};
 use crate::{CallError, call_error::tensor_error};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// A size that a step of the control flow reads from memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,21 +77,33 @@ impl CallSizes {
             let reason = format!("is {value} here, which is not in {}..={max}", u.min);
             return Err(tensor_error("size", &u.name, reason));
         }
+        self.push(program, value)?;
+        self.check(program)
+    }
+    fn push(&mut self, program: &Program, value: i64) -> Result<(), SizeError> {
         let symbols = [std::mem::take(&mut self.symbols), vec![value]].concat();
         *self = CallSizes::new(program, symbols)?;
-        self.check(program)
+        Ok(())
+    }
+    /// Values of symbols and expressions with the sizes that have not been read at their upper
+    /// bounds.
+    pub fn at_bounds(&self, program: &Program) -> Result<(Vec<i64>, Vec<i64>), SizeError> {
+        let mut sizes = Cow::Borrowed(self);
+        let read = self.symbols.len().saturating_sub(program.symbols.len());
+        for u in program.unbacked.iter().skip(read) {
+            let max = sizes.value(program, u.max)?.ok_or(SizeError::Missing(u.max))?;
+            sizes.to_mut().push(program, max)?;
+        }
+        let exprs = sizes.exprs.iter().enumerate();
+        let exprs = exprs.map(|(i, e)| e.ok_or(SizeError::Missing(Dim::Expr(i))));
+        Ok((sizes.symbols.clone(), exprs.collect::<Result<_, _>>()?))
     }
 }
 
 impl Program {
-    /// The unbacked sizes at their upper bounds, after the values of `symbols`.
-    pub(crate) fn bounds(&self, symbols: Vec<i64>) -> Result<CallSizes, SizeError> {
-        let mut sizes = CallSizes::new(self, symbols)?;
-        for u in &self.unbacked {
-            let max = sizes.value(self, u.max)?.ok_or(SizeError::Missing(u.max))?;
-            sizes = CallSizes::new(self, [sizes.symbols, vec![max]].concat())?;
-        }
-        Ok(sizes)
+    /// The sizes of a call before any is read; `symbols` may go on with unbacked ones.
+    pub(crate) fn before_reads(&self, symbols: &[i64]) -> Result<CallSizes, SizeError> {
+        CallSizes::new(self, symbols.iter().take(self.symbols.len()).copied().collect())
     }
     /// Shapes of the outputs of a call for inputs of these shapes, given the values of the unbacked
     /// sizes in order, as far as outputs have them. [`Program::output_shapes`] has their upper
@@ -101,9 +114,8 @@ impl Program {
         unbacked: &[Option<i64>],
     ) -> Result<Vec<Vec<usize>>, CallError> {
         let (bounds, _) = self.sizes(inputs)?;
-        let (symbols, bounds) = bounds.split_at(self.symbols.len());
-        let mut sizes = CallSizes::new(self, symbols.to_vec())?;
-        for (bound, value) in bounds.iter().zip(unbacked) {
+        let mut sizes = self.before_reads(&bounds)?;
+        for (bound, value) in bounds.iter().skip(self.symbols.len()).zip(unbacked) {
             sizes.read(self, value.unwrap_or(*bound))?;
         }
         let size = |d: &Dim| Ok(sizes.size(self, *d)?.ok_or(SizeError::Missing(*d))?);
@@ -115,16 +127,10 @@ impl Program {
     }
 }
 
-impl Expr {
-    fn value(&self, index: usize, lhs: i64, rhs: i64) -> Result<i64, SizeError> {
-        self.kind.apply(lhs, rhs).ok_or(SizeError::NoValue { index, kind: self.kind, lhs, rhs })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Condition, ExprKind, Relation, Symbol, Tensor};
+    use crate::program::{Condition, Expr, ExprKind, Relation, Symbol, Tensor};
 
     /// A vector of s elements to one of 2u: u is at most s, and not 3.
     fn program() -> Program {

@@ -1,7 +1,7 @@
 //! Overloads whose results' sizes depend on data: each such size is a symbol that
 //! `kiln.unbacked_size` binds.
-use super::{Args, Cx, Outcome, Row, Val, tools::*};
-use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
+use super::{Args, Cx, Outcome, Row, Val, index::ranks, tools::*};
+use kiln_dialects::{ir::*, ops::*, rules::UNBOUNDED, sym::Dim, value::DType};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -33,7 +33,8 @@ impl Cx {
         }
         let n = self.unbacked.values.len();
         let fresh = self.unbacked.fresh.pop_front();
-        let (name, least, greatest) = fresh.unwrap_or((format!("unbacked_{n}"), None, None));
+        let (name, (least, greatest)) =
+            fresh.unwrap_or_else(|| (format!("unbacked_{n}"), (None, None)));
         let max = match greatest {
             Some(most) => self.size_min(max, Size::Static(most))?,
             None => max,
@@ -56,11 +57,8 @@ impl Cx {
         let n = self.b.size_of(mask, 0)?;
         let ones = self.convert(mask, DType::I64)?;
         let total = self.reduced(ReduceKind::Sum, ones, &[0])?;
-        let one = self.integer(DType::I64, 1)?;
-        let rank =
-            self.binary(BinaryKind::Sub, self.scanned(CumulativeKind::Sum, ones, 0)?, one)?;
         // Elements that are false go to the last place, which is set again.
-        let places = self.select(mask, rank, self.size_value(n)?)?;
+        let places = self.select(mask, ranks(self, mask)?, self.size_value(n)?)?;
         let room = self.size_add(n, Size::Static(1))?;
         let end = self.spread(self.size_value(n)?, &[], &[room])?;
         let found = self.scattered(ScatterKind::Assign, end, self.count(n)?, places, 0)?;
@@ -84,19 +82,11 @@ impl Cx {
         all.reverse();
         Ok(all)
     }
-    /// Whether elements differ from 0.
-    fn truth(&self, x: Value) -> Result<Value> {
-        match dtype_of(x)? {
-            DType::I1 => Ok(x),
-            d => self.compare(CompareKind::Ne, x, self.number(d, 0.0)?),
-        }
-    }
 }
 
 fn nonzero(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let x = cx.tensor(a, "self")?;
-    let mask = cx.truth(x)?;
-    if rank_of(x) == 0 {
+    let mask = cx.operand(a, "self", DType::I1)?;
+    if rank_of(mask) == 0 {
         // One row without coordinates, or none.
         let total = cx.convert(mask, DType::I64)?;
         let count = cx.unbacked(total, Size::Static(1))?;
@@ -110,9 +100,8 @@ fn nonzero(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 }
 
 fn nonzero_vectors(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let x = cx.tensor(a, if a.has("self") { "self" } else { "condition" })?;
-    let x = cx.vector(x)?;
-    let mask = cx.truth(x)?;
+    let x = cx.operand(a, if a.has("self") { "self" } else { "condition" }, DType::I1)?;
+    let mask = cx.vector(x)?;
     let all = cx.coordinates_of(mask)?;
     cx.many(&all)
 }
@@ -155,9 +144,7 @@ fn unique(cx: &mut Cx, a: &Args<'_>, sort: bool) -> Result<Outcome> {
     let values = cx.convert(cx.take_axis(x, at, 0)?, d)?;
     let none = cx.b.splat(DType::I64, &[Size::Static(0)], 0.0)?;
     let inverse = if a.flag("return_inverse", false)? {
-        let ones = cx.convert(starts, DType::I64)?;
-        let one = cx.integer(DType::I64, 1)?;
-        let run = cx.binary(BinaryKind::Sub, cx.scanned(CumulativeKind::Sum, ones, 0)?, one)?;
+        let run = ranks(cx, starts)?;
         let zero = cx.full_like(run, 0.0)?;
         let v = cx.scattered(ScatterKind::Assign, zero, run, order, 0)?;
         cx.shaped_as(v, whole)?
@@ -178,10 +165,11 @@ fn item(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = dtype_of(x)?;
     let x = cx.reshape(x, vec![])?;
-    let size = cx.unbacked.fresh.front().is_some_and(|(_, least, _)| least.is_some_and(|n| n >= 0));
+    let size =
+        cx.unbacked.fresh.front().is_some_and(|(_, (least, _))| least.is_some_and(|n| n >= 0));
     if d.is_int() && size {
         let value = cx.convert(x, DType::I64)?;
-        return Ok(Outcome::One(Val::Int(cx.unbacked(value, Size::Static(i64::MAX))?)));
+        return Ok(Outcome::One(Val::Int(cx.unbacked(value, Size::Static(UNBOUNDED))?)));
     }
     Ok(Outcome::One(Val::Number(cx.store.fresh(x), d)))
 }

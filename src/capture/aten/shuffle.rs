@@ -1,6 +1,6 @@
 //! Overloads that reorder or repeat elements: shuffles of channels and pixels, turns, repeats.
 use super::{Args, Cx, Outcome, Row, tools::*};
-use kiln_dialects::{ir::*, ops::*, value::DType};
+use kiln_dialects::{ir::*, ops::*, rules::UNBOUNDED, value::DType};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -218,7 +218,7 @@ fn repeated(cx: &mut Cx, a: &Args<'_>, repeats: Value) -> Result<Value> {
         a.size("output_size")?
     } else {
         let total = cx.reduced(ReduceKind::Sum, repeats, &[0])?;
-        cx.unbacked(total, Size::Static(i64::MAX))?
+        cx.unbacked(total, Size::Static(UNBOUNDED))?
     };
     let shape = [size, cx.b.size_of(repeats, 0)?];
     let (place, ends) = (cx.iota(DType::I64, shape.to_vec(), 0)?, cx.spread(ends, &[1], &shape)?);
