@@ -41,12 +41,16 @@ def decomposed(add, n):
     add(lambda x, s, z: D.quantize_per_channel_group.default(x, s, z, -8, 7, i8, 4), f(3, 8), p(3, 2) / 4, i(-2, 3, 3, 2, dtype=i32))
     add(lambda x, s, z: D.dequantize_per_channel_group.default(x, s, z, -8, 7, i8, 4, f32), q(3, 8), p(3, 2), i(-2, 3, 3, 2, dtype=i32))
     add(lambda x, s: D.dequantize_per_channel_group.default(x, s, None, -8, 7, i8, 128, bf16), q(3, 8), p(3, 1))
+    # The scales are f32 numbers in f64.
+    single = lambda scale, zero: (scale.float(), zero)
     for x in (f(4, 5), f(4, 5).abs() + 1, -f(4, 5).abs(), torch.zeros(3)):
-        add(lambda x: D.choose_qparams.tensor(x, -128, 127, 2.0**-12, i8), x)
-        add(lambda x: D.choose_qparams.tensor(x, 0, 255, 2.0**-12, u8), x)
-        add(lambda x: (*D.choose_qparams_symmetric.tensor(x, -127, 127, 2.0**-12, i8), *D.choose_qparams_symmetric.tensor(x, 0, 255, 2.0**-12, u8)), x)
-        add(lambda x: (*D.choose_qparams_per_token.default(x, i8), *D.choose_qparams_per_token_asymmetric.default(x, i8)), x)
-        add(lambda x: D._choose_qparams_per_token_asymmetric_impl.default(x, i8), x)
+        add(lambda x: single(*D.choose_qparams.tensor(x, -128, 127, 2.0**-12, i8)), x)
+        add(lambda x: single(*D.choose_qparams.tensor(x, 0, 255, 2.0**-12, u8)), x)
+        add(lambda x: single(*D.choose_qparams_symmetric.tensor(x, -127, 127, 2.0**-12, i8)), x)
+        add(lambda x: single(*D.choose_qparams_symmetric.tensor(x, 0, 255, 2.0**-12, u8)), x)
+        add(lambda x: D.choose_qparams_per_token.default(x, i8), x)
+        add(lambda x: single(*D.choose_qparams_per_token_asymmetric.default(x, i8)), x)
+        add(lambda x: single(*D._choose_qparams_per_token_asymmetric_impl.default(x, i8)), x)
     for d in HALF:
         add(lambda x: D.choose_qparams_per_token.default(x, i8), f(4, 5, dtype=d))
     add(lambda x, s, z: D.fake_quant_per_channel.default(x, s, z, 1, -8, 7), f(3, 4), p(4) / 4, i(-2, 3, 4))
@@ -57,14 +61,13 @@ def affine(add, n):
     # A tensor, rows, columns, groups; ASYMMETRIC rounds and clamps its zero points.
     for block in ((4, 8), (1, 8), (4, 1), (1, 4), (2, 4)):
         for kind in ("SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR", "ASYMMETRIC"):
-            def round_trip(x, block=block, kind=kind):
-                scale, zero = O.choose_qparams_affine(x, kind, block, i8, -8, 7, keepdim=block == (2, 4))
-                v = O.quantize_affine(x, block, scale, zero, i8, -8, 7)
-                return scale, zero, v, O.dequantize_affine(v, block, scale, zero, i8, -8, 7)
-
-            add(round_trip, f(4, 8))
-    add(lambda x: O.choose_qparams_affine(x, "ASYMMETRIC", (1, 8), u8, None, None, 1e-3, f64, i64), f(4, 8) + 3)
-    add(lambda x: O.choose_qparams_affine(x, "SYMMETRIC", (1, 8), i8, -127, 127, 1e-5, f32, i8), f(4, 8, dtype=f16))
+            add(lambda x, block=block, kind=kind: O.choose_qparams_affine(x, kind, block, i8, -8, 7, keepdim=block == (2, 4)), f(4, 8))
+        # Scales of their own: the greatest element of a block divided by its symmetric scale is 7.5, a tie.
+        shape = [n // m for n, m in zip((4, 8), block)]
+        add(lambda x, s, z, block=block: O.quantize_affine(x, block, s, z, i8, -8, 7), f(4, 8), p(*shape) / 4, i(-3, 4, *shape, dtype=i32))
+        add(lambda x, s, z, block=block: O.dequantize_affine(x, block, s, z, i8, -8, 7), i(-8, 8, 4, 8, dtype=i8), p(*shape), i(-3, 4, *shape, dtype=i32))
+    add(lambda x: O.choose_qparams_affine(x, "ASYMMETRIC", (1, 8), u8, None, None, 1e-3, f32, i64), f(4, 8) + 3)
+    add(lambda x: O.choose_qparams_affine(x, "SYMMETRIC", (1, 8), i8, -127, 127, 1e-5, f32, i8), f(4, 8))
     add(lambda x, s: O.quantize_affine(x, (1, 8), s, torch.zeros(4, dtype=i8), i8), f(4, 8, dtype=bf16), torch.tensor([0.25, 0.5, 0.125, 1]).to(bf16))
     for d in (f32, *HALF):
         add(lambda x, s, d=d: O.dequantize_affine(x, (1, 4), s, None, i8, -8, 7, d), i(-8, 8, 4, 8, dtype=i8), p(4, 2, dtype=d))
@@ -79,11 +82,12 @@ def affine(add, n):
         for block in ((4, 8), (1, 8), (2, 4)):
             def eight(x, block=block, d=d):
                 scale = O.choose_scale_float8(x, block, d)
-                v = O.quantize_affine_float8_non_decomposed(x, scale, d)
-                return scale, v, O.dequantize_affine_float8_non_decomposed(v, scale, f32)
+                return scale, O.quantize_affine_float8_non_decomposed(x, scale, d)
 
             add(eight, f(4, 8))
-    add(lambda x: O.choose_scale_float8(x, (1, 8), e4m3, f32, 0.5, 1.5), f(4, 8, dtype=bf16))
+            shape = [n // m for n, m in zip((4, 8), block)]
+            add(lambda x, s: O.dequantize_affine_float8_non_decomposed(x, s, f32), f(4, 8).to(d), p(*shape))
+    add(lambda x: O.choose_scale_float8(x, (1, 8), e4m3, f32, 0.5, 1.5), f(4, 8))
     add(lambda x, s: O.quantize_affine_float8_non_decomposed(x, s), f(4, 8, dtype=bf16) * 100, torch.tensor(0.125))
 
 

@@ -147,7 +147,8 @@ fn choose(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         let outside = |(i, _): &(usize, &Size)| !blocks.within.contains(&(*i as i64));
         blocks.sizes.iter().enumerate().filter(outside).map(|(_, s)| *s).collect()
     };
-    let scale = cx.convert(cx.reshape(scale, sizes.clone())?, a.dtype("scale_dtype")?.unwrap_or(d))?;
+    let scale =
+        cx.convert(cx.reshape(scale, sizes.clone())?, a.dtype("scale_dtype")?.unwrap_or(d))?;
     let zero_point = cx.reshape(zero_point, sizes)?;
     let zero_point = cx.convert(zero_point, a.dtype("zero_point_dtype")?.unwrap_or(default))?;
     cx.many(&[scale, zero_point])

@@ -159,7 +159,9 @@ fn single(cx: &mut Cx, a: &Args<'_>) -> Result<Value> {
     let x = cx.tensor(a, "input")?;
     match dtype_of(x)? {
         DType::F32 | DType::F16 | DType::BF16 => cx.convert(x, DType::F32),
-        d => Err(format!("Expecting input to have dtype torch.float32, but got {}", d.name()).into()),
+        d => {
+            Err(format!("Expecting input to have dtype torch.float32, but got {}", d.name()).into())
+        }
     }
 }
 
@@ -344,7 +346,6 @@ fn choose_token_asymmetric(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     };
     let zero_point = cx.select(positive, negated(down, low)?, negated(up, high)?)?;
     let zero_point = round(cx, clamp(cx, zero_point, low, high)?)?;
-    let (scale, zero_point) =
-        (cx.convert(scale, DType::F64)?, cx.convert(zero_point, DType::I64)?);
+    let (scale, zero_point) = (cx.convert(scale, DType::F64)?, cx.convert(zero_point, DType::I64)?);
     cx.many(&[scale, zero_point])
 }

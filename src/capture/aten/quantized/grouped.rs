@@ -25,7 +25,9 @@ fn grouped_mm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let ranks = (rank_of(x), rank_of(y));
     let offsets = cx.optional(a, "offs")?;
     if (ranks == (3, 3)) != offsets.is_none() {
-        return Err("Have to provide offsets if there is a 2d matrix, or no offsets if both are 3d".into());
+        return Err(
+            "Have to provide offsets if there is a 2d matrix, or no offsets if both are 3d".into(),
+        );
     }
     let Some(offsets) = offsets else {
         let v = batch(cx, x, y, d)?;
