@@ -138,6 +138,21 @@ def products(add, n):
     add(lambda x, y, o: A._grouped_mm.default(x, y, o), h(8, 32), h(32, 16), ends(8, 16, 32))
 
 
+def packed(add, n):
+    """int4 weights packed by masks and shifts, and bits under other dtypes."""
+    for d in (u8, i8, i16, i32, i64, f16, bf16, f32, f64):
+        add(lambda x, d=d: x.view(d), q(3, 16, dtype=u8))
+        # Zeros in place of NaNs, whose payloads no test compares.
+        x = q(3, 8).to(d)
+        add(lambda x: x.view(u8), x)
+        add(lambda x: x.view(i32 if x.dtype != i32 else i16), x)
+    add(lambda x: x.view(i8), i(-9, 9, 3, 4, dtype=i32), dyn=[{0: n, 1: Dim("m", min=2, max=64)}])
+    add(lambda w: torch.stack([w & 15, w >> 4], -1).flatten(-2), q(4, 8, dtype=u8))
+    add(lambda w: (w << 4, (w << 4).view(i8) >> 4, w ^ 255, ~w), q(4, 8, dtype=u8))
+    shifts = torch.arange(0, 32, 4, dtype=i32)
+    add(lambda w: A.bitwise_right_shift.Tensor(w[:, None], shifts[:, None]).to(i16) & 15, i(-(2**31), 2**31, 4, 8, dtype=i32))
+
+
 def quantized():
     add = lambda fn, *a, **k: case("quantized", fn, *a, **k)
     n = Dim("n", min=2, max=64)
@@ -145,3 +160,4 @@ def quantized():
     affine(add, n)
     fake(add)
     products(add, n)
+    packed(add, n)
