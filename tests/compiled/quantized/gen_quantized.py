@@ -53,6 +53,27 @@ class Convolutions(nn.Module):
         return self.l(F.max_pool2d(F.relu(self.c(x)), 2).flatten(1))
 
 
+class Float8Rows(nn.Module):
+    """As torchao's Float8DynamicActivationFloat8WeightConfig with a scale a row, which needs a GPU to be made."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("w", torch.randn(48, 32).to(torch.float8_e4m3fn))
+        self.register_buffer("scale", torch.rand(48, 1) + 0.5)
+
+    def activations(self, x):
+        scale = torch.ops.torchao.choose_scale_float8(x, (1, x.shape[-1]), torch.float8_e4m3fn)
+        return torch.ops.torchao.quantize_affine_float8_non_decomposed(x, scale, torch.float8_e4m3fn), scale
+
+    def forward(self, x):
+        q, scale = self.activations(x)
+        return torch.ops.aten._scaled_mm.default(q, self.w.t(), scale, self.scale.t(), out_dtype=torch.float32, use_fast_accum=True)
+
+    def formula(self, x):
+        q, scale = self.activations(x)
+        return (q.double() @ self.w.double().t() * scale * self.scale.t()).float()
+
+
 SCHEMES = {
     "int8_weights": lambda: Q.Int8WeightOnlyConfig(),
     "int8_dynamic": lambda: Q.Int8DynamicActivationInt8WeightConfig(),
@@ -92,6 +113,10 @@ def main():
         prepared(x), prepared(x * 0.7)
         converted = convert_pt2e(prepared)
         write(name, torch.export.export(converted, (x,)), converted, x)
+    torch.manual_seed(0)
+    module, x = Float8Rows(), torch.randn(16, 32)
+    # PyTorch has scales of rows on GPUs only.
+    write("float8_rows", torch.export.export(module, (x,)), module.formula, x)
 
 
 if __name__ == "__main__":
