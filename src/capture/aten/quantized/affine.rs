@@ -34,9 +34,9 @@ pub(in super::super) const ROWS: &[Row] = &[
             let d = a.dtype("output_dtype")?.unwrap_or(DType::F32);
             let (blocks, p) = parameters(cx, a, q)?;
             let zero_point = p.zero_point.map(|z| cx.convert(z, d)).transpose()?;
-            let q = cx.convert(q, d)?;
             let p = Parameters { zero_point, ..p };
-            let v = dequantize(cx, blocks.split(cx, q)?, p, d)?;
+            let split = cx.convert(blocks.split(cx, q)?, d)?;
+            let v = dequantize(cx, split, p, d)?;
             let v = cx.shaped_as(v, q)?;
             cx.one(v)
         },
