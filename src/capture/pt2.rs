@@ -108,7 +108,9 @@ fn weight(
     entry: &WeightEntry,
 ) -> Result<Weight, DataError> {
     if entry.use_pickle {
-        return Err("is pickled, which only Python can read".into());
+        return Err(
+            "is pickled, as tensor subclasses are, and only Python can read it: torchao.utils.unwrap_tensor_subclass(model) before torch.export, or run_decompositions() after it, leave the tensors that it holds".into(),
+        );
     }
     let meta = entry.tensor_meta.as_ref().ok_or("has no tensor_meta")?;
     let file = zip.by_name(path).map_err(|e| format!("{path}: {e}"))?;

@@ -111,6 +111,10 @@ pub fn dtype(number: i64) -> Result<DType> {
         13 => DType::BF16,
         29 => DType::F8E4M3FN,
         30 => DType::F8E5M2,
+        28 => return Err(unsupported("uint16 is not supported; int16 and int32 are")),
+        31 | 32 => {
+            return Err(unsupported("8-bit floats without a negative zero are not supported"));
+        }
         other => return Err(unsupported(format!("torch's scalar type {other} is not supported"))),
     })
 }

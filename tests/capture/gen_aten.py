@@ -1,5 +1,5 @@
 """Makes aten_<family>.pt2 and .safetensors in this folder: torch.export's archives of small cases that use every row of the ATen table,
-with input_K and output_K as PyTorch gave them on the CPU. Needs torch and safetensors.
+with input_K and output_K as PyTorch gave them on the CPU. Needs torch, torchao and safetensors.
 
     python gen_aten.py [--each DIR]
 
@@ -8,7 +8,7 @@ With --each, every case is an archive of its own in DIR, to find the one that fa
 import re, sys, torch, zipfile, io
 from pathlib import Path
 from safetensors.torch import save_file
-import aten_complex, aten_data_sizes, aten_elements, aten_in_place, aten_matrix, aten_shapes
+import aten_complex, aten_data_sizes, aten_elements, aten_in_place, aten_matrix, aten_quantized, aten_shapes
 from aten_support import f, families, u
 
 HERE = Path(__file__).parent
@@ -93,7 +93,7 @@ if __name__ == "__main__":
     elements, shapes = aten_elements, aten_shapes
     first = (elements.unary, elements.binary, elements.create, shapes.view, shapes.index, shapes.reduce, shapes.contract, shapes.norm, shapes.image)
     # In this order: all draw from one generator.
-    rest = (aten_complex.numbers, aten_complex.fourier, aten_matrix.matrix, aten_data_sizes.data_sizes)
+    rest = (aten_complex.numbers, aten_complex.fourier, aten_matrix.matrix, aten_data_sizes.data_sizes, aten_quantized.quantized)
     for make in (*first, aten_in_place.in_place, elements.float8, shapes.empty, elements.narrow, *rest):
         make()
     each = Path(sys.argv[2]) if sys.argv[1:2] == ["--each"] else None

@@ -8,6 +8,7 @@ pub mod graphs;
 mod narrow;
 mod powers;
 mod products;
+mod quantized;
 mod turns;
 
 pub use aten::{ARCHIVES, results};

@@ -89,10 +89,15 @@ fn stored_order(op: Op) -> Vec<usize> {
 pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contraction) -> Tensors {
     let d = dtype(lhs)?;
     let n = c.sizes.len();
-    let acc = if d.is_float() && wide(d) == DType::F32 && result == DType::F64 {
-        DType::F64
-    } else {
-        wide(d)
+    let acc = match d.is_float() {
+        // Integers are extended before they are multiplied: sums of int8 products are exact in i32.
+        false => result,
+        true if wide(d) == DType::F32 && result == DType::F64 => DType::F64,
+        true => wide(d),
+    };
+    let factor = |body: &Body, x: Value| match d.is_float() {
+        true => rounded(body, x, d),
+        false => body.s.convert(x, d, acc),
     };
     let out = k.filled(acc, &c.order.iter().map(|d| c.sizes[*d]).collect::<Vec<_>>(), 0.0)?;
     if n == c.parallel {
@@ -104,9 +109,11 @@ pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contracti
             reads: vec![(lhs, c.lhs.clone()), (rhs, c.rhs.clone())],
             body: &mut |body, sum| {
                 let (x, y) = (body.element(lhs, &c.lhs)?, body.element(rhs, &c.rhs)?);
-                let (x, y) = (rounded(body, x, d)?, rounded(body, y, d)?);
-                let product = body.s.binary(BinaryKind::Mul, x, y, d)?;
-                let product = body.s.convert(product, wide(d), acc)?;
+                let (x, y) = (factor(body, x)?, factor(body, y)?);
+                let product =
+                    body.s.binary(BinaryKind::Mul, x, y, if d.is_float() { d } else { acc })?;
+                let product =
+                    if d.is_float() { body.s.convert(product, wide(d), acc)? } else { product };
                 Ok(vec![body.s.binary(BinaryKind::Add, sum[0], product, acc)?])
             },
         });
@@ -118,7 +125,7 @@ pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contracti
         reads: vec![(lhs, c.lhs.clone()), (rhs, c.rhs.clone())],
         body: &mut |body, _| {
             let (x, y) = (body.element(lhs, &c.lhs)?, body.element(rhs, &c.rhs)?);
-            Ok(vec![rounded(body, x, d)?, rounded(body, y, d)?])
+            Ok(vec![factor(body, x)?, factor(body, y)?])
         },
     })
 }

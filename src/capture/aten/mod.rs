@@ -34,6 +34,7 @@ mod numbers;
 mod order;
 mod padding;
 mod promote;
+mod quantized;
 mod random;
 mod recurrent;
 mod reduce;
@@ -119,7 +120,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 47] {
+pub fn families() -> [(&'static str, &'static [Row]); 53] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -168,6 +169,12 @@ pub fn families() -> [(&'static str, &'static [Row]); 47] {
         ("Sampling at coordinates", sample::ROWS),
         ("Random numbers", random::ROWS),
         ("Dropout", dropout::ROWS),
+        ("Quantisation of PT2E", quantized::decomposed::ROWS),
+        ("Quantisation of torchao", quantized::affine::ROWS),
+        ("Fake quantisation", quantized::fake::ROWS),
+        ("Products of quantised matrices", quantized::products::ROWS),
+        ("Products with packed int4 weights", quantized::packed::ROWS),
+        ("Products of groups", quantized::grouped::ROWS),
     ]
 }
 
@@ -347,6 +354,7 @@ impl Cx {
             location: String::new(),
             rng: None,
             unbacked: Unbacked::default(),
+            packed: vec![],
         }
     }
     /// Binds a name to a tensor with a storage of its own. The last dimension of a complex one holds

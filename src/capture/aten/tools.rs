@@ -25,6 +25,8 @@ pub struct Cx {
     pub rng: Option<Rng>,
     /// Sizes that depend on data.
     pub unbacked: Unbacked,
+    /// int4 weights that the program packs.
+    pub packed: Vec<Value>,
 }
 
 pub(super) fn dtype_of(v: Value) -> Result<DType> {
