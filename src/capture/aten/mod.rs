@@ -347,6 +347,7 @@ impl Cx {
             location: String::new(),
             rng: None,
             unbacked: Unbacked::default(),
+            declared: vec![],
         }
     }
     /// Binds a name to a tensor with a storage of its own. The last dimension of a complex one holds

@@ -256,13 +256,15 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, training: bool) -> Result<BatchNormed> 
 impl BatchNormed {
     /// Mean and reciprocal standard deviation for the backward pass; empty in inference.
     fn saved(&self, cx: &Cx) -> Result<(Value, Value)> {
-        let d = statistics_dtype(dtype_of(self.x)?);
+        // f32 on GPUs, the parameters' dtype on processors: the graph says for which it is.
+        let wide = statistics_dtype(dtype_of(self.x)?);
+        let d = cx.declared.get(1).copied().flatten().unwrap_or(wide);
         let Some((mean, variance, _)) = self.statistics else {
             let none = cx.b.splat(d, &[Size::Static(0)], 0.0)?;
             return Ok((none, none));
         };
         let scale = value(cx, |f| 1.0 / (f.of(variance) + self.epsilon).sqrt())?;
-        Ok((mean, scale))
+        Ok((cx.convert(mean, d)?, cx.convert(scale, d)?))
     }
     /// The running statistics after this batch.
     fn updated(&self, cx: &mut Cx, a: &Args<'_>) -> Result<(Value, Value)> {

@@ -1,6 +1,8 @@
 //! Statistics, distances, histograms and sums of segments.
 use super::{
     Args, Cx, Outcome, Row, Val,
+    arithmetic::default_float,
+    axes::wide,
     formula::{Term, value},
     reduce::{keep_dims, p_norm},
     spaces::steps,
@@ -147,11 +149,12 @@ fn sum_to_size(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         }
     }
     let d = dtype_of(x)?;
-    if dims.is_empty() {
+    // A scalar is always a sum, which is i64 of integers.
+    if dims.is_empty() && !to.is_empty() {
         return Ok(Outcome::One(Val::Tensor(a.alias("self")?)));
     }
     let x = if d.is_float() { x } else { cx.convert(x, DType::I64)? };
-    let v = cx.reduced(ReduceKind::Sum, x, &dims)?;
+    let v = if dims.is_empty() { x } else { cx.reduced(ReduceKind::Sum, x, &dims)? };
     let v = cx.reshape(v, to)?;
     cx.one(v)
 }
@@ -228,8 +231,12 @@ fn limits(cx: &Cx, x: Value, given: Option<(f64, f64)>, apart: f64) -> Result<(V
         }
         None => (cx.reduced(ReduceKind::Min, x, &[0])?, cx.reduced(ReduceKind::Max, x, &[0])?),
     };
-    let moved =
-        |v: Value, by: f64| value(cx, |f| f.of(low).eq(f.of(high)).select(f.of(v) + by, f.of(v)));
+    let moved = |v: Value, by: f64| {
+        value(cx, |f| {
+            let further = (f.of(v).to(wide(d)) + by).rounded(d).to(d);
+            f.of(low).eq(f.of(high)).select(further, f.of(v))
+        })
+    };
     Ok((moved(low, -apart)?, moved(high, apart)?))
 }
 
@@ -248,12 +255,15 @@ fn histc(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     }
     let given = if low == high { None } else { Some((low, high)) };
     let (low, high) = limits(cx, x, given, 1.0)?;
+    let dtype = dtype_of(x)?;
     let n = cx.b.size_of(x, 0)?;
     let shape = [Size::Static(bins), n];
     let at = value(cx, |f| {
-        let (x, low, high) = (f.of(x), f.of(low), f.of(high));
+        let [x, low, high] = [x, low, high].map(|v| f.of(v).to(wide(dtype)));
         let at = if d.is_float() {
-            (x - low) / (high - low) * bins as f64
+            // With PyTorch's roundings, which decide on the bin.
+            let part = (x - low).rounded(dtype) / (high - low).rounded(dtype);
+            (part.rounded(dtype) * bins as f64).rounded(dtype)
         } else {
             (x - low) * bins as f64 / (high - low)
         };
@@ -453,7 +463,8 @@ fn segment_reduce(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     cx.one(v)
 }
 
-/// The p-norm of `x - y + eps` along the last dimension.
+/// The p-norm of `x - y + eps` along the last dimension: the differences are rounded to the dtype
+/// twice, as PyTorch does; integers become the default float dtype with eps.
 pub(super) fn distance(
     cx: &Cx,
     x: Value,
@@ -463,14 +474,21 @@ pub(super) fn distance(
     keepdim: bool,
 ) -> Result<Value> {
     let (x, y) = cx.broadcast(x, y)?;
-    let narrow = dtype_of(x)?;
-    let (x, y) =
-        (cx.convert(x, statistics_dtype(narrow))?, cx.convert(y, statistics_dtype(narrow))?);
+    let d = dtype_of(x)?;
+    if d == DType::I1 {
+        return Err("Subtraction, the `-` operator, with two bool tensors is not supported.".into());
+    }
+    let narrow = default_float(d);
+    let wide = statistics_dtype(narrow);
     let axis = (rank_of(x) as i64 - 1).max(0);
     let dims: Vec<i64> = if rank_of(x) == 0 { vec![] } else { vec![axis] };
     let v = value(cx, |f| {
-        let d = (f.of(x) - f.of(y) + epsilon).abs();
-        norm(d, p, &dims)
+        let difference = if d.is_float() {
+            (f.of(x).to(wide) - f.of(y).to(wide)).rounded(narrow)
+        } else {
+            (f.of(x) - f.of(y)).to(wide)
+        };
+        norm((difference + epsilon).rounded(narrow).abs(), p, &dims)
     })?;
     let v = if keepdim { keep_dims(cx, x, v, &dims)? } else { v };
     cx.convert(v, narrow)
