@@ -127,6 +127,9 @@ impl<'f> Term<'f> {
     pub fn cos(self) -> Term<'f> {
         self.unary(UnaryKind::Cos)
     }
+    pub fn acos(self) -> Term<'f> {
+        self.unary(UnaryKind::Acos)
+    }
     pub fn sinh(self) -> Term<'f> {
         self.unary(UnaryKind::Sinh)
     }

@@ -37,6 +37,7 @@ mod promote;
 mod random;
 mod recurrent;
 mod reduce;
+mod repeat;
 mod resize;
 mod sample;
 mod scatters;
@@ -119,10 +120,14 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 47] {
+pub fn families() -> [(&'static str, &'static [Row]); 51] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
+        ("Bessel and Airy functions", special::cylinder::ROWS),
+        ("Incomplete gamma functions", special::incomplete::ROWS),
+        ("Orthogonal polynomials", special::polynomials::ROWS),
+        ("Divisors", repeat::ROWS),
         ("Choices, bounds and conversions", choose::ROWS),
         ("Numbers and tolerances", numbers::ROWS),
         ("Creation", create::ROWS),

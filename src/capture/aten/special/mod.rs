@@ -1,20 +1,19 @@
 //! Elementwise functions that are formulas of prims: hyperbolic, gamma and error functions, entropies,
 //! activations.
-mod bessel;
-mod erf;
-mod gamma;
-
-use super::{Args, Cx, Outcome, Row, formula::*, tools::*};
-use bessel::{i0e, i1e};
-use erf::{erfc, erfcx, erfinv};
-use gamma::{digamma, lgamma, multigammaln, polygamma, zeta};
-use kiln_dialects::{ir::*, ops::BroadcastInDim, value::DType};
-use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E, PI, SQRT_2};
-
 /// A row of one float tensor; integers are converted to the default float dtype.
 macro_rules! of_one {
     ($name:literal, $formula:expr) => {
-        Row { name: $name, arguments: "self", build: |cx, a| one(cx, a, |x| widely(x, $formula)) }
+        of_one!($name, "self", $formula)
+    };
+    ($name:literal, $argument:literal, $formula:expr) => {
+        Row {
+            name: $name,
+            arguments: $argument,
+            build: |cx, a| {
+                let x = cx.floating(a, $argument)?;
+                formula(cx, |f| widely(f.of(x), $formula))
+            },
+        }
     };
 }
 /// A row of two float tensors or numbers, promoted and converted to a float dtype.
@@ -23,6 +22,20 @@ macro_rules! of_two {
         Row { name: $name, arguments: $arguments, build: |cx, a| two(cx, a, $arguments, $formula) }
     };
 }
+
+mod bessel;
+pub(super) mod cylinder;
+mod erf;
+mod gamma;
+pub(super) mod incomplete;
+pub(super) mod polynomials;
+
+use super::{Args, Cx, Outcome, Row, formula::*, tools::*};
+use bessel::{i0e, i1e};
+use erf::{erfc, erfcx, erfinv};
+use gamma::{digamma, lgamma, multigammaln, polygamma, zeta};
+use kiln_dialects::{ir::*, ops::BroadcastInDim, value::DType};
+use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E, PI, SQRT_2};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
