@@ -155,7 +155,11 @@ fn bincount(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let most = cx.reduced(ReduceKind::Max, at, &[0])?;
     let beyond = cx.binary(BinaryKind::Add, most, cx.integer(DType::I64, 1)?)?;
     let count = cx.binary(BinaryKind::Max, beyond, cx.size_value(least)?)?;
-    let count = cx.unbacked(count, Size::Static(UNBOUNDED))?;
+    let room = match dtype_of(x)? {
+        d if d.bits() < 32 => cx.size_max(least, Size::Static(1 << d.bits()))?,
+        _ => Size::Static(UNBOUNDED),
+    };
+    let count = cx.unbacked(count, room)?;
     let weights = match cx.optional(a, "weights")? {
         Some(w) if dtype_of(w)? == DType::F32 => w,
         Some(w) => cx.convert(w, DType::F64)?,

@@ -221,15 +221,32 @@ struct BatchNormed {
     y: Value,
     statistics: Option<(Value, Value, Size)>,
     epsilon: f64,
-    x: Value,
+    saved: DType,
+}
+
+/// The dtype of a batch normalisation's saved statistics: wide on GPUs, the parameters' dtype on
+/// processors. The graph gives the input's dtype there.
+fn saved_statistics(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<DType> {
+    let narrow = dtype_of(x)?;
+    let wide = statistics_dtype(narrow);
+    if cx.declared.get(1).copied().flatten().is_none_or(|d| d == wide) {
+        return Ok(wide);
+    }
+    for name in ["weight", "bias", "running_mean"] {
+        if let Some(p) = cx.optional(a, name)? {
+            return dtype_of(p);
+        }
+    }
+    Ok(narrow)
 }
 
 fn batch_norm(cx: &mut Cx, a: &Args<'_>, training: bool) -> Result<BatchNormed> {
     let x = cx.tensor(a, "input")?;
     let epsilon = a.float("eps", Some(1e-5))?;
+    let saved = saved_statistics(cx, a, x)?;
     if !training {
         let y = super::norm::batch_norm(cx, a)?;
-        return Ok(BatchNormed { y, statistics: None, epsilon, x });
+        return Ok(BatchNormed { y, statistics: None, epsilon, saved });
     }
     let (weight, bias) = (cx.optional(a, "weight")?, cx.optional(a, "bias")?);
     let n = rank_of(x) as i64;
@@ -250,15 +267,13 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, training: bool) -> Result<BatchNormed> 
     }
     let channels = vec![cx.b.size_of(x, 1)?];
     let (mean, spread) = (cx.reshape(mean, channels.clone())?, cx.reshape(spread, channels)?);
-    Ok(BatchNormed { y, statistics: Some((mean, spread, count)), epsilon, x })
+    Ok(BatchNormed { y, statistics: Some((mean, spread, count)), epsilon, saved })
 }
 
 impl BatchNormed {
     /// Mean and reciprocal standard deviation for the backward pass; empty in inference.
     fn saved(&self, cx: &Cx) -> Result<(Value, Value)> {
-        // f32 on GPUs, the parameters' dtype on processors: the graph says for which it is.
-        let wide = statistics_dtype(dtype_of(self.x)?);
-        let d = cx.declared.get(1).copied().flatten().unwrap_or(wide);
+        let d = self.saved;
         let Some((mean, variance, _)) = self.statistics else {
             let none = cx.b.splat(d, &[Size::Static(0)], 0.0)?;
             return Ok((none, none));
