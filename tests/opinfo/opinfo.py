@@ -32,6 +32,13 @@ TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2}
 # Operators whose results are not unique: compared after the function that OpInfo gives with each sample, such as the
 # magnitudes of eigenvectors.
 UP_TO_SIGNS = ("svd", "linalg.svd", "linalg.eigh")
+# Which of equal elements comes first is not determined: compared by the elements.
+UP_TO_ORDER = {
+    "argsort": lambda x, order, dim=-1, *_, **__: x.flatten()[order] if x.dim() == 0 else x.take_along_dim(order, dim),
+    "mode": lambda x, found, *_, **__: found[0],
+}
+# Their elements are not determined.
+EMPTY = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
 
 
 def operators(pattern):
@@ -58,6 +65,8 @@ def module_of(op, sample):
                 [next(given) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], spec
             )
             results = op.op(first, *args, **kwargs)
+            if op.name in UP_TO_ORDER:
+                results = UP_TO_ORDER[op.name](first, results, *args, **kwargs)
             results = tree.tree_leaves(sample.output_process_fn_grad(results) if op.name in UP_TO_SIGNS else results)
             return tuple(r for r in results if isinstance(r, torch.Tensor))
 
@@ -78,6 +87,8 @@ def export_one(op, sample, path, decompose):
     import torch
     from safetensors.torch import save_file
 
+    if op.name in EMPTY:
+        return "random"
     module, tensors = module_of(op, sample)
     copies = lambda: tuple(t.detach().clone() for t in tensors)
     with torch.no_grad():

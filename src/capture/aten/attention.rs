@@ -65,22 +65,22 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "aten.embedding_bag.default",
         arguments: "weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None, include_last_offset=False",
-        build: embedding_bag,
+        build: |cx, a| embedding_bag(cx, a, false),
     },
     Row {
         name: "aten.embedding_bag.padding_idx",
         arguments: "weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx",
-        build: embedding_bag,
+        build: |cx, a| embedding_bag(cx, a, true),
     },
     Row {
         name: "aten._embedding_bag.default",
         arguments: "weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=-1",
-        build: embedding_bag,
+        build: |cx, a| embedding_bag(cx, a, false),
     },
     Row {
         name: "aten._embedding_bag_forward_only.default",
         arguments: "weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=-1",
-        build: embedding_bag,
+        build: |cx, a| embedding_bag(cx, a, false),
     },
 ];
 
@@ -195,7 +195,7 @@ fn bilinear(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 
 /// Rows of a table by index, combined in bags of consecutive indices: 0 their sum, 1 their mean, 2
 /// their maximum. An empty bag is 0.
-fn embedding_bag(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+fn embedding_bag(cx: &mut Cx, a: &Args<'_>, from_end: bool) -> Result<Outcome> {
     let weight = cx.tensor(a, "weight")?;
     let (indices, offsets) = (cx.tensor(a, "indices")?, cx.tensor(a, "offsets")?);
     if rank_of(indices) != 1 || rank_of(offsets) != 1 {
@@ -228,7 +228,13 @@ fn embedding_bag(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     })?;
     let padding = match a.int("padding_idx", Some(-1))? {
         p if p >= 0 => Some(p),
-        // Only the overload with a padding index counts from the end.
+        // Where -1 is not the default, it counts from the end.
+        p if from_end && a.has("padding_idx") => Some(
+            cx.b.size_of(weight, 0)?
+                .known()
+                .map(|n| n + p)
+                .ok_or("counts a padding index from a symbolic end")?,
+        ),
         _ => None,
     };
     let counts = match padding {

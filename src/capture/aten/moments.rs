@@ -382,14 +382,13 @@ pub(super) fn cosine<'f>(x: Term<'f>, y: Term<'f>, dim: i64, epsilon: f64) -> Te
 fn cosine_similarity(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, y) = cx.promoted(a, "x1", "x2")?;
     let (x, y) = cx.broadcast(x, y)?;
-    let dim = wrap(a.int("dim", Some(1))?, rank_of(x))? as i64;
+    let rank = rank_of(x);
+    let dim = wrap(a.int("dim", Some(1))?, rank)? as i64;
+    let (x, y) = (cx.vector(x)?, cx.vector(y)?);
     let epsilon = a.float("eps", Some(1e-8))?;
     let narrow = dtype_of(x)?;
     let (x, y) =
         (cx.convert(x, statistics_dtype(narrow))?, cx.convert(y, statistics_dtype(narrow))?);
-    if rank_of(x) == 0 {
-        return Err("of 0-d tensors is not supported".into());
-    }
     let v = value(cx, |f| cosine(f.of(x), f.of(y), dim, epsilon))?;
     let v = cx.convert(v, narrow)?;
     cx.one(v)

@@ -1,6 +1,7 @@
 //! Normalisations, softmax, losses.
 use super::{
-    Args, Cx, Outcome, Row, class_losses::against_probabilities, formula::value, tools::*,
+    Args, Cx, Outcome, Row, class_losses::against_probabilities, formula::value,
+    moments::grouped, tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
@@ -103,13 +104,16 @@ pub(super) fn rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 pub(super) fn group_norm(cx: &mut Cx, a: &Args<'_>, groups: &str) -> Result<Value> {
     let (input, weight, bias) =
         (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
-    cx.b.add(&GroupNorm {
-        input,
-        weight,
-        bias,
-        groups: a.int(groups, None)?,
-        epsilon: a.float("eps", Some(1e-5))?,
-    })
+    let (groups, epsilon) = (a.int(groups, None)?, a.float("eps", Some(1e-5))?);
+    if epsilon < 0.0 {
+        let split = grouped(cx, input, groups)?;
+        let (mean, scale) = statistics(cx, split, &[2], epsilon)?;
+        let wide = dtype_of(mean)?;
+        let y = value(cx, |f| (f.of(split).to(wide) - f.of(mean)) * f.of(scale))?;
+        let y = affine(cx, cx.shaped_as(y, input)?, weight, bias, &[1])?;
+        return cx.convert(y, dtype_of(input)?);
+    }
+    cx.b.add(&GroupNorm { input, weight, bias, groups, epsilon })
 }
 
 pub(super) fn batch_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Value> {
@@ -134,11 +138,13 @@ fn softmax(cx: &mut Cx, a: &Args<'_>, log: bool) -> Result<Outcome> {
         x = cx.convert(x, DType::F32)?;
     }
     let axis = wrap(a.int("dim", None)?, rank_of(x))? as i64;
+    let input = cx.vector(x)?;
     let v = if log {
-        cx.b.add(&LogSoftmax { input: x, axis })?
+        cx.b.add(&LogSoftmax { input, axis })?
     } else {
-        cx.b.add(&Softmax { input: x, axis })?
+        cx.b.add(&Softmax { input, axis })?
     };
+    let v = if rank_of(x) == 0 { cx.reshape(v, vec![])? } else { v };
     cx.one(v)
 }
 

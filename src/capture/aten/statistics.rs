@@ -260,13 +260,9 @@ fn histc(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let shape = [Size::Static(bins), n];
     let at = value(cx, |f| {
         let [x, low, high] = [x, low, high].map(|v| f.of(v).to(wide(dtype)));
-        let at = if d.is_float() {
-            // With PyTorch's roundings, which decide on the bin.
-            let part = (x - low).rounded(dtype) / (high - low).rounded(dtype);
-            (part.rounded(dtype) * bins as f64).rounded(dtype)
-        } else {
-            (x - low) * bins as f64 / (high - low)
-        };
+        // In this order and with PyTorch's roundings, which decide on the bin.
+        let scaled = ((x - low).rounded(dtype) * bins as f64).rounded(dtype);
+        let at = (scaled / (high - low).rounded(dtype)).rounded(dtype);
         let at = at.floor().min((bins - 1) as f64);
         (x.ge(low) & x.le(high)).select(at, -1.0)
     })?;

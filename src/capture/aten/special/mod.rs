@@ -235,6 +235,8 @@ pub(super) const ROWS: &[Row] = &[
             if rank_of(x) > 1 && rank_of(w) == 1 {
                 let sizes = cx.b.sizes_of(x)?;
                 w = per_channel(cx, w, &sizes)?;
+            } else if rank_of(x) == 0 {
+                w = cx.reshape(w, vec![])?;
             }
             formula(cx, |f| {
                 let x = f.of(x);
