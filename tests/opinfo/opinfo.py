@@ -36,6 +36,8 @@ UP_TO_SIGNS = ("svd", "linalg.svd", "linalg.eigh")
 UP_TO_ORDER = {
     "argsort": lambda x, order, dim=-1, *_, **__: x.flatten()[order] if x.dim() == 0 else x.take_along_dim(order, dim),
     "mode": lambda x, found, *_, **__: found[0],
+    "kthvalue": lambda x, found, *_, **__: found[0],
+    "sort": lambda x, found, *_, stable=False, **__: found if stable else found[0],
 }
 # Their elements are not determined.
 EMPTY = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")

@@ -249,14 +249,12 @@ pub(super) fn avg_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
         },
     };
     let v = match dtype_of(x)? {
-        d if d.is_float() => {
-            let v = cx.b.add(&node)?;
-            let empty = v.ty().dims().iter().any(|n| n.known() == Some(0));
-            if empty { cx.full_like(v, 0.0)? } else { v }
-        }
+        d if d.is_float() => cx.b.add(&node)?,
         DType::I64 => whole_average(cx, node)?,
         _ => return Err("\"avg_pool\" not implemented for integers but Long".into()),
     };
+    let empty = v.ty().dims().iter().any(|n| n.known() == Some(0));
+    let v = if empty { cx.full_like(v, 0.0)? } else { v };
     let v = unbatched(cx, v, added)?;
     cx.one(v)
 }

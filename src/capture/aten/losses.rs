@@ -1,7 +1,7 @@
 //! Losses of two tensors.
 use super::{
-    Args, Cx, Outcome, Row, arithmetic::default_float, formula::value, formula::*,
-    statistics::distance, tools::*,
+    Args, Cx, Outcome, Row, arithmetic::default_float, distances::distance, formula::value,
+    formula::*, tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 use std::f64::consts::PI;

@@ -17,6 +17,7 @@ mod contract;
 mod create;
 mod data_sizes;
 mod dims;
+mod distances;
 mod dropout;
 mod elementwise;
 mod formula;

@@ -1,13 +1,13 @@
 //! Normalisations that give or update statistics, and those without an op of their own.
 use super::{
     Args, Cx, Outcome, Row, Val,
+    distances::distance,
     formula::value,
     formula::*,
     norm::{
         affine, group_norm, layer_norm, rms_epsilon, rms_norm, root_mean_square, statistics,
         variance,
     },
-    statistics::distance,
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};

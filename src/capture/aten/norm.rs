@@ -1,7 +1,7 @@
 //! Normalisations, softmax, losses.
 use super::{
-    Args, Cx, Outcome, Row, class_losses::against_probabilities, formula::value,
-    moments::grouped, tools::*,
+    Args, Cx, Outcome, Row, class_losses::against_probabilities, formula::value, moments::grouped,
+    tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 

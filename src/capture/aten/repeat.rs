@@ -43,9 +43,7 @@ fn integers(cx: &mut Cx, a: &Args<'_>) -> Result<(Value, Value)> {
 
 /// Euclid's algorithm; the divisor of two zeros is 0.
 fn gcd(cx: &mut Cx, x: Value, y: Value) -> Result<Value> {
-    let any_left = |cx: &Cx, state: &[Value]| {
-        any(cx, value(cx, |f| f.of(state[1]).ne(0.0))?)
-    };
+    let any_left = |cx: &Cx, state: &[Value]| any(cx, value(cx, |f| f.of(state[1]).ne(0.0))?);
     let step = |cx: &Cx, state: &[Value]| {
         let (x, y) = (state[0], state[1]);
         let rest = value(cx, |f| {
@@ -94,9 +92,9 @@ pub(super) fn repeat(
     let region = |inner: Builder, args: &[Value], make: Emit<'_, Vec<Value>>| {
         let mut cx = shared.borrow_mut();
         cx.b = inner;
-        let made = bound(&inner, args).and_then(|()| make(&cx, args)).and_then(|values| {
-            inner.create_with(&Yield { values }, &[], &mut []).map(|_| ())
-        });
+        let made = bound(&inner, args)
+            .and_then(|()| make(&cx, args))
+            .and_then(|values| inner.create_with(&Yield { values }, &[], &mut []).map(|_| ()));
         made.map_err(|e| {
             failed.borrow_mut().get_or_insert(e);
             Error::from("has a step that cannot be emitted")

@@ -12,10 +12,20 @@ const EULER: f64 = 0.577_215_664_901_532_9;
 pub const ROWS: &[Row] = &[
     of_one!("aten.special_bessel_j0.default", |x| precisely(x, |x| j(0, x.abs()))),
     of_one!("aten.special_bessel_j1.default", |x| precisely(x, |x| sign_of(x, j(1, x.abs())))),
-    of_one!("aten.special_bessel_y0.default", |x| precisely(x, |x| above(x, y(0, x), f64::NEG_INFINITY))),
-    of_one!("aten.special_bessel_y1.default", |x| precisely(x, |x| above(x, y(1, x), f64::NEG_INFINITY))),
-    of_one!("aten.special_modified_bessel_i0.default", |x| precisely(x, |x| i0e(x) * x.abs().exp())),
-    of_one!("aten.special_modified_bessel_i1.default", |x| precisely(x, |x| i1e(x) * x.abs().exp())),
+    of_one!("aten.special_bessel_y0.default", |x| precisely(x, |x| above(
+        x,
+        y(0, x),
+        f64::NEG_INFINITY
+    ))),
+    of_one!("aten.special_bessel_y1.default", |x| precisely(x, |x| above(
+        x,
+        y(1, x),
+        f64::NEG_INFINITY
+    ))),
+    of_one!("aten.special_modified_bessel_i0.default", |x| precisely(x, |x| i0e(x)
+        * x.abs().exp())),
+    of_one!("aten.special_modified_bessel_i1.default", |x| precisely(x, |x| i1e(x)
+        * x.abs().exp())),
     of_one!("aten.special_modified_bessel_k0.default", |x| precisely(x, |x| {
         above(x, ke(0.0, x) * (-x).exp(), f64::INFINITY)
     })),
@@ -152,7 +162,8 @@ fn ke(order: f64, x: Term<'_>) -> Term<'_> {
     let series = if order == 0.0 {
         q.polynomial(&terms) - log * i0
     } else {
-        let slopes: Vec<f64> = terms.iter().enumerate().skip(1).map(|(k, t)| k as f64 * t).collect();
+        let slopes: Vec<f64> =
+            terms.iter().enumerate().skip(1).map(|(k, t)| k as f64 * t).collect();
         i0 / near + log * i1 - q.polynomial(&slopes) * near * 0.5
     };
     x.gt(2.0).select(ke_far(order, x.max(2.0)), series * near.exp())

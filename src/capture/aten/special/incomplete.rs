@@ -88,9 +88,8 @@ fn build(cx: &mut Cx, args: &Args<'_>, upper: bool) -> Result<Outcome> {
     let low = value(cx, |f| regions(f.of(a), f.of(x))[0])?;
     let high = value(cx, |f| regions(f.of(a), f.of(x))[1])?;
     // Elsewhere numbers for which both converge at once.
-    let chosen = |cx: &Cx, c: Value, v: Value, other: f64| {
-        value(cx, |f| f.of(c).select(f.of(v), other))
-    };
+    let chosen =
+        |cx: &Cx, c: Value, v: Value, other: f64| value(cx, |f| f.of(c).select(f.of(v), other));
     let (p, q) = (chosen(cx, low, a, 1.0)?, chosen(cx, low, x, 0.0)?);
     let sum = series(cx, p, q)?;
     let (p, q) = (chosen(cx, high, a, 1.0)?, chosen(cx, high, x, 2.0)?);
@@ -98,8 +97,7 @@ fn build(cx: &mut Cx, args: &Args<'_>, upper: bool) -> Result<Outcome> {
     let v = value(cx, |f| {
         let (a, x) = (f.of(a), f.of(x));
         let (below, above) = (factor(a, x, 1.0) * f.of(sum), factor(a, x, 0.0) * f.of(rest));
-        let (below, above) =
-            if upper { (1.0 - below, above) } else { (below, 1.0 - above) };
+        let (below, above) = if upper { (1.0 - below, above) } else { (below, 1.0 - above) };
         let (at_zero, at_end) = if upper { (1.0, 0.0) } else { (0.0, 1.0) };
         let v = f.of(low).select(below, f.of(high).select(above, f64::NAN));
         let v = x.eq(f64::INFINITY).select(at_end, v);
