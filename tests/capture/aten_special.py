@@ -63,6 +63,7 @@ def special():
     add(lambda x, y: A.cosine_similarity.default(x, y, 0), torch.tensor(-2.0), torch.tensor(3.0))
     add(lambda x: A.avg_pool1d.default(x, 6, 3, 2), f(0, 3, 9))
     add(lambda x: A.avg_pool2d.default(x, 2), i(0, 5, 0, 3, 9, 4))
+    add(lambda x, m, v: A.batch_norm.default(x, None, None, m, v, True, 0.1, 1e-5, False), f(0), f(0), f(0))
     add(lambda x, w: A.group_norm.default(x, 2, w, w, -0.5), f(2, 6, 3), f(6))
     bags = (f(5, 3), torch.tensor([4, 1, 1, 0, 4, 4]), torch.tensor([0, 3]), f(6))
     for padding in (-1, 1, None):

@@ -35,6 +35,7 @@ UP_TO_SIGNS = ("svd", "linalg.svd", "linalg.eigh")
 # Which of equal elements comes first is not determined: compared by the elements.
 UP_TO_ORDER = {
     "argsort": lambda x, order, dim=-1, *_, **__: x.flatten()[order] if x.dim() == 0 else x.take_along_dim(order, dim),
+    "topk": lambda x, found, *_, **__: found[0],
     "mode": lambda x, found, *_, **__: found[0],
     "kthvalue": lambda x, found, *_, **__: found[0],
     "sort": lambda x, found, *_, stable=False, **__: found if stable else found[0],
@@ -219,7 +220,7 @@ def outcome_of(a, path, outputs):
         return "wrong", "; ".join(line.strip() for line in lines)[:300]
     if ended.returncode < 0 or ended.returncode > 5:
         return "crashed", f"exit {ended.returncode}: {text[-300:]}"
-    if re.search(r"takes (\d+) inputs, but", text):  # the state of a generator
+    if re.search(r"takes (\d+) inputs?, but", text):  # the state of a generator
         return "random", text[:300]
     missing = re.findall(r"^\s+(?:torch\.ops\.)?((?:aten|prims|_operator|math)[\w.]*)", text, re.M)
     if "unsupported op" in text:

@@ -333,7 +333,7 @@ pub(super) fn precisely<'f>(x: Term<'f>, make: impl FnOnce(Term<'f>) -> Term<'f>
 /// A formula of 16-bit floats computed in f32, constants too, and rounded once.
 pub(super) fn widely<'f>(x: Term<'f>, make: impl FnOnce(Term<'f>) -> Term<'f>) -> Term<'f> {
     let d = x.dtype();
-    make(x.to(super::axes::wide(d))).to(d)
+    make(x.to(statistics_dtype(d))).to(d)
 }
 
 /// Whether a number is negative, by its sign bit.

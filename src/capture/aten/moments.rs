@@ -5,8 +5,8 @@ use super::{
     formula::value,
     formula::*,
     norm::{
-        affine, group_norm, layer_norm, rms_epsilon, rms_norm, root_mean_square, statistics,
-        variance,
+        affine, group_norm, grouped, layer_norm, rms_epsilon, rms_norm, root_mean_square,
+        statistics, variance,
     },
     tools::*,
 };
@@ -33,6 +33,11 @@ pub(super) const ROWS: &[Row] = &[
         name: "aten.batch_norm.default",
         arguments: "input, weight, bias, running_mean, running_var, training, momentum, eps",
         build: |cx, a| {
+            let x = cx.tensor(a, "input")?;
+            if x.ty().dims().iter().any(|n| n.known() == Some(0)) {
+                // Of any rank, and without an update.
+                return cx.one(x);
+            }
             let n = batch_norm(cx, a, a.flag("training", false)?)?;
             n.update(cx, a)?;
             cx.one(n.y)
@@ -189,17 +194,6 @@ fn fused_rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let Outcome::One(y) = y else { return Err("has more than one result".into()) };
     let scale = Val::Tensor(cx.store.fresh(scale));
     Ok(Outcome::Many(vec![y, scale]))
-}
-
-/// [N, C, ..] as [N, groups, elements].
-pub(super) fn grouped(cx: &mut Cx, x: Value, groups: i64) -> Result<Value> {
-    let sizes = cx.b.sizes_of(x)?;
-    let (Some(n), Some(rest)) = (sizes.first(), sizes.get(1..)) else {
-        return Err("Expected at least 2 dimensions for input tensor".into());
-    };
-    let all = rest.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
-    let each = cx.size_div(all, Size::Static(groups))?;
-    cx.reshape(x, vec![*n, Size::Static(groups), each])
 }
 
 fn native_group_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {

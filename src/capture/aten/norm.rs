@@ -1,7 +1,6 @@
 //! Normalisations, softmax, losses.
 use super::{
-    Args, Cx, Outcome, Row, class_losses::against_probabilities, formula::value, moments::grouped,
-    tools::*,
+    Args, Cx, Outcome, Row, class_losses::against_probabilities, formula::value, tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
@@ -99,6 +98,17 @@ pub(super) fn rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         cx.b.add(&RmsNorm { input, weight, rank: rank as i64, epsilon })?
     };
     cx.one(v)
+}
+
+/// [N, C, ..] as [N, groups, elements].
+pub(super) fn grouped(cx: &mut Cx, x: Value, groups: i64) -> Result<Value> {
+    let sizes = cx.b.sizes_of(x)?;
+    let (Some(n), Some(rest)) = (sizes.first(), sizes.get(1..)) else {
+        return Err("Expected at least 2 dimensions for input tensor".into());
+    };
+    let all = rest.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
+    let each = cx.size_div(all, Size::Static(groups))?;
+    cx.reshape(x, vec![*n, Size::Static(groups), each])
 }
 
 pub(super) fn group_norm(cx: &mut Cx, a: &Args<'_>, groups: &str) -> Result<Value> {
