@@ -54,6 +54,12 @@ def special():
     add(lambda x, w: A.bincount.default(x, w, 3), i(0, 6, 9, dtype=torch.uint8), i(0, 6, 9))
     add(lambda x: A.bincount.default(x, None, 2), i(0, 6, 0))
 
+    add(lambda x, y, z: A._trilinear.default(x, y, z, [1, 3], [0], [1, 2], [2, 3]), f(2, 5), f(3, 5, 4), f(2, 4))
+    add(lambda x: A.resize.default(x, [2, 5]), f(3, 4))
+    add(lambda x: A._histogramdd_bin_edges.default(x, [3, 2]), f(9, 2))
+    add(lambda x: A._histogramdd_from_bin_cts.default(x, [3, 2], density=True), f(9, 2))
+    add(lambda x, e: A._histogramdd_from_bin_tensors.default(x, [e, e]), f(9, 2), torch.tensor([-1.0, 0.0, 0.5, 2.0]))
+
     add(lambda x, y: A.clamp_min.Tensor(x, y), f(3, 4), f(4))
     add(lambda x, y: A.clamp_max.Tensor(x, y), i(-5, 5, 4), f(4))
 

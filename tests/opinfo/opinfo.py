@@ -116,6 +116,17 @@ def export_one(op, sample, path, decompose):
             program.module()(*copies())
         except Exception as error:  # such as a bound of a size that PyTorch gets wrong
             return f"not exported: the exported program fails: {str(error).splitlines()[0][:200]}"
+        # Functionalised programs declare what they write, in front of their own results.
+        given = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+        own, ordered = iter(want), []
+        for spec in program.graph_signature.output_specs:
+            if spec.kind.name == "USER_INPUT_MUTATION":
+                at = given.index(spec.target)
+                ordered.append(written[at])
+                changed = [w for w in changed if w is not written[at]]
+            else:
+                ordered.append(next(own))
+        want = ordered
     torch.export.save(program, f"{path}.pt2")
     plain = stored
     named = {f"input_{k}": plain(t) for k, t in enumerate(tensors)} | {f"output_{k}": plain(t) for k, t in enumerate([*want, *changed])}

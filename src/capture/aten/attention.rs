@@ -63,6 +63,11 @@ pub(super) const ROWS: &[Row] = &[
         build: bilinear,
     },
     Row {
+        name: "aten._trilinear.default",
+        arguments: "i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim=1",
+        build: trilinear,
+    },
+    Row {
         name: "aten.embedding_bag.default",
         arguments: "weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None, include_last_offset=False",
         build: |cx, a| embedding_bag(cx, a, false),
@@ -189,6 +194,27 @@ fn bilinear(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let v = value(cx, |f| {
         let sum = (f.of(left) * f.of(right)).reduce(ReduceKind::Sum, &[axis + 1], false);
         bias.map_or(sum, |bias| sum + f.of(bias))
+    })?;
+    cx.one(v)
+}
+
+/// The product of three tensors with dimensions of size 1 inserted, summed over dimensions.
+fn trilinear(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let list = |name: &str| Ok::<_, Error>(a.ints(name)?.unwrap_or_default());
+    let (mut all, mut rank) = (vec![], 0);
+    for (name, expand) in [("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")] {
+        let (x, places) = (cx.tensor(a, name)?, list(expand)?);
+        rank = rank_of(x) + places.len();
+        let places = if places.is_empty() { places } else { wrap_all(Some(places), rank)? };
+        let made = places.iter().try_fold(x, |x, at| cx.unsqueezed(x, *at as usize))?;
+        all.push(cx.convert(made, statistics_dtype(dtype_of(x)?))?);
+    }
+    let sums = list("sumdim")?;
+    let sums = if sums.is_empty() { sums } else { wrap_all(Some(sums), rank)? };
+    let d = dtype_of(cx.tensor(a, "i1")?)?;
+    let v = value(cx, |f| {
+        let product = f.of(all[0]) * f.of(all[1]) * f.of(all[2]);
+        if sums.is_empty() { product } else { product.reduce(ReduceKind::Sum, &sums, false) }.to(d)
     })?;
     cx.one(v)
 }

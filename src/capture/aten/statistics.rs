@@ -76,6 +76,24 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| histogram(cx, a, true),
     },
     Row {
+        name: "aten._histogramdd_bin_edges.default",
+        arguments: "self, bins, range=None, weight=None, density=False",
+        build: |cx, a| match histogram(cx, a, true)? {
+            Outcome::Many(all) => Ok(Outcome::Many(all.into_iter().skip(1).collect())),
+            one => Ok(one),
+        },
+    },
+    Row {
+        name: "aten._histogramdd_from_bin_cts.default",
+        arguments: "self, bins, range=None, weight=None, density=False",
+        build: counts_of_bins,
+    },
+    Row {
+        name: "aten._histogramdd_from_bin_tensors.default",
+        arguments: "self, bins, weight=None, density=False",
+        build: counts_of_bins,
+    },
+    Row {
         name: "aten.histogramdd.int_bins",
         arguments: "self, bins, range=None, weight=None, density=False",
         build: |cx, a| histogram(cx, a, true),
@@ -277,6 +295,14 @@ fn edges(cx: &mut Cx, a: &Args<'_>, x: Value, columns: usize) -> Result<Vec<Valu
         all.push(steps(cx, low, high, bins + 1)?);
     }
     Ok(all)
+}
+
+/// The first of a histogram's results.
+fn counts_of_bins(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    match histogram(cx, a, true)? {
+        Outcome::Many(all) => all.into_iter().next().map(Outcome::One).ok_or("is empty".into()),
+        one => Ok(one),
+    }
 }
 
 /// Weights of the points in each bin; the last bin of a dimension is closed.
