@@ -3,11 +3,6 @@ import torch
 from aten_support import A, Dim, b, case, f, i, inf, nan
 
 
-def few(counts):
-    torch._check(counts.shape[0] < 100)
-    return counts
-
-
 def functions(add):
     points = torch.tensor([-30.0, -9.5, -4.0, -0.3, 0.0, 1e-3, 1.0, 2.0, 5.5, 19.0, 42.0])
     for name in ("bessel_j0", "bessel_j1", "modified_bessel_i0", "modified_bessel_i1", "spherical_bessel_j0"):
@@ -48,10 +43,6 @@ def special():
     add(lambda x: A.nonzero_static.default(x, size=5), i(0, 2, 3, 4))
     add(lambda x: A.nonzero_static.default(x, size=9, fill_value=-7), i(0, 2, 5))
     add(lambda x: A.nonzero_static.default(x, size=2), torch.tensor(3.0))
-    add(lambda x: few(A.bincount.default(x)), i(0, 6, 9))
-    add(lambda x: few(A.bincount.default(x, None, 9)), i(0, 6, 5))
-    add(lambda x, w: few(A.bincount.default(x, w)), i(0, 6, 9), f(9))
-    add(lambda x, w: A.bincount.default(x, w, 3), i(0, 6, 9, dtype=torch.uint8), i(0, 6, 9))
     add(lambda x: A.bincount.default(x, None, 2), i(0, 6, 0))
 
     add(lambda x, y, z: A._trilinear.default(x, y, z, [1, 3], [0], [1, 2], [2, 3]), f(2, 5), f(3, 5, 4), f(2, 4))
