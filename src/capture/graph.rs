@@ -309,6 +309,8 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
         }
         let args = Args { values };
         cx.unbacked.fresh = fresh_symbols(cx, symbols, graph, &names);
+        let declared = |name| graph.tensor_values.get(name).and_then(|m| element(m.dtype).ok());
+        cx.declared = names.iter().map(|n| declared(n).map(|(d, _)| d)).collect();
         layout::addressed(graph, node).map_err(op_error)?;
         let outcome = aten::build(row, cx, &args).map_err(op_error)?;
         let outcome = if layout::copies(graph, node) || aten::is_copy(target) {

@@ -24,6 +24,11 @@ def from_item(x, n):
     return torch.arange(k, dtype=torch.float32) + x[:k].sum()
 
 
+def few(counts):
+    torch._check(counts.shape[0] < 100)
+    return counts
+
+
 def data_sizes():
     add = lambda fn, *a, **k: case("data_sizes", fn, *a, **k)
     n, m = Dim("n", min=2, max=64), Dim("m", min=2, max=64)
@@ -65,3 +70,8 @@ def data_sizes():
     add(lambda x, s: x + A._local_scalar_dense.default(s), f(3), torch.tensor(-4))
     add(experts, f(6, 4), f(3, 4, 4), torch.tensor([0, 2, 2, 0, 0, 2]))
     add(lambda x: x[x > 0][:, None] + x[x < 0], f(8))
+
+    add(lambda x: few(A.bincount.default(x)), i(0, 6, 9))
+    add(lambda x: few(A.bincount.default(x, None, 9)), i(0, 6, 5))
+    add(lambda x, w: few(A.bincount.default(x, w)), i(0, 6, 9), f(9))
+    add(lambda x, w: A.bincount.default(x, w, 3), i(0, 6, 9, dtype=torch.uint8), i(0, 6, 9))

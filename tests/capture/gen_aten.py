@@ -8,7 +8,7 @@ With --each, every case is an archive of its own in DIR, to find the one that fa
 import re, sys, torch, zipfile, io
 from pathlib import Path
 from safetensors.torch import save_file
-import aten_complex, aten_data_sizes, aten_elements, aten_in_place, aten_matrix, aten_quantized, aten_shapes
+import aten_complex, aten_data_sizes, aten_elements, aten_in_place, aten_matrix, aten_quantized, aten_shapes, aten_special
 from aten_support import f, families, u
 
 HERE = Path(__file__).parent
@@ -30,8 +30,8 @@ class Each(torch.nn.Module):
 
 class Unsupported(torch.nn.Module):
     def forward(self, x):
-        y = torch.special.airy_ai(x).relu()
-        return torch.special.airy_ai(y) + torch.special.bessel_y0(x)
+        quantised = lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255)
+        return quantised(quantised(x).relu()) + torch.linalg.ldl_factor(x)[0]
 
 
 class Factor(torch.nn.Module):
@@ -93,7 +93,8 @@ if __name__ == "__main__":
     elements, shapes = aten_elements, aten_shapes
     first = (elements.unary, elements.binary, elements.create, shapes.view, shapes.index, shapes.reduce, shapes.contract, shapes.norm, shapes.image)
     # In this order: all draw from one generator.
-    rest = (aten_complex.numbers, aten_complex.fourier, aten_matrix.matrix, aten_data_sizes.data_sizes, aten_quantized.quantized)
+    rest = (aten_complex.numbers, aten_complex.fourier, aten_matrix.matrix, aten_data_sizes.data_sizes, aten_quantized.quantized,
+            aten_special.special)
     for make in (*first, aten_in_place.in_place, elements.float8, shapes.empty, elements.narrow, *rest):
         make()
     each = Path(sys.argv[2]) if sys.argv[1:2] == ["--each"] else None
@@ -117,7 +118,7 @@ if __name__ == "__main__":
             out = m(x, y2)
             final = list(out) + [m.count, m.mean, y2]
             t = {"input_0": x, "input_1": y} | {f"output_{k}": v.detach().clone() for k, v in enumerate(final)}
-            save(torch.export.export(Unsupported(), (u(3),)), HERE / "unsupported.pt2")
+            save(torch.export.export(Unsupported(), (u(3, 3),)), HERE / "unsupported.pt2")
             definite, indefinite = torch.eye(3) + 1, torch.diag(torch.tensor([1.0, -1.0, 2.0]))
             write(HERE / "cholesky", Factor(), [definite], None, [Factor()(definite)])
             save_file({"input_0": indefinite}, str(HERE / "cholesky.other.safetensors"))

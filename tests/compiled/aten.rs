@@ -20,6 +20,7 @@ pub const ARCHIVES: [&str; 14] = [
     "aten_norm",
     "aten_quantized",
     "aten_reduce",
+    "aten_special",
     "aten_unary",
     "aten_view",
 ];

@@ -1,5 +1,5 @@
 //! Builders of elementwise rows that are more than one op.
-use super::{Args, Cx, Outcome, promote::result_type, tools::*};
+use super::{Args, Cx, Outcome, axes::wide, formula::value, promote::result_type, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 impl Cx {
@@ -15,11 +15,9 @@ pub(super) fn default_float(d: DType) -> DType {
     if d.is_float() { d } else { DType::F32 }
 }
 
-/// A product; logical and on bools.
 pub(super) fn mul(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, y) = cx.promoted(a, "self", "other")?;
-    let kind = if dtype_of(x)? == DType::I1 { BinaryKind::And } else { BinaryKind::Mul };
-    let r = cx.binary(kind, x, y)?;
+    let r = cx.binary(BinaryKind::Mul, x, y)?;
     cx.one(r)
 }
 
@@ -51,7 +49,11 @@ pub(super) fn div_mode(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     };
     let r = match (mode.as_str(), dtype_of(x)?.is_float()) {
         ("floor", _) => cx.binary(BinaryKind::FloorDiv, x, y)?,
-        (_, true) => cx.unary(UnaryKind::Trunc, cx.binary(BinaryKind::Div, x, y)?)?,
+        // PyTorch rounds the quotient to the dtype before it truncates.
+        (_, true) => value(cx, |f| {
+            let (d, wide) = (f.of(x).dtype(), wide(f.of(x).dtype()));
+            (f.of(x).to(wide) / f.of(y).to(wide)).rounded(d).trunc().to(d)
+        })?,
         (_, false) => cx.binary(BinaryKind::Div, x, y)?,
     };
     cx.one(r)

@@ -63,24 +63,29 @@ pub(super) const ROWS: &[Row] = &[
         build: bilinear,
     },
     Row {
+        name: "aten._trilinear.default",
+        arguments: "i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim=1",
+        build: trilinear,
+    },
+    Row {
         name: "aten.embedding_bag.default",
         arguments: "weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None, include_last_offset=False",
-        build: embedding_bag,
+        build: |cx, a| embedding_bag(cx, a, false),
     },
     Row {
         name: "aten.embedding_bag.padding_idx",
         arguments: "weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx",
-        build: embedding_bag,
+        build: |cx, a| embedding_bag(cx, a, true),
     },
     Row {
         name: "aten._embedding_bag.default",
         arguments: "weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=-1",
-        build: embedding_bag,
+        build: |cx, a| embedding_bag(cx, a, false),
     },
     Row {
         name: "aten._embedding_bag_forward_only.default",
         arguments: "weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=-1",
-        build: embedding_bag,
+        build: |cx, a| embedding_bag(cx, a, false),
     },
 ];
 
@@ -193,9 +198,30 @@ fn bilinear(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     cx.one(v)
 }
 
+/// The product of three tensors with dimensions of size 1 inserted, summed over dimensions.
+fn trilinear(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let list = |name: &str| Ok::<_, Error>(a.ints(name)?.unwrap_or_default());
+    let (mut all, mut rank) = (vec![], 0);
+    for (name, expand) in [("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")] {
+        let (x, places) = (cx.tensor(a, name)?, list(expand)?);
+        rank = rank_of(x) + places.len();
+        let places = if places.is_empty() { places } else { wrap_all(Some(places), rank)? };
+        let made = places.iter().try_fold(x, |x, at| cx.unsqueezed(x, *at as usize))?;
+        all.push(cx.convert(made, statistics_dtype(dtype_of(x)?))?);
+    }
+    let sums = list("sumdim")?;
+    let sums = if sums.is_empty() { sums } else { wrap_all(Some(sums), rank)? };
+    let d = dtype_of(cx.tensor(a, "i1")?)?;
+    let v = value(cx, |f| {
+        let product = f.of(all[0]) * f.of(all[1]) * f.of(all[2]);
+        if sums.is_empty() { product } else { product.reduce(ReduceKind::Sum, &sums, false) }.to(d)
+    })?;
+    cx.one(v)
+}
+
 /// Rows of a table by index, combined in bags of consecutive indices: 0 their sum, 1 their mean, 2
 /// their maximum. An empty bag is 0.
-fn embedding_bag(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+fn embedding_bag(cx: &mut Cx, a: &Args<'_>, from_end: bool) -> Result<Outcome> {
     let weight = cx.tensor(a, "weight")?;
     let (indices, offsets) = (cx.tensor(a, "indices")?, cx.tensor(a, "offsets")?);
     if rank_of(indices) != 1 || rank_of(offsets) != 1 {
@@ -228,7 +254,13 @@ fn embedding_bag(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     })?;
     let padding = match a.int("padding_idx", Some(-1))? {
         p if p >= 0 => Some(p),
-        // Only the overload with a padding index counts from the end.
+        // Where -1 is not the default, it counts from the end.
+        p if from_end && a.has("padding_idx") => Some(
+            cx.b.size_of(weight, 0)?
+                .known()
+                .map(|n| n + p)
+                .ok_or("counts a padding index from a symbolic end")?,
+        ),
         _ => None,
     };
     let counts = match padding {

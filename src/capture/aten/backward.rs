@@ -139,12 +139,17 @@ pub(super) const ROWS: &[Row] = &[
             Ok(g - y.exp() * g.reduce(ReduceKind::Sum, &[dim], true))
         }
     ),
-    slope!(
-        "aten.native_dropout_backward.default",
-        "mask",
-        "grad_output, mask, scale",
-        |a, g, mask| Ok(g * mask * a.float("scale", None)?)
-    ),
+    Row {
+        name: "aten.native_dropout_backward.default",
+        arguments: "grad_output, mask, scale",
+        build: |cx, a| {
+            let (g, mask) = cx.promoted(a, "grad_output", "mask")?;
+            let kept = cx.binary(BinaryKind::Mul, g, mask)?;
+            let d = super::arithmetic::default_float(dtype_of(kept)?);
+            let scale = a.float("scale", None)?;
+            formula(cx, |f| f.of(kept).to(d) * scale)
+        },
+    },
     Row {
         name: "aten.mse_loss_backward.default",
         arguments: "grad_output, self, target, reduction",

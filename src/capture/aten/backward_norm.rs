@@ -1,5 +1,5 @@
 //! Derivatives of normalisations and attention.
-use super::{Args, Cx, Outcome, Row, Val, formula::value, moments::grouped, tools::*};
+use super::{Args, Cx, Outcome, Row, Val, formula::value, norm::grouped, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.

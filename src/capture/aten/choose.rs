@@ -8,6 +8,8 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "aten.clamp.Tensor", arguments: "self, min=None, max=None", build: clamp },
     Row { name: "aten.clamp_min.default", arguments: "self, min", build: clamp },
     Row { name: "aten.clamp_max.default", arguments: "self, max", build: clamp },
+    Row { name: "aten.clamp_min.Tensor", arguments: "self, min", build: clamp },
+    Row { name: "aten.clamp_max.Tensor", arguments: "self, max", build: clamp },
     Row { name: "aten.where.self", arguments: "condition, self, other", build: where_ },
     Row { name: "aten.where.ScalarOther", arguments: "condition, self, other", build: where_ },
     Row { name: "aten.where.ScalarSelf", arguments: "condition, self, other", build: where_ },

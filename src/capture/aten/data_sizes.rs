@@ -20,6 +20,16 @@ pub(super) const ROWS: &[Row] = &[
         arguments: "self, return_inverse=False, return_counts=False, dim=None",
         build: |cx, a| unique(cx, a, false),
     },
+    Row {
+        name: "aten.nonzero_static.default",
+        arguments: "self, size, fill_value=-1",
+        build: nonzero_static,
+    },
+    Row {
+        name: "aten.bincount.default",
+        arguments: "self, weights=None, minlength=0",
+        build: bincount,
+    },
     Row { name: "aten.item.default", arguments: "self", build: item },
     Row { name: "aten._local_scalar_dense.default", arguments: "self", build: item },
 ];
@@ -96,6 +106,67 @@ fn nonzero(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let all = cx.coordinates_of(mask)?;
     let all = all.into_iter().map(|v| cx.unsqueezed(v, 1)).collect::<Result<Vec<_>>>()?;
     let v = cx.joined(all, 1)?;
+    cx.one(v)
+}
+
+/// The coordinates of the first `size` elements that are not 0, padded.
+fn nonzero_static(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let mask = cx.operand(a, "self", DType::I1)?;
+    let (size, fill) = (a.size("size")?, a.int("fill_value", Some(-1))?);
+    if rank_of(mask) == 0 {
+        let v = cx.b.splat(DType::I64, &[size, Size::Static(0)], 0.0)?;
+        return cx.one(v);
+    }
+    let (found, total) = cx.positions(cx.flat(mask)?)?;
+    let rank = cx.count(size)?;
+    let end = cx.size_value(cx.numel(mask)?)?;
+    let mut rest = cx.take_axis(found, cx.binary(BinaryKind::Min, rank, end)?, 0)?;
+    let inside = cx.compare(CompareKind::Lt, rank, total)?;
+    let fill = cx.integer(DType::I64, fill)?;
+    let mut all = vec![];
+    for n in cx.b.sizes_of(mask)?.iter().rev() {
+        // A dimension without elements has no coordinates, and nothing is inside.
+        let n = cx.size_value(cx.size_max(*n, Size::Static(1))?)?;
+        let at = cx.binary(BinaryKind::Rem, rest, n)?;
+        all.push(cx.unsqueezed(cx.select(inside, at, fill)?, 1)?);
+        rest = cx.binary(BinaryKind::Div, rest, n)?;
+    }
+    all.reverse();
+    let v = cx.joined(all, 1)?;
+    cx.one(v)
+}
+
+/// How often each number from 0 on occurs, or the sums of the weights: at least `minlength` results.
+fn bincount(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let x = cx.tensor(a, "self")?;
+    let least = if a.has("minlength") { a.size("minlength")? } else { Size::Static(0) };
+    if rank_of(x) != 1 || !dtype_of(x)?.is_int() {
+        return Err("bincount only supports 1-d non-negative integral inputs.".into());
+    }
+    if least.known().is_some_and(|n| n < 0) {
+        return Err("minlength should be >= 0".into());
+    }
+    let n = cx.b.size_of(x, 0)?;
+    if n.known() == Some(0) {
+        let v = cx.b.splat(DType::I64, &[least], 0.0)?;
+        return cx.one(v);
+    }
+    let at = cx.convert(x, DType::I64)?;
+    let most = cx.reduced(ReduceKind::Max, at, &[0])?;
+    let beyond = cx.binary(BinaryKind::Add, most, cx.integer(DType::I64, 1)?)?;
+    let count = cx.binary(BinaryKind::Max, beyond, cx.size_value(least)?)?;
+    let room = match dtype_of(x)? {
+        d if d.bits() < 32 => cx.size_max(least, Size::Static(1 << d.bits()))?,
+        _ => Size::Static(UNBOUNDED),
+    };
+    let count = cx.unbacked(count, room)?;
+    let weights = match cx.optional(a, "weights")? {
+        Some(w) if dtype_of(w)? == DType::F32 => w,
+        Some(w) => cx.convert(w, DType::F64)?,
+        None => cx.b.splat(DType::I64, &[n], 1.0)?,
+    };
+    let none = cx.b.splat(dtype_of(weights)?, &[count], 0.0)?;
+    let v = cx.scattered(ScatterKind::Add, none, weights, at, 0)?;
     cx.one(v)
 }
 

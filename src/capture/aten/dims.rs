@@ -47,6 +47,14 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row { name: "aten.resize_.default", arguments: "self, size", build: resize },
+    Row {
+        name: "aten.resize.default",
+        arguments: "self, size",
+        build: |cx, a| {
+            let v = resize(cx, a)?;
+            cx.copied(v)
+        },
+    },
     Row { name: "aten.resize_as_.default", arguments: "self, the_template", build: resize },
     Row { name: "aten.atleast_1d.default", arguments: "self", build: |cx, a| at_least(cx, a, 1) },
     Row { name: "aten.atleast_2d.default", arguments: "self", build: |cx, a| at_least(cx, a, 2) },

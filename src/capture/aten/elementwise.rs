@@ -231,6 +231,8 @@ const OTHERS: &[Row] = &[
         arguments: "self",
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
+            // A power, which is i64 of bools.
+            let x = if dtype_of(x)? == DType::I1 { cx.convert(x, DType::I64)? } else { x };
             let y = cx.binary(BinaryKind::Mul, x, x)?;
             cx.one(y)
         },

@@ -91,6 +91,11 @@ impl<'f> Term<'f> {
     pub fn bitcast(self, dtype: DType) -> Term<'f> {
         self.then(|cx, input| cx.b.add(&Bitcast { input, dtype: Type::scalar(cx.b.ctx, dtype) }))
     }
+    /// Rounded to a narrower dtype, as between two ops of PyTorch: fused 16-bit floats are not.
+    pub fn rounded(self, narrow: DType) -> Term<'f> {
+        let wide = self.dtype();
+        self.to(narrow).to(wide)
+    }
     /// Converted to a dtype.
     pub fn to(self, dtype: DType) -> Term<'f> {
         self.then(|cx, x| cx.convert(x, dtype))
@@ -121,6 +126,9 @@ impl<'f> Term<'f> {
     }
     pub fn cos(self) -> Term<'f> {
         self.unary(UnaryKind::Cos)
+    }
+    pub fn acos(self) -> Term<'f> {
+        self.unary(UnaryKind::Acos)
     }
     pub fn sinh(self) -> Term<'f> {
         self.unary(UnaryKind::Sinh)
@@ -320,6 +328,12 @@ pub(super) fn pair(
 pub(super) fn precisely<'f>(x: Term<'f>, make: impl FnOnce(Term<'f>) -> Term<'f>) -> Term<'f> {
     let d = x.dtype();
     make(x.to(DType::F64)).to(d)
+}
+
+/// A formula of 16-bit floats computed in f32, constants too, and rounded once.
+pub(super) fn widely<'f>(x: Term<'f>, make: impl FnOnce(Term<'f>) -> Term<'f>) -> Term<'f> {
+    let d = x.dtype();
+    make(x.to(statistics_dtype(d))).to(d)
 }
 
 /// Whether a number is negative, by its sign bit.

@@ -248,9 +248,38 @@ pub(super) fn avg_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
             None
         },
     };
-    let v = cx.b.add(&node)?;
+    let v = match dtype_of(x)? {
+        d if d.is_float() => cx.b.add(&node)?,
+        DType::I64 => whole_average(cx, node)?,
+        _ => return Err("\"avg_pool\" not implemented for integers but Long".into()),
+    };
+    let empty = v.ty().dims().iter().any(|n| n.known() == Some(0));
+    let v = if empty { cx.full_like(v, 0.0)? } else { v };
     let v = unbatched(cx, v, added)?;
     cx.one(v)
+}
+
+/// Averages of i64 as PyTorch computes them: sums, divided as integers.
+fn whole_average(cx: &Cx, node: AvgPool) -> Result<Value> {
+    // f64 holds sums of the upper and of the lower bits.
+    const LOW: i64 = 24;
+    let x = node.input;
+    let bits = cx.integer(DType::I64, LOW)?;
+    let high = cx.binary(BinaryKind::Shr, x, bits)?;
+    let low = cx.binary(BinaryKind::And, x, cx.integer(DType::I64, (1 << LOW) - 1)?)?;
+    let sum = |input: Value| {
+        let wide = cx.convert(input, DType::F64)?;
+        cx.b.add(&AvgPool { input: wide, divisor_override: Some(1), ..node.clone() })
+    };
+    let total = value(cx, |f| {
+        let (high, low) = (f.emit(sum(high)).to(DType::I64), f.emit(sum(low)).to(DType::I64));
+        high * (1u64 << LOW) as f64 + low
+    })?;
+    // The divisor of each window: its elements' number by the average of ones.
+    let ones = cx.b.splat(DType::F64, &cx.b.sizes_of(x)?, 1.0)?;
+    let average = cx.b.add(&AvgPool { input: ones, ..node.clone() })?;
+    let count = cx.b.add(&AvgPool { input: ones, divisor_override: Some(1), ..node.clone() })?;
+    value(cx, |f| f.of(total) / (f.of(count) / f.of(average)).round().to(DType::I64))
 }
 
 pub(super) fn adaptive(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {

@@ -1,5 +1,8 @@
 //! Losses of two tensors.
-use super::{Args, Cx, Outcome, Row, formula::value, formula::*, statistics::distance, tools::*};
+use super::{
+    Args, Cx, Outcome, Row, arithmetic::default_float, distances::distance, formula::value,
+    formula::*, tools::*,
+};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 use std::f64::consts::PI;
 
@@ -171,6 +174,8 @@ pub(super) const ROWS: &[Row] = &[
             let (x, positive) = cx.promoted(a, "anchor", "positive")?;
             let negative = cx.operand(a, "negative", dtype_of(x)?)?;
             let (p, eps) = (a.float("p", Some(2.0))?, a.float("eps", Some(1e-6))?);
+            let narrow = default_float(dtype_of(x)?);
+            let wide = statistics_dtype(narrow);
             let near = distance(cx, x, positive, p, eps, false)?;
             let mut far = distance(cx, x, negative, p, eps, false)?;
             if a.flag("swap", false)? {
@@ -178,8 +183,10 @@ pub(super) const ROWS: &[Row] = &[
                 far = cx.binary(BinaryKind::Min, far, other)?;
             }
             let margin = a.float("margin", Some(1.0))?;
-            let v = value(cx, |f| (f.of(near) - f.of(far) + margin).max(0.0))?;
-            let narrow = dtype_of(x)?;
+            let v = value(cx, |f| {
+                let near = (f.of(near).to(wide) + margin).rounded(narrow);
+                (near - f.of(far).to(wide)).rounded(narrow).max(0.0)
+            })?;
             finish(cx, a, v, narrow)
         },
     },

@@ -17,6 +17,7 @@ mod contract;
 mod create;
 mod data_sizes;
 mod dims;
+mod distances;
 mod dropout;
 mod elementwise;
 mod formula;
@@ -38,6 +39,7 @@ mod quantized;
 mod random;
 mod recurrent;
 mod reduce;
+mod repeat;
 mod resize;
 mod sample;
 mod scatters;
@@ -120,10 +122,14 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 53] {
+pub fn families() -> [(&'static str, &'static [Row]); 57] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
+        ("Bessel and Airy functions", special::cylinder::ROWS),
+        ("Incomplete gamma functions", special::incomplete::ROWS),
+        ("Orthogonal polynomials", special::polynomials::ROWS),
+        ("Divisors", repeat::ROWS),
         ("Choices, bounds and conversions", choose::ROWS),
         ("Numbers and tolerances", numbers::ROWS),
         ("Creation", create::ROWS),
@@ -355,6 +361,7 @@ impl Cx {
             rng: None,
             unbacked: Unbacked::default(),
             packed: vec![],
+            declared: vec![],
         }
     }
     /// Binds a name to a tensor with a storage of its own. The last dimension of a complex one holds

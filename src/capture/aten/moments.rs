@@ -1,13 +1,13 @@
 //! Normalisations that give or update statistics, and those without an op of their own.
 use super::{
     Args, Cx, Outcome, Row, Val,
+    distances::distance,
     formula::value,
     formula::*,
     norm::{
-        affine, group_norm, layer_norm, rms_epsilon, rms_norm, root_mean_square, statistics,
-        variance,
+        affine, group_norm, grouped, layer_norm, rms_epsilon, rms_norm, root_mean_square,
+        statistics, variance,
     },
-    statistics::distance,
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
@@ -33,6 +33,11 @@ pub(super) const ROWS: &[Row] = &[
         name: "aten.batch_norm.default",
         arguments: "input, weight, bias, running_mean, running_var, training, momentum, eps",
         build: |cx, a| {
+            let x = cx.tensor(a, "input")?;
+            if x.ty().dims().iter().any(|n| n.known() == Some(0)) {
+                // Of any rank, and without an update.
+                return cx.one(x);
+            }
             let n = batch_norm(cx, a, a.flag("training", false)?)?;
             n.update(cx, a)?;
             cx.one(n.y)
@@ -191,17 +196,6 @@ fn fused_rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     Ok(Outcome::Many(vec![y, scale]))
 }
 
-/// [N, C, ..] as [N, groups, elements].
-pub(super) fn grouped(cx: &mut Cx, x: Value, groups: i64) -> Result<Value> {
-    let sizes = cx.b.sizes_of(x)?;
-    let (Some(n), Some(rest)) = (sizes.first(), sizes.get(1..)) else {
-        return Err("Expected at least 2 dimensions for input tensor".into());
-    };
-    let all = rest.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
-    let each = cx.size_div(all, Size::Static(groups))?;
-    cx.reshape(x, vec![*n, Size::Static(groups), each])
-}
-
 fn native_group_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, weight, bias) =
         (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
@@ -221,15 +215,32 @@ struct BatchNormed {
     y: Value,
     statistics: Option<(Value, Value, Size)>,
     epsilon: f64,
-    x: Value,
+    saved: DType,
+}
+
+/// The dtype of a batch normalisation's saved statistics: wide on GPUs, the parameters' dtype on
+/// processors. The graph gives the input's dtype there.
+fn saved_statistics(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<DType> {
+    let narrow = dtype_of(x)?;
+    let wide = statistics_dtype(narrow);
+    if cx.declared.get(1).copied().flatten().is_none_or(|d| d == wide) {
+        return Ok(wide);
+    }
+    for name in ["weight", "bias", "running_mean"] {
+        if let Some(p) = cx.optional(a, name)? {
+            return dtype_of(p);
+        }
+    }
+    Ok(narrow)
 }
 
 fn batch_norm(cx: &mut Cx, a: &Args<'_>, training: bool) -> Result<BatchNormed> {
     let x = cx.tensor(a, "input")?;
     let epsilon = a.float("eps", Some(1e-5))?;
+    let saved = saved_statistics(cx, a, x)?;
     if !training {
         let y = super::norm::batch_norm(cx, a)?;
-        return Ok(BatchNormed { y, statistics: None, epsilon, x });
+        return Ok(BatchNormed { y, statistics: None, epsilon, saved });
     }
     let (weight, bias) = (cx.optional(a, "weight")?, cx.optional(a, "bias")?);
     let n = rank_of(x) as i64;
@@ -250,19 +261,19 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, training: bool) -> Result<BatchNormed> 
     }
     let channels = vec![cx.b.size_of(x, 1)?];
     let (mean, spread) = (cx.reshape(mean, channels.clone())?, cx.reshape(spread, channels)?);
-    Ok(BatchNormed { y, statistics: Some((mean, spread, count)), epsilon, x })
+    Ok(BatchNormed { y, statistics: Some((mean, spread, count)), epsilon, saved })
 }
 
 impl BatchNormed {
     /// Mean and reciprocal standard deviation for the backward pass; empty in inference.
     fn saved(&self, cx: &Cx) -> Result<(Value, Value)> {
-        let d = statistics_dtype(dtype_of(self.x)?);
+        let d = self.saved;
         let Some((mean, variance, _)) = self.statistics else {
             let none = cx.b.splat(d, &[Size::Static(0)], 0.0)?;
             return Ok((none, none));
         };
         let scale = value(cx, |f| 1.0 / (f.of(variance) + self.epsilon).sqrt())?;
-        Ok((mean, scale))
+        Ok((cx.convert(mean, d)?, cx.convert(scale, d)?))
     }
     /// The running statistics after this batch.
     fn updated(&self, cx: &mut Cx, a: &Args<'_>) -> Result<(Value, Value)> {
@@ -365,14 +376,13 @@ pub(super) fn cosine<'f>(x: Term<'f>, y: Term<'f>, dim: i64, epsilon: f64) -> Te
 fn cosine_similarity(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, y) = cx.promoted(a, "x1", "x2")?;
     let (x, y) = cx.broadcast(x, y)?;
-    let dim = wrap(a.int("dim", Some(1))?, rank_of(x))? as i64;
+    let rank = rank_of(x);
+    let dim = wrap(a.int("dim", Some(1))?, rank)? as i64;
+    let (x, y) = (cx.vector(x)?, cx.vector(y)?);
     let epsilon = a.float("eps", Some(1e-8))?;
     let narrow = dtype_of(x)?;
     let (x, y) =
         (cx.convert(x, statistics_dtype(narrow))?, cx.convert(y, statistics_dtype(narrow))?);
-    if rank_of(x) == 0 {
-        return Err("of 0-d tensors is not supported".into());
-    }
     let v = value(cx, |f| cosine(f.of(x), f.of(y), dim, epsilon))?;
     let v = cx.convert(v, narrow)?;
     cx.one(v)

@@ -100,16 +100,30 @@ pub(super) fn rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     cx.one(v)
 }
 
+/// [N, C, ..] as [N, groups, elements].
+pub(super) fn grouped(cx: &mut Cx, x: Value, groups: i64) -> Result<Value> {
+    let sizes = cx.b.sizes_of(x)?;
+    let (Some(n), Some(rest)) = (sizes.first(), sizes.get(1..)) else {
+        return Err("Expected at least 2 dimensions for input tensor".into());
+    };
+    let all = rest.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
+    let each = cx.size_div(all, Size::Static(groups))?;
+    cx.reshape(x, vec![*n, Size::Static(groups), each])
+}
+
 pub(super) fn group_norm(cx: &mut Cx, a: &Args<'_>, groups: &str) -> Result<Value> {
     let (input, weight, bias) =
         (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
-    cx.b.add(&GroupNorm {
-        input,
-        weight,
-        bias,
-        groups: a.int(groups, None)?,
-        epsilon: a.float("eps", Some(1e-5))?,
-    })
+    let (groups, epsilon) = (a.int(groups, None)?, a.float("eps", Some(1e-5))?);
+    if epsilon < 0.0 {
+        let split = grouped(cx, input, groups)?;
+        let (mean, scale) = statistics(cx, split, &[2], epsilon)?;
+        let wide = dtype_of(mean)?;
+        let y = value(cx, |f| (f.of(split).to(wide) - f.of(mean)) * f.of(scale))?;
+        let y = affine(cx, cx.shaped_as(y, input)?, weight, bias, &[1])?;
+        return cx.convert(y, dtype_of(input)?);
+    }
+    cx.b.add(&GroupNorm { input, weight, bias, groups, epsilon })
 }
 
 pub(super) fn batch_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Value> {
@@ -134,11 +148,13 @@ fn softmax(cx: &mut Cx, a: &Args<'_>, log: bool) -> Result<Outcome> {
         x = cx.convert(x, DType::F32)?;
     }
     let axis = wrap(a.int("dim", None)?, rank_of(x))? as i64;
+    let input = cx.vector(x)?;
     let v = if log {
-        cx.b.add(&LogSoftmax { input: x, axis })?
+        cx.b.add(&LogSoftmax { input, axis })?
     } else {
-        cx.b.add(&Softmax { input: x, axis })?
+        cx.b.add(&Softmax { input, axis })?
     };
+    let v = if rank_of(x) == 0 { cx.reshape(v, vec![])? } else { v };
     cx.one(v)
 }
 

@@ -16,6 +16,17 @@ macro_rules! reduce_row {
     };
 }
 
+/// Whether any element holds, or all do: an empty list is no dimension here, not all of them.
+fn of_dims(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind) -> Result<Outcome> {
+    let x = cx.tensor(a, "self")?;
+    let v = if a.ints("dim")?.is_some_and(|dims| dims.is_empty()) {
+        cx.operand(a, "self", DType::I1)?
+    } else {
+        reduced(cx, a, kind, x)?
+    };
+    cx.one(v)
+}
+
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
     reduce_row!("aten.sum.default", Sum),
@@ -28,7 +39,16 @@ pub(super) const ROWS: &[Row] = &[
     reduce_row!("aten.min.default", Min),
     reduce_row!("aten.any.default", Any),
     reduce_row!("aten.any.dim", Any),
-    reduce_row!("aten.any.dims", Any),
+    Row {
+        name: "aten.any.dims",
+        arguments: "self, dim=None, keepdim=False",
+        build: |cx, a| of_dims(cx, a, ReduceKind::Any),
+    },
+    Row {
+        name: "aten.all.dims",
+        arguments: "self, dim=None, keepdim=False",
+        build: |cx, a| of_dims(cx, a, ReduceKind::All),
+    },
     reduce_row!("aten.all.default", All),
     reduce_row!("aten.all.dim", All),
     Row { name: "aten.mean.default", arguments: "self, dtype=None", build: mean },

@@ -1,10 +1,11 @@
-//! Statistics, distances, histograms and sums of segments.
+//! Statistics, histograms and sums of segments.
 use super::{
     Args, Cx, Outcome, Row, Val,
-    formula::{Term, value},
+    axes::wide,
+    distances::{cdist, length, pdist},
+    formula::value,
     reduce::{keep_dims, p_norm},
     spaces::steps,
-    stacks::chosen,
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
@@ -73,6 +74,24 @@ pub(super) const ROWS: &[Row] = &[
         name: "aten.histogramdd.default",
         arguments: "self, bins, range=None, weight=None, density=False",
         build: |cx, a| histogram(cx, a, true),
+    },
+    Row {
+        name: "aten._histogramdd_bin_edges.default",
+        arguments: "self, bins, range=None, weight=None, density=False",
+        build: |cx, a| match histogram(cx, a, true)? {
+            Outcome::Many(all) => Ok(Outcome::Many(all.into_iter().skip(1).collect())),
+            one => Ok(one),
+        },
+    },
+    Row {
+        name: "aten._histogramdd_from_bin_cts.default",
+        arguments: "self, bins, range=None, weight=None, density=False",
+        build: counts_of_bins,
+    },
+    Row {
+        name: "aten._histogramdd_from_bin_tensors.default",
+        arguments: "self, bins, weight=None, density=False",
+        build: counts_of_bins,
     },
     Row {
         name: "aten.histogramdd.int_bins",
@@ -147,22 +166,14 @@ fn sum_to_size(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         }
     }
     let d = dtype_of(x)?;
-    if dims.is_empty() {
+    // A scalar is always a sum, which is i64 of integers.
+    if dims.is_empty() && !to.is_empty() {
         return Ok(Outcome::One(Val::Tensor(a.alias("self")?)));
     }
     let x = if d.is_float() { x } else { cx.convert(x, DType::I64)? };
-    let v = cx.reduced(ReduceKind::Sum, x, &dims)?;
+    let v = if dims.is_empty() { x } else { cx.reduced(ReduceKind::Sum, x, &dims)? };
     let v = cx.reshape(v, to)?;
     cx.one(v)
-}
-
-/// A norm; 0 of no elements.
-fn length(cx: &Cx, x: Value, p: f64, dims: &[i64]) -> Result<Value> {
-    let empty = dims.iter().any(|d| x.ty().dims()[*d as usize].known() == Some(0));
-    if empty {
-        return cx.reduced(ReduceKind::Sum, x, dims);
-    }
-    p_norm(cx, x, p, dims, false)
 }
 
 /// Each slice of a dimension scaled down to a norm.
@@ -188,36 +199,6 @@ fn renorm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     cx.one(v)
 }
 
-/// Distances of all pairs of rows.
-fn cdist(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let (x, y) = cx.promoted(a, "x1", "x2")?;
-    if !dtype_of(x)?.is_float() {
-        return Err("cdist only supports floating-point dtypes".into());
-    }
-    if rank_of(x) < 2 || rank_of(y) < 2 {
-        return Err("cdist only supports at least 2D tensors".into());
-    }
-    let (x, y) = (cx.unsqueezed(x, rank_of(x) - 1)?, cx.unsqueezed(y, rank_of(y) - 2)?);
-    let v = cx.binary(BinaryKind::Sub, x, y)?;
-    let last = rank_of(v) as i64 - 1;
-    let v = length(cx, v, a.float("p", Some(2.0))?, &[last])?;
-    cx.one(v)
-}
-
-/// Distances of each pair of different rows, in the order of `torch.combinations`.
-fn pdist(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let x = cx.tensor(a, "self")?;
-    if rank_of(x) != 2 || !dtype_of(x)?.is_float() {
-        return Err("pdist only supports 2D floating-point tensors".into());
-    }
-    let pairs = chosen(cx, cx.b.size_of(x, 0)?, 2)?;
-    let [i, j] = pairs.as_slice() else { return Err("has no pairs".into()) };
-    let (x, y) = (cx.take_axis(x, *i, 0)?, cx.take_axis(x, *j, 0)?);
-    let v = cx.binary(BinaryKind::Sub, x, y)?;
-    let v = length(cx, v, a.float("p", Some(2.0))?, &[1])?;
-    cx.one(v)
-}
-
 /// Least and greatest element, or the given limits; `apart` where they are equal.
 fn limits(cx: &Cx, x: Value, given: Option<(f64, f64)>, apart: f64) -> Result<(Value, Value)> {
     let d = dtype_of(x)?;
@@ -228,8 +209,12 @@ fn limits(cx: &Cx, x: Value, given: Option<(f64, f64)>, apart: f64) -> Result<(V
         }
         None => (cx.reduced(ReduceKind::Min, x, &[0])?, cx.reduced(ReduceKind::Max, x, &[0])?),
     };
-    let moved =
-        |v: Value, by: f64| value(cx, |f| f.of(low).eq(f.of(high)).select(f.of(v) + by, f.of(v)));
+    let moved = |v: Value, by: f64| {
+        value(cx, |f| {
+            let further = (f.of(v).to(wide(d)) + by).rounded(d).to(d);
+            f.of(low).eq(f.of(high)).select(further, f.of(v))
+        })
+    };
     Ok((moved(low, -apart)?, moved(high, apart)?))
 }
 
@@ -248,15 +233,14 @@ fn histc(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     }
     let given = if low == high { None } else { Some((low, high)) };
     let (low, high) = limits(cx, x, given, 1.0)?;
+    let dtype = dtype_of(x)?;
     let n = cx.b.size_of(x, 0)?;
     let shape = [Size::Static(bins), n];
     let at = value(cx, |f| {
-        let (x, low, high) = (f.of(x), f.of(low), f.of(high));
-        let at = if d.is_float() {
-            (x - low) / (high - low) * bins as f64
-        } else {
-            (x - low) * bins as f64 / (high - low)
-        };
+        let [x, low, high] = [x, low, high].map(|v| f.of(v).to(wide(dtype)));
+        // In this order and with PyTorch's roundings, which decide on the bin.
+        let scaled = ((x - low).rounded(dtype) * bins as f64).rounded(dtype);
+        let at = (scaled / (high - low).rounded(dtype)).rounded(dtype);
         let at = at.floor().min((bins - 1) as f64);
         (x.ge(low) & x.le(high)).select(at, -1.0)
     })?;
@@ -311,6 +295,14 @@ fn edges(cx: &mut Cx, a: &Args<'_>, x: Value, columns: usize) -> Result<Vec<Valu
         all.push(steps(cx, low, high, bins + 1)?);
     }
     Ok(all)
+}
+
+/// The first of a histogram's results.
+fn counts_of_bins(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    match histogram(cx, a, true)? {
+        Outcome::Many(all) => all.into_iter().next().map(Outcome::One).ok_or("is empty".into()),
+        one => Ok(one),
+    }
 }
 
 /// Weights of the points in each bin; the last bin of a dimension is closed.
@@ -451,40 +443,4 @@ fn segment_reduce(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         v
     })?;
     cx.one(v)
-}
-
-/// The p-norm of `x - y + eps` along the last dimension.
-pub(super) fn distance(
-    cx: &Cx,
-    x: Value,
-    y: Value,
-    p: f64,
-    epsilon: f64,
-    keepdim: bool,
-) -> Result<Value> {
-    let (x, y) = cx.broadcast(x, y)?;
-    let narrow = dtype_of(x)?;
-    let (x, y) =
-        (cx.convert(x, statistics_dtype(narrow))?, cx.convert(y, statistics_dtype(narrow))?);
-    let axis = (rank_of(x) as i64 - 1).max(0);
-    let dims: Vec<i64> = if rank_of(x) == 0 { vec![] } else { vec![axis] };
-    let v = value(cx, |f| {
-        let d = (f.of(x) - f.of(y) + epsilon).abs();
-        norm(d, p, &dims)
-    })?;
-    let v = if keepdim { keep_dims(cx, x, v, &dims)? } else { v };
-    cx.convert(v, narrow)
-}
-
-/// The p-norm of magnitudes over dimensions.
-pub(super) fn norm<'f>(d: Term<'f>, p: f64, dims: &[i64]) -> Term<'f> {
-    let sum = |x: Term<'f>| x.reduce(ReduceKind::Sum, dims, false);
-    match p {
-        _ if p == f64::INFINITY => d.reduce(ReduceKind::Max, dims, false),
-        _ if p == f64::NEG_INFINITY => d.reduce(ReduceKind::Min, dims, false),
-        0.0 => sum(d.ne(0.0).to(d.dtype())),
-        1.0 => sum(d),
-        2.0 => sum(d * d).sqrt(),
-        _ => sum(d.pow(p)).pow(1.0 / p),
-    }
 }

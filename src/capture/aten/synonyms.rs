@@ -57,6 +57,8 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("aten.conj.default", "aten._conj.default"),
     ("aten._conj_physical.default", "aten.conj_physical.default"),
     ("aten.special_round.default", "aten.round.default"),
+    ("aten.special_gammainc.default", "aten.igamma.default"),
+    ("aten.special_gammaincc.default", "aten.igammac.default"),
     ("aten.special_softmax.default", "aten.softmax.int"),
     ("aten.special_log_softmax.default", "aten.log_softmax.int"),
     ("aten.special_logsumexp.default", "aten.logsumexp.default"),

@@ -27,6 +27,8 @@ pub struct Cx {
     pub unbacked: Unbacked,
     /// int4 weights that the program packs.
     pub packed: Vec<Value>,
+    /// The dtypes that the graph gives for the current node's tensors, where it is known.
+    pub declared: Vec<Option<DType>>,
 }
 
 pub(super) fn dtype_of(v: Value) -> Result<DType> {
@@ -124,8 +126,11 @@ impl Cx {
         };
         Ok(self.b.generic(kind.op().name(), &[x], &[ty], &[], &mut [])?.result(0))
     }
-    /// A broadcasting elementwise op; the operands have one dtype.
+    /// A broadcasting elementwise op; the operands have one dtype. A product of bools is their
+    /// conjunction, as in PyTorch.
     pub fn binary(&self, kind: BinaryKind, x: Value, y: Value) -> Result<Value> {
+        let truths = kind == BinaryKind::Mul && dtype_of(x)? == DType::I1;
+        let kind = if truths { BinaryKind::And } else { kind };
         let (x, y) = self.broadcast(x, y)?;
         Ok(self.b.generic(kind.op().name(), &[x, y], &[x.ty()], &[], &mut [])?.result(0))
     }

@@ -27,6 +27,7 @@ pub(super) fn lgamma(x: Term<'_>) -> Term<'_> {
     let pole = low & (x.eq(x.floor()));
     let reflected = (PI / sine).ln() - value;
     let both = low.select(reflected, value);
+    let both = (x.eq(1.0) | x.eq(2.0)).select(0.0, both);
     (pole | x.eq(f64::NEG_INFINITY)).select(f64::INFINITY, both)
 }
 

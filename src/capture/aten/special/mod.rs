@@ -1,20 +1,19 @@
 //! Elementwise functions that are formulas of prims: hyperbolic, gamma and error functions, entropies,
 //! activations.
-mod bessel;
-mod erf;
-mod gamma;
-
-use super::{Args, Cx, Outcome, Row, formula::*, tools::*};
-use bessel::{i0e, i1e};
-use erf::{erfc, erfcx, erfinv};
-use gamma::{digamma, lgamma, multigammaln, polygamma, zeta};
-use kiln_dialects::{ir::*, ops::BroadcastInDim, value::DType};
-use std::f64::consts::{LN_2, LOG2_E, PI, SQRT_2};
-
 /// A row of one float tensor; integers are converted to the default float dtype.
 macro_rules! of_one {
     ($name:literal, $formula:expr) => {
-        Row { name: $name, arguments: "self", build: |cx, a| one(cx, a, $formula) }
+        of_one!($name, "self", $formula)
+    };
+    ($name:literal, $argument:literal, $formula:expr) => {
+        Row {
+            name: $name,
+            arguments: $argument,
+            build: |cx, a| {
+                let x = cx.floating(a, $argument)?;
+                formula(cx, |f| widely(f.of(x), $formula))
+            },
+        }
     };
 }
 /// A row of two float tensors or numbers, promoted and converted to a float dtype.
@@ -23,6 +22,20 @@ macro_rules! of_two {
         Row { name: $name, arguments: $arguments, build: |cx, a| two(cx, a, $arguments, $formula) }
     };
 }
+
+mod bessel;
+pub(super) mod cylinder;
+mod erf;
+mod gamma;
+pub(super) mod incomplete;
+pub(super) mod polynomials;
+
+use super::{Args, Cx, Outcome, Row, formula::*, tools::*};
+use bessel::{i0e, i1e};
+use erf::{erfc, erfcx, erfinv};
+use gamma::{digamma, lgamma, multigammaln, polygamma, zeta};
+use kiln_dialects::{ir::*, ops::BroadcastInDim, value::DType};
+use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E, PI, SQRT_2};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -48,8 +61,7 @@ pub(super) const ROWS: &[Row] = &[
     of_one!("aten.digamma.default", |x| precisely(x, digamma)),
     of_one!("aten.special_digamma.default", |x| precisely(x, digamma)),
     of_one!("aten.special_psi.default", |x| precisely(x, digamma)),
-    // As PyTorch computes it, which is 0 far below.
-    of_one!("aten.special_ndtr.default", |x| ((x / SQRT_2).erf() + 1.0) * 0.5),
+    Row { name: "aten.special_ndtr.default", arguments: "self", build: |cx, a| one(cx, a, ndtr) },
     of_one!("aten.special_log_ndtr.default", |x| precisely(x, |x| {
         let t = x / SQRT_2;
         // Below -1 the tail: ln(erfcx(-t) / 2) - t^2.
@@ -223,6 +235,8 @@ pub(super) const ROWS: &[Row] = &[
             if rank_of(x) > 1 && rank_of(w) == 1 {
                 let sizes = cx.b.sizes_of(x)?;
                 w = per_channel(cx, w, &sizes)?;
+            } else if rank_of(x) == 0 {
+                w = cx.reshape(w, vec![])?;
             }
             formula(cx, |f| {
                 let x = f.of(x);
@@ -316,7 +330,8 @@ fn two(
     let d = cx.common_dtype(a, &[x, y])?;
     let d = if d.is_float() { d } else { DType::F32 };
     let (x, y) = (cx.operand(a, x, d)?, cx.operand(a, y, d)?);
-    formula(cx, |f| make(f.of(x), f.of(y)))
+    let wide = super::axes::wide(d);
+    formula(cx, |f| make(f.of(x).to(wide), f.of(y).to(wide)).to(d))
 }
 
 fn ignoring_nan<'f>(x: Term<'f>, y: Term<'f>, both: Term<'f>) -> Term<'f> {
@@ -335,6 +350,13 @@ fn asinh(x: Term<'_>) -> Term<'_> {
 fn sinc(x: Term<'_>) -> Term<'_> {
     let t = x * PI;
     x.eq(0.0).select(1.0, t.sin() / t)
+}
+
+/// As PyTorch computes it, with its roundings: 0 far below.
+fn ndtr(x: Term<'_>) -> Term<'_> {
+    let d = x.dtype();
+    let t = (x.to(super::axes::wide(d)) * FRAC_1_SQRT_2).rounded(d);
+    ((t.erf().rounded(d) + 1.0).rounded(d) * 0.5).to(d)
 }
 
 fn log_sigmoid(x: Term<'_>) -> Term<'_> {
