@@ -81,6 +81,9 @@ def special():
     # 16-bit floats: the roundings that decide on the result, and dtypes of saved statistics.
     for d in (torch.bfloat16, torch.float16):
         add(lambda x, y: A.div.Tensor_mode(x, y, rounding_mode="trunc"), f(300, dtype=d) * 30, f(300, dtype=d))
+        add(lambda x: A.div.Scalar_mode(x, 0.3, rounding_mode="trunc"), f(300, dtype=d) * 30)
+        add(lambda x: (A.div.Scalar_mode(x, 0.7, rounding_mode="floor"), A.floor_divide.default(x, 0.3)), f(300, dtype=d) * 30)
+        add(lambda x: A.threshold.default(x, 1.1, 9), torch.tensor([1.0, 1.1, 1.2], dtype=d))
         add(lambda x, y: A.pairwise_distance.default(x, y), f(4, 9, dtype=d), f(4, 9, dtype=d))
         add(lambda x, y, z: A.triplet_margin_loss.default(x, y, z, reduction=0), f(4, 9, dtype=d), f(4, 9, dtype=d), f(4, 9, dtype=d))
         add(lambda x: (A.special_ndtr.default(x), A.sinc.default(x)), torch.tensor([-0.3, 1.5], dtype=d))
