@@ -78,13 +78,22 @@ def special():
     for d in (torch.bool, torch.int64, torch.float32):
         add(lambda g, m: A.native_dropout_backward.default(g, m, 2.5), i(0, 2, 4, dtype=d), b(4))
 
-    # 16-bit floats: the roundings that decide on the result, and dtypes of saved statistics.
+    # 16-bit floats: dtypes of saved statistics.
+    for d in (torch.bfloat16, torch.float16):
+        for w in (d, torch.float32):
+            add(lambda x, s: A._native_batch_norm_legit.no_stats(x, s, None, True, 0.1, 1e-5), f(3, 4, 5, dtype=d), f(4, dtype=w))
+            add(lambda x, m: A._native_batch_norm_legit_no_training.default(x, None, None, m, m.abs() + 1, 0.1, 1e-5), f(3, 4, 5, dtype=d), f(4, dtype=w))
+
+
+def roundings():
+    """Functions of 16-bit floats whose results PyTorch's roundings on the way decide: only compiled programs round there."""
+    add = lambda fn, *a: case("roundings", fn, *a)
     for d in (torch.bfloat16, torch.float16):
         add(lambda x, y: A.div.Tensor_mode(x, y, rounding_mode="trunc"), f(300, dtype=d) * 30, f(300, dtype=d))
+        add(lambda x: A.div.Scalar_mode(x, 0.3, rounding_mode="trunc"), f(300, dtype=d) * 30)
+        add(lambda x: (A.div.Scalar_mode(x, 0.7, rounding_mode="floor"), A.floor_divide.default(x, 0.3)), f(300, dtype=d) * 30)
+        add(lambda x: A.threshold.default(x, 1.1, 9), torch.tensor([1.0, 1.1, 1.2], dtype=d))
         add(lambda x, y: A.pairwise_distance.default(x, y), f(4, 9, dtype=d), f(4, 9, dtype=d))
         add(lambda x, y, z: A.triplet_margin_loss.default(x, y, z, reduction=0), f(4, 9, dtype=d), f(4, 9, dtype=d), f(4, 9, dtype=d))
         add(lambda x: (A.special_ndtr.default(x), A.sinc.default(x)), torch.tensor([-0.3, 1.5], dtype=d))
         add(lambda x: A.histc.default(x, 10), torch.tensor(-1.8369, dtype=d))
-        for w in (d, torch.float32):
-            add(lambda x, s: A._native_batch_norm_legit.no_stats(x, s, None, True, 0.1, 1e-5), f(3, 4, 5, dtype=d), f(4, dtype=w))
-            add(lambda x, m: A._native_batch_norm_legit_no_training.default(x, None, None, m, m.abs() + 1, 0.1, 1e-5), f(3, 4, 5, dtype=d), f(4, dtype=w))

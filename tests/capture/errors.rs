@@ -59,7 +59,7 @@ fn unsupported_ops_are_listed_at_once() {
     assert_eq!(
         counts,
         [
-            ("aten.fake_quantize_per_tensor_affine.default", 2),
+            ("aten._fake_quantize_learnable_per_tensor_affine.default", 2),
             ("aten.linalg_ldl_factor.default", 1)
         ]
     );

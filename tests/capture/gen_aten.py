@@ -30,7 +30,8 @@ class Each(torch.nn.Module):
 
 class Unsupported(torch.nn.Module):
     def forward(self, x):
-        quantised = lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255)
+        scale, zero = torch.tensor([0.1]), torch.tensor([0.0])
+        quantised = lambda x: torch._fake_quantize_learnable_per_tensor_affine(x, scale, zero, 0, 255)
         return quantised(quantised(x).relu()) + torch.linalg.ldl_factor(x)[0]
 
 
@@ -94,7 +95,7 @@ if __name__ == "__main__":
     first = (elements.unary, elements.binary, elements.create, shapes.view, shapes.index, shapes.reduce, shapes.contract, shapes.norm, shapes.image)
     # In this order: all draw from one generator.
     rest = (aten_complex.numbers, aten_complex.fourier, aten_matrix.matrix, aten_data_sizes.data_sizes, aten_quantized.quantized,
-            aten_special.special)
+            aten_special.special, aten_special.roundings)
     for make in (*first, aten_in_place.in_place, elements.float8, shapes.empty, elements.narrow, *rest):
         make()
     each = Path(sys.argv[2]) if sys.argv[1:2] == ["--each"] else None

@@ -20,6 +20,7 @@ pub const ARCHIVES: [&str; 15] = [
     "aten_norm",
     "aten_quantized",
     "aten_reduce",
+    "aten_roundings",
     "aten_special",
     "aten_unary",
     "aten_view",

@@ -47,14 +47,37 @@ pub(super) fn div_mode(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         "floor" | "trunc" => cx.promoted(a, "self", "other")?,
         _ => return true_div(cx, a),
     };
-    let r = match (mode.as_str(), dtype_of(x)?.is_float()) {
-        ("floor", _) => cx.binary(BinaryKind::FloorDiv, x, y)?,
-        // PyTorch rounds the quotient to the dtype before it truncates.
-        (_, true) => value(cx, |f| {
-            let (d, wide) = (f.of(x).dtype(), wide(f.of(x).dtype()));
-            (f.of(x).to(wide) / f.of(y).to(wide)).rounded(d).trunc().to(d)
-        })?,
-        (_, false) => cx.binary(BinaryKind::Div, x, y)?,
+    quotient(cx, a, mode == "floor", x, y)
+}
+
+/// A quotient rounded to an integer. PyTorch divides 16-bit floats in f32, by a number that is not
+/// rounded to 16 bits; a quotient by a tensor is rounded before it is truncated.
+pub(super) fn quotient(
+    cx: &mut Cx,
+    a: &Args<'_>,
+    floor: bool,
+    x: Value,
+    y: Value,
+) -> Result<Outcome> {
+    let d = dtype_of(x)?;
+    let wide = wide(d);
+    let number = a.float("other", None).is_ok();
+    let r = if wide != d && (number || !floor) {
+        let y = if number { cx.operand(a, "other", wide)? } else { y };
+        value(cx, |f| {
+            let (x, y) = (f.of(x).to(wide), f.of(y).to(wide));
+            match (floor, number) {
+                (true, _) => x.floor_div(y),
+                (false, true) => (x / y).trunc(),
+                (false, false) => (x / y).rounded(d).trunc(),
+            }
+            .to(d)
+        })?
+    } else if floor {
+        cx.binary(BinaryKind::FloorDiv, x, y)?
+    } else {
+        let q = cx.binary(BinaryKind::Div, x, y)?;
+        if d.is_float() { cx.unary(UnaryKind::Trunc, q)? } else { q }
     };
     cx.one(r)
 }

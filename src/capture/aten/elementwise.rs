@@ -150,7 +150,14 @@ const OTHERS: &[Row] = &[
     binary_row!("aten.minimum.default", Min),
     binary_row!("aten.fmod.Tensor", Rem),
     binary_row!("aten.fmod.Scalar", Rem),
-    binary_row!("aten.floor_divide.default", FloorDiv),
+    Row {
+        name: "aten.floor_divide.default",
+        arguments: "self, other",
+        build: |cx, a| {
+            let (x, y) = cx.promoted(a, "self", "other")?;
+            quotient(cx, a, true, x, y)
+        },
+    },
     binary_row!("aten.bitwise_and.Tensor", And),
     binary_row!("aten.bitwise_and.Scalar", And),
     binary_row!("aten.bitwise_or.Tensor", Or),

@@ -174,10 +174,9 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
             let (at, value) = (a.float("threshold", None)?, a.float("value", None)?);
-            formula(cx, |f| {
-                let x = f.of(x);
-                x.le(at).select(value, x)
-            })
+            // 16-bit floats are compared with the unrounded number.
+            let wide = super::axes::wide(dtype_of(x)?);
+            formula(cx, |f| f.of(x).to(wide).le(at).select(value, f.of(x)))
         },
     },
     Row {
