@@ -7,7 +7,7 @@ use kiln::{dialects::ir::Context, tolerance};
 /// that compiles fails the test until its line is removed.
 const NOT_COMPILED: &[(&str, usize, &str)] = &[];
 
-pub const ARCHIVES: [&str; 15] = [
+pub const ARCHIVES: [&str; 16] = [
     "aten_binary",
     "aten_contract",
     "aten_create",
