@@ -91,10 +91,12 @@ pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contracti
     let n = c.sizes.len();
     let acc = match d.is_float() {
         // Integers are extended before they are multiplied: sums of int8 products are exact in i32.
-        false => result,
+        false => storage(result),
         true if wide(d) == DType::F32 && result == DType::F64 => DType::F64,
         true => wide(d),
     };
+    // The dtype of a product.
+    let narrow = if d.is_float() { d } else { acc };
     let factor = |body: &Body, x: Value| match d.is_float() {
         true => rounded(body, x, d),
         false => body.s.convert(x, d, acc),
@@ -110,10 +112,8 @@ pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contracti
             body: &mut |body, sum| {
                 let (x, y) = (body.element(lhs, &c.lhs)?, body.element(rhs, &c.rhs)?);
                 let (x, y) = (factor(body, x)?, factor(body, y)?);
-                let product =
-                    body.s.binary(BinaryKind::Mul, x, y, if d.is_float() { d } else { acc })?;
-                let product =
-                    if d.is_float() { body.s.convert(product, wide(d), acc)? } else { product };
+                let product = body.s.binary(BinaryKind::Mul, x, y, narrow)?;
+                let product = body.s.convert(product, wide(narrow), acc)?;
                 Ok(vec![body.s.binary(BinaryKind::Add, sum[0], product, acc)?])
             },
         });
