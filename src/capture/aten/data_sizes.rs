@@ -82,7 +82,11 @@ impl Cx {
         let flat = self.flat(mask)?;
         let (found, total) = self.positions(flat)?;
         let count = self.unbacked(total, self.b.size_of(flat, 0)?)?;
-        let mut rest = self.part(found, 0, Size::Static(0), count)?;
+        let places = self.part(found, 0, Size::Static(0), count)?;
+        self.coordinates(places, &sizes)
+    }
+    /// The coordinates of places in a row-major tensor, a vector for each dimension.
+    fn coordinates(&self, mut rest: Value, sizes: &[Size]) -> Result<Vec<Value>> {
         let mut all = vec![];
         for size in sizes.iter().rev() {
             let size = self.size_value(*size)?;
@@ -120,19 +124,15 @@ fn nonzero_static(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (found, total) = cx.positions(cx.flat(mask)?)?;
     let rank = cx.count(size)?;
     let end = cx.size_value(cx.numel(mask)?)?;
-    let mut rest = cx.take_axis(found, cx.binary(BinaryKind::Min, rank, end)?, 0)?;
+    let places = cx.take_axis(found, cx.binary(BinaryKind::Min, rank, end)?, 0)?;
     let inside = cx.compare(CompareKind::Lt, rank, total)?;
     let fill = cx.integer(DType::I64, fill)?;
-    let mut all = vec![];
-    for n in cx.b.sizes_of(mask)?.iter().rev() {
-        // A dimension without elements has no coordinates, and nothing is inside.
-        let n = cx.size_value(cx.size_max(*n, Size::Static(1))?)?;
-        let at = cx.binary(BinaryKind::Rem, rest, n)?;
-        all.push(cx.unsqueezed(cx.select(inside, at, fill)?, 1)?);
-        rest = cx.binary(BinaryKind::Div, rest, n)?;
-    }
-    all.reverse();
-    let v = cx.joined(all, 1)?;
+    // A dimension without elements has no coordinates, and nothing is inside.
+    let sizes = cx.b.sizes_of(mask)?;
+    let sizes = sizes.iter().map(|n| cx.size_max(*n, Size::Static(1)));
+    let all = cx.coordinates(places, &sizes.collect::<Result<Vec<_>>>()?)?;
+    let padded = |at: Value| cx.unsqueezed(cx.select(inside, at, fill)?, 1);
+    let v = cx.joined(all.into_iter().map(padded).collect::<Result<Vec<_>>>()?, 1)?;
     cx.one(v)
 }
 

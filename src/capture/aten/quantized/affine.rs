@@ -78,11 +78,7 @@ pub(in super::super) const ROWS: &[Row] = &[
 /// The bounds of quantised values: the arguments, or those of the dtype.
 fn range(a: &Args<'_>, d: DType) -> Result<(f64, f64)> {
     let (least, most) = bounds(d)?;
-    let (low, high) = (a.float("quant_min", Some(least))?, a.float("quant_max", Some(most))?);
-    if low < least || high > most {
-        return Err(format!("quant_min or quant_max out of bound for dtype: {low}, {high}").into());
-    }
-    Ok((low, high))
+    held((a.float("quant_min", Some(least))?, a.float("quant_max", Some(most))?), d)
 }
 
 /// Blocks, scales and zero points. A zero point without elements is none.
@@ -136,13 +132,7 @@ fn choose(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     };
     // One element a block: in the input's rank, or without the dimensions within blocks.
     let sizes = if a.flag("keepdim", false)? {
-        let count = |(size, block): (Size, &Size)| match (size, block) {
-            (size, Size::Static(1)) => Ok(size),
-            (Size::Static(n), Size::Static(b)) => Ok(Size::Static(n / b)),
-            (size, block @ Size::Static(_)) => cx.size_div(size, *block),
-            _ => Ok(Size::Static(1)),
-        };
-        cx.b.sizes_of(x)?.into_iter().zip(&block).map(count).collect::<Result<Vec<_>>>()?
+        Blocks::counts(cx, x, &block)?
     } else {
         let outside = |(i, _): &(usize, &Size)| !blocks.within.contains(&(*i as i64));
         blocks.sizes.iter().enumerate().filter(outside).map(|(_, s)| *s).collect()
@@ -172,16 +162,7 @@ fn choose_float8(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         }
     }
     let v = with_number(cx, BinaryKind::Div, v, most)?;
-    let mut sizes = cx.b.sizes_of(x)?;
-    for (size, block) in sizes.iter_mut().zip(&block) {
-        *size = match (size.known(), block.known()) {
-            (_, Some(1)) => *size,
-            (Some(n), Some(b)) => Size::Static(n / b),
-            (None, Some(_)) => cx.size_div(*size, *block)?,
-            _ => Size::Static(1),
-        };
-    }
-    let v = cx.convert(cx.reshape(v, sizes)?, DType::F32)?;
+    let v = cx.convert(cx.reshape(v, Blocks::counts(cx, x, &block)?)?, DType::F32)?;
     cx.one(v)
 }
 

@@ -168,12 +168,8 @@ fn single(cx: &mut Cx, a: &Args<'_>) -> Result<Value> {
 /// Quantises to the range and the dtype of the arguments. Err: the dtype does not hold the range.
 fn quantized(cx: &mut Cx, a: &Args<'_>, x: Value, p: Parameters) -> Result<Outcome> {
     let d = a.dtype("dtype")?.ok_or("wants a dtype")?;
-    let (low, high) = (a.float("quant_min", None)?, a.float("quant_max", None)?);
-    let (least, most) = bounds(d)?;
-    if low < least || high > most {
-        return Err(format!("quant_min or quant_max out of bound for dtype: {low}, {high}").into());
-    }
-    let v = quantize(cx, x, p, (low, high), d)?;
+    let range = held((a.float("quant_min", None)?, a.float("quant_max", None)?), d)?;
+    let v = quantize(cx, x, p, range, d)?;
     cx.one(v)
 }
 

@@ -7,13 +7,8 @@ pub(super) mod grouped;
 pub(super) mod packed;
 pub(super) mod products;
 
-use super::{promote::promote, tools::*};
+use super::{axes::wide, promote::promote, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
-
-/// The dtype in which PyTorch computes an op of 16-bit floats.
-fn wide(d: DType) -> DType {
-    if matches!(d, DType::F16 | DType::BF16) { DType::F32 } else { d }
-}
 
 /// Arithmetic as eager PyTorch does it: operands promote by category and width, and results of
 /// 16-bit floats are rounded. Fusion keeps this rounding, so that integers come out equal.
@@ -137,6 +132,16 @@ impl Blocks {
         }
         Ok(Blocks { sizes, within })
     }
+    /// How many blocks each dimension of a tensor has.
+    fn counts(cx: &Cx, x: Value, block: &[Size]) -> Result<Vec<Size>> {
+        let count = |(size, block): (Size, &Size)| match (size.known(), block.known()) {
+            (_, Some(1)) => Ok(size),
+            (Some(n), Some(b)) => Ok(Size::Static(n / b)),
+            (None, Some(_)) => cx.size_div(size, *block),
+            (_, None) => Ok(Size::Static(1)),
+        };
+        cx.b.sizes_of(x)?.into_iter().zip(block).map(count).collect()
+    }
     /// A tensor in the split shape.
     fn split(&self, cx: &Cx, x: Value) -> Result<Value> {
         cx.reshape(x, self.sizes.clone())
@@ -148,6 +153,15 @@ impl Blocks {
         };
         cx.reshape(v, self.sizes.iter().enumerate().map(size).collect())
     }
+}
+
+/// A range of quantised values. Err: the dtype does not hold it.
+fn held((low, high): (f64, f64), d: DType) -> Result<(f64, f64)> {
+    let (least, most) = bounds(d)?;
+    if low < least || high > most {
+        return Err(format!("quant_min or quant_max out of bound for dtype: {low}, {high}").into());
+    }
+    Ok((low, high))
 }
 
 /// The least and the greatest value of a dtype, as quantised values.

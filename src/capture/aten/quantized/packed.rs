@@ -37,28 +37,11 @@ fn sizes(v: Value, what: &str) -> Result<[i64; 2]> {
 
 /// Rows from `start` on, `count` of them.
 fn rows(cx: &Cx, v: Value, start: i64, count: i64) -> Result<Value> {
-    let dims = v.ty().dims();
-    let sizes = std::iter::once(Some(count)).chain(dims[1..].iter().map(|d| d.known()));
-    let sizes: Option<Vec<i64>> = sizes.collect();
-    let sizes = sizes.ok_or("wants static sizes")?;
-    cx.b.add(&Slice {
-        input: v,
-        offsets: std::iter::once(start)
-            .chain(dims[1..].iter().map(|_| 0))
-            .map(Size::Static)
-            .collect(),
-        sizes: sizes.into_iter().map(Size::Static).collect(),
-        strides: vec![1; dims.len()],
-    })
+    cx.part(v, 0, Size::Static(start), Size::Static(count))
 }
 
 fn shaped(cx: &Cx, v: Value, sizes: &[i64]) -> Result<Value> {
     cx.reshape(v, sizes.iter().map(|n| Size::Static(*n)).collect())
-}
-
-/// Joins parts along the first dimension.
-fn joined(cx: &Cx, parts: Vec<Value>) -> Result<Value> {
-    if let [one] = parts[..] { Ok(one) } else { cx.b.add(&Concat { inputs: parts, axis: 0 }) }
 }
 
 /// Full blocks, and the rows after them: of each the first row, the number of blocks, the rows of
@@ -94,7 +77,7 @@ fn pack(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         let high = cx.binary(BinaryKind::Shl, high, cx.number(DType::UI8, 4.0)?)?;
         all.push(cx.binary(BinaryKind::Or, low, high)?);
     }
-    let v = joined(cx, all)?;
+    let v = cx.joined(all, 0)?;
     cx.packed.push(v);
     cx.one(v)
 }
@@ -109,11 +92,11 @@ fn unpack(cx: &Cx, bytes: Value) -> Result<Value> {
     for (first, count, size, neighbours) in parts(n) {
         let half = size / 2;
         let part = |v: Value| shaped(cx, rows(cx, v, first, count * size)?, &[1, count, k, half]);
-        let block = cx.b.add(&Concat { inputs: vec![part(low)?, part(high)?], axis: 0 })?;
+        let block = cx.joined(vec![part(low)?, part(high)?], 0)?;
         let order = if neighbours { vec![1, 3, 0, 2] } else { vec![1, 0, 3, 2] };
         all.push(shaped(cx, cx.transpose(block, order)?, &[count * size, k])?);
     }
-    joined(cx, all)
+    cx.joined(all, 0)
 }
 
 /// x [M, K] with weights [N, K] in groups of K, with scales and zeros [K / group, N, 2]: a weight

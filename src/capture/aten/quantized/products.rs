@@ -109,11 +109,7 @@ fn scale_of(cx: &Cx, scale: Value, name: &str, sizes: &[Size; 2]) -> Result<Valu
         return cx.reshape(scale, vec![]);
     }
     let dims = scale.ty().dims();
-    let fits = dims.len() == 2
-        && dims.iter().zip(sizes).all(|(d, s)| match (d.known(), s.known()) {
-            (Some(d), Some(s)) => d == s,
-            (d, s) => d == s,
-        });
+    let fits = dims.len() == 2 && dims.iter().zip(sizes).all(|(d, s)| d.known() == s.known());
     if fits {
         return Ok(scale);
     }

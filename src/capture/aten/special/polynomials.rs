@@ -87,18 +87,25 @@ fn next<'f>(kind: Kind, x: Term<'f>, k: Term<'f>, p: Term<'f>, q: Term<'f>) -> T
     }
 }
 
-/// The polynomial inside of (-1, 1) by the angle, and the least order at which PyTorch uses it.
-fn by_angle<'f>(kind: Kind, x: Term<'f>, n: Term<'f>) -> Option<(Term<'f>, i64)> {
+/// The least order at which PyTorch uses the angle.
+fn angular_from(kind: Kind) -> Option<f64> {
+    Some(match kind {
+        ShiftedW => 5.0,
+        ChebyshevT | ShiftedT | ShiftedU | ShiftedV => 7.0,
+        ChebyshevU | ChebyshevV | ChebyshevW => 9.0,
+        _ => return None,
+    })
+}
+
+/// The polynomial inside of (-1, 1) by the angle.
+fn by_angle<'f>(kind: Kind, x: Term<'f>, n: Term<'f>) -> Option<Term<'f>> {
     let angle = x.acos();
     let half = angle * 0.5;
     Some(match kind {
-        ChebyshevT | ShiftedT => ((n * angle).cos(), 7),
-        ChebyshevU => (((n + 1.0) * angle).sin() / angle.sin(), 9),
-        ShiftedU => (((n + 1.0) * angle).sin() / angle.sin(), 7),
-        ChebyshevV => (((n + 0.5) * angle).cos() / half.cos(), 9),
-        ShiftedV => (((n + 0.5) * angle).cos() / half.cos(), 7),
-        ChebyshevW => (((n + 0.5) * angle).sin() / half.sin(), 9),
-        ShiftedW => (((n + 0.5) * angle).sin() / half.sin(), 5),
+        ChebyshevT | ShiftedT => (n * angle).cos(),
+        ChebyshevU | ShiftedU => ((n + 1.0) * angle).sin() / angle.sin(),
+        ChebyshevV | ShiftedV => ((n + 0.5) * angle).cos() / half.cos(),
+        ChebyshevW | ShiftedW => ((n + 0.5) * angle).sin() / half.sin(),
         _ => return None,
     })
 }
@@ -125,8 +132,8 @@ fn build(cx: &mut Cx, a: &Args<'_>, kind: Kind) -> Result<Outcome> {
     };
     let closed = value(cx, |f| {
         let (x, n) = (f.of(x), f.of(order));
-        match (by_angle(kind, x, n.to(d)), most) {
-            (Some((_, least)), _) => n.ge(least as f64) & x.abs().lt(1.0),
+        match (angular_from(kind), most) {
+            (Some(least), _) => n.ge(least) & x.abs().lt(1.0),
             (None, Some(most)) => n.gt(most),
             (None, None) => n.ne(n),
         }
@@ -151,10 +158,7 @@ fn build(cx: &mut Cx, a: &Args<'_>, kind: Kind) -> Result<Outcome> {
     let found = repeat(cx, &inits, &more, &step)?;
     let v = value(cx, |f| {
         let (n, q) = (f.of(order), f.of(found[2]));
-        let special = match by_angle(kind, f.of(x), n.to(d)) {
-            Some((angular, _)) => angular,
-            None => q.number(f64::NAN),
-        };
+        let special = by_angle(kind, f.of(x), n.to(d)).unwrap_or_else(|| q.number(f64::NAN));
         let high = f.of(closed).select(special, q);
         let low = n.eq(0.0).select(1.0, high);
         n.lt(0.0).select(0.0, low).to(narrow)
