@@ -223,6 +223,11 @@ def outcome_of(a, path, outputs):
         ended = subprocess.run(command, capture_output=True, text=True, timeout=a.timeout, errors="replace")
     except subprocess.TimeoutExpired:
         return "timeout", f"{a.timeout} s"
+    return verdict(ended)
+
+
+def verdict(ended):
+    """Outcome and detail of a finished `kiln run --expect`."""
     text = (ended.stderr or ended.stdout).strip()
     if ended.returncode == 0:
         return GOOD, ""

@@ -1,10 +1,6 @@
 """Public models through `torch.compile(backend="kiln")`, beside eager: results, or gradients, and what stayed eager.
 
-    python compiled.py --out FILE [--only REGEX] [--families torchvision,timm,transformers] [--device cuda] [--train]
-                       [--jobs N] [--timeout S] [--seconds S] [--page FILE]
-
-Each model has random weights and runs in a process of its own, forked after the imports. FILE gets a JSON line a model.
-Models come in a random order that is the same every time, so that a run ended by --seconds is a sample of all.
+    python compiled.py --out FILE [--device cuda] [--train] [--jobs N] [--seconds S] [--page FILE] …
 
 The error of a model is the largest over its tensors of |kiln - eager|_inf / |eager|_inf; of gradients, the norm is at
 least 1e-3 of the largest gradient's, since that of a bias before a norm is 0 but for rounding. A model agrees up to 1e-4,
@@ -14,18 +10,14 @@ computes what Dynamo's graph gives in eager. In training, rates of dropout are 0
 """
 import argparse
 import collections
-import json
 import os
-import random
 import re
-import signal
-import sys
-import tempfile
 import time
-import warnings
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+import forked
+from forked import cell, say
+
 TOLERANCE, AMPLIFIED, LEAST_GRADIENT = 1e-4, 1e-2, 1e-3
 
 
@@ -86,12 +78,12 @@ def without_dropout(model):
                 setattr(module, name, 0.0)
 
 
-def one(a, make, inputs):
+def one(a, name, make, inputs):
     """Builds a model, runs it eagerly and compiled: what its line says."""
     import torch
     import kiln_torch
     from torch.utils import _pytree as tree
-    from zoo import text_inputs
+    from families import text_inputs
 
     torch.set_num_threads(a.threads)
     torch.backends.cudnn.allow_tf32 = False
@@ -162,81 +154,21 @@ def one(a, make, inputs):
     return {**line, "outcome": "agrees" if line["error"] <= bound else "wrong", "detail": ""}
 
 
-def say(e):
-    text = [t.strip() for t in str(e).splitlines() if t.strip()]
-    return f"{type(e).__name__}: {' | '.join(text[:3])[:400]}"
-
-
-def child(a, name, make, inputs):
-    """Forks a process that writes the model's line to a file: process and file."""
-    path = Path(a.parts.name) / f"{name}.json"
-    process = os.fork()
-    if process == 0:
-        # Children of the model's process end with it.
-        os.setpgid(0, 0)
-        log = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        try:
-            path.write_text(json.dumps({"model": name, **one(a, make, inputs)}))
-        finally:
-            os._exit(0)
-    return process, path
-
-
-def collect(a, models, lines):
-    """Runs the models, a.jobs at once, until all ran or the time is up."""
-    running, start, todo = {}, time.time(), list(reversed(models))
-    while running or todo:
-        late = a.seconds and time.time() - start > a.seconds
-        while todo and len(running) < a.jobs and not late:
-            name, make, inputs = todo.pop()
-            process, path = child(a, name, make, inputs)
-            running[process] = (name, path, time.time())
-        process, status = os.waitpid(-1, os.WNOHANG)
-        if process in running:
-            name, path, began = running.pop(process)
-            line = {"model": name, "outcome": "crashed", "detail": f"status {status}"}
-            if path.exists():
-                line = json.loads(path.read_text())
-                path.unlink()
-            line["seconds"] = round(time.time() - began, 1)
-            lines.write(json.dumps(line) + "\n")
-            lines.flush()
-            print(f"{name}: {line['outcome']} {line['detail'][:100]} {line['seconds']} s", flush=True)
-            continue
-        for process, (name, path, began) in list(running.items()):
-            if late or time.time() - began > a.timeout:
-                os.killpg(process, signal.SIGKILL)
-                os.waitpid(process, 0)
-                path.unlink(missing_ok=True)
-                del running[process]
-                if not late:
-                    lines.write(json.dumps({"model": name, "outcome": "timeout", "detail": ""}) + "\n")
-        if late and not running:
-            print(f"time is up: {len(todo)} models did not start")
-            return
-        time.sleep(0.05)
-
-
 def report(path):
     """The table of outcomes, the models that do not agree, and the ops that stayed eager."""
-    from zoo import outcomes
-
-    said = [json.loads(t) for t in Path(path).read_text().splitlines()]
+    said = forked.lines_of(path)
     count, eager = collections.Counter(), collections.Counter()
     ran = [line for line in said if "error" in line]
     for line in said:
         count[line["model"].split(".")[0], line["outcome"]] += 1
         eager.update({reason(op, why) for op, why in line.get("eager", {}).items()})
-    text = outcomes(count, sorted({o for _, o in count}))
+    text = forked.outcomes(count, sorted({o for _, o in count}))
     whole = sum(not line.get("eager") for line in ran)
     text += ["", f"Of {len(ran)} models that ran, {whole} have no op that stays eager."]
     text += ["", "| model | outcome | error | eager's | reason |", "| --- | --- | --- | --- | --- |"]
     for line in sorted(said, key=lambda r: (r["outcome"], r["model"])):
         if line["outcome"] in ("wrong", "undecided", "failed", "crashed", "timeout"):
-            detail = line["detail"].replace("|", "/")[:200]
-            text.append(f"| {line['model']} | {line['outcome']} | {line.get('error', '')} | {line.get('eager_error', '')} | {detail} |")
+            text.append(f"| {line['model']} | {line['outcome']} | {line.get('error', '')} | {line.get('eager_error', '')} | {cell(line['detail'])} |")
     text += ["", "| what stays eager | models |", "| --- | --- |"]
     text += [f"| {why} | {n} |" for why, n in eager.most_common()]
     return "\n".join(text)
@@ -251,37 +183,14 @@ def reason(op, why):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--families", default="torchvision,timm,transformers")
+    forked.arguments(parser)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--train", action="store_true", help="compare gradients of a training step")
-    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="threads of a model's process")
-    parser.add_argument("--timeout", type=int, default=120)
-    parser.add_argument("--seconds", type=int, default=0, help="when to stop; 0: when all have run")
-    parser.add_argument("--most", type=int, default=60_000_000, help="parameters of the largest model")
-    parser.add_argument("--page", help="write the table to this file")
     a = parser.parse_args()
-    a.parts = tempfile.TemporaryDirectory()
-    warnings.filterwarnings("ignore")
     os.environ["OMP_NUM_THREADS"] = str(a.threads)
-    from zoo import FAMILIES
-
-    out = Path(a.out)
-    done = {json.loads(t)["model"] for t in out.read_text().splitlines()} if out.exists() else set()
-    models = []
-    for family in a.families.split(","):
-        try:
-            models += [(f"{family}.{name}", make, inputs) for name, make, inputs in FAMILIES[family]()]
-        except ImportError as e:
-            print(f"without {family}: {e}")
-    models = [m for m in models if re.search(a.only, m[0]) and m[0] not in done]
-    random.Random(0).shuffle(models)
-    print(f"{len(models)} models", flush=True)
-    with out.open("a") as lines:
-        collect(a, models, lines)
-    text = report(out)
+    forked.run(a, one)
+    text = report(a.out)
     print(text)
     if a.page:
         Path(a.page).write_text(text + "\n")

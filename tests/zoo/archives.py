@@ -1,0 +1,251 @@
+"""Public models as exported programs through kiln, beside eager: exports, compiles, runs, compares, tabulates.
+
+    python archives.py --out FILE --kiln BIN [--devices cpu,cuda] [--forms plain,core,dynamic] [--jobs N] [--seconds S] …
+    python archives.py --out FILE --only NOTHING --csv FILE --page FILE
+
+Forms of an export: `plain` as it is, `core` after run_decompositions(), `dynamic` with batches, and sequences of tokens, of
+any size, run at sizes that differ from those of the export.
+
+A result agrees within the tolerances of `kiln run --expect`. Where it does not, floating-point tensors agree by the rule of
+`compiled.py`, which measures eager against float64; integers have to be equal.
+"""
+import argparse
+import collections
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import forked
+from compiled import AMPLIFIED, TOLERANCE, error
+from forked import cell, say
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "opinfo"))
+from opinfo import verdict  # noqa: E402
+
+BAD = ("wrong", "crashed", "unsupported", "refused", "failed", "timeout")
+STATES = ("agrees", "undecided") + BAD + ("not exported", "not eager", "left out")
+COLUMNS = ("model", "form", "parameters", "ops", "cpu", "cuda", "kernels", "gpu_kernels", "compile_s", "gpu_compile_s", "beside_eager", "detail")
+
+
+def flat(model, names):
+    """The model as a module of positional inputs, whose results are a flat tuple of at most four tensors."""
+    import torch
+    from torch.utils import _pytree as tree
+
+    class Flat(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, *inputs):
+            out = self.model(**dict(zip(names, inputs))) if names else self.model(*inputs)
+            out = out.to_tuple() if hasattr(out, "to_tuple") else out
+            return tuple(t for t in tree.tree_leaves(out) if isinstance(t, torch.Tensor))[:4]
+
+    return Flat().eval()
+
+
+def drawn(like, shape):
+    """Another input of this shape: tokens or normal numbers."""
+    import torch
+
+    return torch.randn(shape) if like.is_floating_point() else torch.randint(3, 200, shape)
+
+
+def exported(form, module, args):
+    """The exported program and the inputs to run it with."""
+    import torch
+
+    if form != "dynamic":
+        program = torch.export.export(module, args, strict=False)
+        return (program.run_decompositions() if form == "core" else program), args
+    # Sizes of 1 are specialised.
+    args = tuple(drawn(t, [2, *t.shape[1:]]) for t in args)
+    free = lambda t: (0,) if t.is_floating_point() else range(t.dim())
+    sizes = tuple({k: torch.export.Dim.AUTO for k in free(t)} for t in args)
+    program = torch.export.export(module, args, dynamic_shapes=(sizes,), strict=False)
+    placeholders = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"][-len(args) :]
+    # What export specialised keeps its size; batches grow by 1, sequences by half.
+    grown = lambda k, n, was: was if isinstance(n, int) else was + 1 if k == 0 else was + was // 2
+    return program, tuple(drawn(t, [grown(k, n, t.shape[k]) for k, n in enumerate(p.shape)]) for t, p in zip(args, placeholders))
+
+
+def median_of(call, count=3):
+    """The median time of calls, in microseconds, after one that is not timed."""
+    times = []
+    for _ in range(count + 1):
+        start = time.perf_counter()
+        call()
+        times.append(1e6 * (time.perf_counter() - start))
+    return sorted(times[1:])[count // 2]
+
+
+def run_on(a, device, path):
+    """Runs an archive on a device: outcome, detail and the report of `kiln run`."""
+    command = [a.kiln, "run", f"{path}.pt2", "--inputs", f"{path}.safetensors", "--expect", f"{path}.safetensors", "--json"]
+    command += ["--outputs", f"{path}.{device}", "--repeat", "3", "--no-cache", "--device", device]
+    command += ["--threads", str(a.threads), "--workers", str(a.threads)]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=a.timeout, errors="replace")
+    except subprocess.TimeoutExpired:
+        return "timeout", f"{a.timeout} s", {}
+    what, detail = verdict(ended)
+    try:
+        return what, detail, json.loads(ended.stdout)
+    except ValueError:
+        return what, detail, {}
+
+
+def second_look(module, args, want, path):
+    """Whether a result outside the tolerances is wrong, beside eager in float64."""
+    import torch
+    from safetensors.torch import load_file
+
+    stored = load_file(path)
+    got = [stored[f"output_{k}"] for k in range(len(want))]
+    is_float = lambda t: t.is_floating_point()
+    floats = [list(filter(is_float, ts)) for ts in (got, want)]
+    apart = error(*floats, False)
+    if any(g.shape != w.shape or not is_float(w) and not torch.equal(g, w) for g, w in zip(got, want)):
+        return "wrong", "integers or shapes differ"
+    if apart <= TOLERANCE:
+        return "agrees", f"error {apart:.1e}"
+    with torch.no_grad():
+        exact = module.double()(*[t.double() if is_float(t) else t for t in args])
+    module.float()
+    eager = error(floats[1], list(filter(is_float, exact)), False)
+    detail = f"error {apart:.1e}, eager's {eager:.1e}"
+    return ("undecided" if eager > AMPLIFIED else "agrees" if apart <= 10 * eager else "wrong"), detail
+
+
+def one_form(a, form, module, args, folder):
+    """Exports one form and runs it on all devices: its part of the model's line."""
+    import torch
+    from safetensors.torch import save_file
+
+    path, line = f"{folder}/{form}", {}
+    start = time.time()
+    try:
+        with torch.no_grad():
+            program, args = exported(form, module, args)
+            line["ops"] = sum(n.op == "call_function" for n in program.graph.nodes)
+            line["export_s"] = round(time.time() - start, 1)
+            torch.export.save(program, f"{path}.pt2")
+            want = module(*[t.clone() for t in args])
+            line["eager_us"] = round(median_of(lambda: module(*args)))
+    except Exception as e:
+        return line | {device: {"outcome": "not exported", "detail": say(e)} for device in a.devices.split(",")}
+    plain = lambda t: t.detach().clone(memory_format=torch.contiguous_format)
+    tensors = {f"input_{k}": plain(t) for k, t in enumerate(args)} | {f"output_{k}": plain(t) for k, t in enumerate(want)}
+    save_file(tensors, f"{path}.safetensors")
+    for device in a.devices.split(","):
+        what, detail, said = run_on(a, device, path)
+        if what == "wrong":
+            try:
+                what, detail = second_look(module, args, want, f"{path}.{device}")
+            except Exception as e:
+                detail += f"; {say(e)}"
+        line[device] = {"outcome": what, "detail": detail[:600]}
+        if said:
+            line[device] |= {"kernels": len(said["kernels"]), "us": said["median_us"], "compile_us": said["total_us"]}
+    for file in Path(folder).iterdir():
+        file.unlink()
+    return line
+
+
+def one(a, name, make, inputs):
+    """Builds a model and runs all of its forms: what its line says."""
+    import torch
+    from families import text_inputs
+
+    torch.set_num_threads(a.threads)
+    torch.manual_seed(0)
+    line = {}
+    try:
+        model = make().eval()
+        line["parameters"] = sum(p.numel() for p in model.parameters())
+        if line["parameters"] > a.most:
+            return {**line, "outcome": "left out", "detail": "large"}
+        given = text_inputs(model) if inputs is None else None
+        args = tuple(given.values()) if given is not None else inputs()
+        if not args:
+            return {**line, "outcome": "left out", "detail": "no inputs known"}
+        module = flat(model, list(given or ()))
+        with torch.no_grad():
+            module(*[t.clone() for t in args])
+    except Exception as e:
+        return {**line, "outcome": "not eager", "detail": say(e)}
+    with tempfile.TemporaryDirectory() as folder:
+        line["forms"] = {form: one_form(a, form, module, args, folder) for form in a.forms.split(",")}
+    worst, detail = max(((o, d) for f in line["forms"].values() for o, d in results(f).values()), key=lambda r: STATES.index(r[0]) if r[0] in BAD else -1)
+    return {**line, "outcome": worst, "detail": detail}
+
+
+def results(form):
+    """Device -> outcome and detail of one form."""
+    return {d: (form[d]["outcome"], form[d]["detail"]) for d in ("cpu", "cuda") if d in form}
+
+
+def rows(lines):
+    """The rows of the table: one of each model and form."""
+    for line in sorted(lines, key=lambda r: r["model"]):
+        row = {"model": line["model"], "parameters": line.get("parameters", "")}
+        if "forms" not in line:
+            yield row | {"form": "", "cpu": line["outcome"], "cuda": line["outcome"], "detail": cell(line["detail"])}
+        for name, form in line.get("forms", {}).items():
+            found = results(form)
+            cpu, gpu = form.get("cpu", {}), form.get("cuda", {})
+            said = row | {"form": name, "ops": form.get("ops", ""), "kernels": cpu.get("kernels", ""), "gpu_kernels": gpu.get("kernels", "")}
+            said |= {d: found[d][0] for d in found}
+            said |= {k: round(v["compile_us"] / 1e6, 2) for k, v in (("compile_s", cpu), ("gpu_compile_s", gpu)) if "compile_us" in v}
+            if "us" in cpu and form.get("eager_us"):
+                said["beside_eager"] = round(cpu["us"] / form["eager_us"], 2)
+            yield said | {"detail": cell("; ".join(dict.fromkeys(d for o, d in found.values() if d)))}
+
+
+def page(table):
+    """The tables of `docs/models.md`."""
+    text, whole = [], [r for r in table if r["form"]]
+    for device, title in (("cpu", "On the host"), ("cuda", "On the GPU")):
+        if not any(r.get(device) for r in whole):
+            continue
+        ran = [r for r in table if r.get(device)]
+        count = collections.Counter((f"{r['model'].split('.')[0]}, {r['form']}" if r["form"] else r["model"].split(".")[0] + ", not run", r[device]) for r in ran)
+        columns = [s for s in STATES if any(k[1] == s for k in count)]
+        text += [f"## {title}", "", *forked.outcomes(count, columns), ""]
+    text += ["## What does not agree", "", "| model | form | host | GPU | reason |", "| --- | --- | --- | --- | --- |"]
+    states = lambda r: [r.get("cpu", ""), r.get("cuda", "")]
+    text += [f"| {r['model']} | {r['form']} | {' | '.join(states(r))} | {r['detail']} |" for r in whole if any(s not in ("agrees", "") for s in states(r))]
+    text += ["", "## All that ran", "", "| model | form | ops | kernels | on a GPU | compiled in s | time beside eager |", "| --- " * 7 + "|"]
+    shown = ("model", "form", "ops", "kernels", "gpu_kernels", "compile_s", "beside_eager")
+    return "\n".join(text + ["| " + " | ".join(str(r.get(c, "")) for c in shown) + " |" for r in whole if "agrees" in states(r)]) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    forked.arguments(parser)
+    parser.add_argument("--kiln", default="target/release/kiln")
+    parser.add_argument("--devices", default="cpu")
+    parser.add_argument("--forms", default="plain")
+    parser.add_argument("--threads", type=int, default=1, help="threads of eager, of kiln's calls and of its compiler")
+    parser.add_argument("--csv", help="write the table to this file")
+    a = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(a.threads)
+    forked.run(a, one)
+    table = list(rows(forked.lines_of(a.out)))
+    if a.csv:
+        with open(a.csv, "w", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(table)
+    text = page(table)
+    Path(a.page).write_text(text) if a.page else print(text)
+
+
+if __name__ == "__main__":
+    main()
