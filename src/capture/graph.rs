@@ -307,6 +307,11 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
                 })?,
             );
         }
+        // `dropout_` calls `self` what `dropout` calls `input`.
+        let first = row.arguments.split([',', '=']).next().unwrap_or("").trim();
+        if aten::is_in_place(target) && !values.contains_key(first) {
+            values.remove("self").and_then(|v| values.insert(first, v));
+        }
         let args = Args { values };
         cx.unbacked.fresh = fresh_symbols(cx, symbols, graph, &names);
         let declared = |name| graph.tensor_values.get(name).and_then(|m| element(m.dtype).ok());

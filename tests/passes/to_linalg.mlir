@@ -183,6 +183,26 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 }
 
 // -----
+// The stated sizes of a dynamic result read no elements: the transpose is folded all the same.
+// CASE: padded_convolution_of_dynamic_batches
+// CHECK: tensor.pad %arg0 low[0, 1, 1, 0] high[0, 1, 1, 0]
+// CHECK: tensor<?x7x7x8xf32>
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "contract"}} {
+  func.func @k(%x: tensor<?x5x5x8xf32>, %w: tensor<3x3x1x8xf32>, %n: index) -> tensor<?x5x5x8xf32> {
+    kiln.bind_shape %x, [%n, 5, 5, 8] : tensor<?x5x5x8xf32>
+    %i = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<?x5x5x8xf32>
+    %v = kiln.transpose %w permutation = [3, 2, 0, 1] : tensor<3x3x1x8xf32>
+    %0 = kiln.convolution %i, %v strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 8 : i64} : tensor<?x8x5x5xf32>, tensor<8x1x3x3xf32>
+    kiln.bind_shape %0, [%n, 8, 5, 5] : tensor<?x8x5x5xf32>
+    %1 = kiln.transpose %0 permutation = [0, 2, 3, 1] : tensor<?x8x5x5xf32>
+    %2 = kiln.max %1, %x : tensor<?x5x5x8xf32>
+    return %2 : tensor<?x5x5x8xf32>
+  }
+}
+}
+
+// -----
 // Cubes and fourth powers become products, inverses quotients; no exponent is left.
 // CASE: powers
 // IMPLICIT-CHECK-NOT: math.powf

@@ -11,6 +11,7 @@ A result agrees within the tolerances of `kiln run --expect`. Where it does not,
 """
 import argparse
 import collections
+import contextlib
 import csv
 import json
 import os
@@ -28,7 +29,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "opinfo"))
 from opinfo import verdict  # noqa: E402
 
 BAD = ("wrong", "crashed", "unsupported", "refused", "failed", "timeout")
-STATES = ("agrees", "undecided") + BAD + ("not exported", "not eager", "left out")
+STATES = ("agrees", "undecided", "random") + BAD + ("not exported", "not eager", "left out")
+INTRODUCTION = """Exported models with random weights, run by `kiln run` and compared with eager in float32.
+`tests/zoo/archives.py` writes this page and `tests/zoo/archives.csv`; it says what the forms are.
+Times are of one thread, beside other models that run at the same time.
+
+| outcome | meaning |
+| --- | --- |
+| agrees | within `src/tolerance.rs`, or 1e-4 of a tensor's norm, or ten times eager's own error |
+| undecided | eager's own error against float64 is above 1e-2 |
+| random | the program takes the state of the random number generator, also where nothing reads a draw |
+| not exported | PyTorch does not export the model, or exports another function |
+| not eager | the model does not run with the small configuration of `tests/zoo/families.py` |
+| left out | too large, or its inputs are not known |"""
 COLUMNS = ("model", "form", "parameters", "ops", "cpu", "cuda", "kernels", "gpu_kernels", "compile_s", "gpu_compile_s", "beside_eager", "detail")
 
 
@@ -61,6 +74,8 @@ def exported(form, module, args):
     """The exported program and the inputs to run it with."""
     import torch
 
+    from torch.fx.experimental.symbolic_shapes import is_concrete_int
+
     if form != "dynamic":
         program = torch.export.export(module, args, strict=False)
         return (program.run_decompositions() if form == "core" else program), args
@@ -71,7 +86,7 @@ def exported(form, module, args):
     program = torch.export.export(module, args, dynamic_shapes=(sizes,), strict=False)
     placeholders = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"][-len(args) :]
     # What export specialised keeps its size; batches grow by 1, sequences by half.
-    grown = lambda k, n, was: was if isinstance(n, int) else was + 1 if k == 0 else was + was // 2
+    grown = lambda k, n, was: was if is_concrete_int(n) else was + 1 if k == 0 else was + was // 2
     return program, tuple(drawn(t, [grown(k, n, t.shape[k]) for k, n in enumerate(p.shape)]) for t, p in zip(args, placeholders))
 
 
@@ -101,8 +116,8 @@ def run_on(a, device, path):
         return what, detail, {}
 
 
-def second_look(module, args, want, path):
-    """Whether a result outside the tolerances is wrong, beside eager in float64."""
+def second_look(program, module, args, want, path):
+    """Whether a result outside the tolerances is wrong, beside eager in float64 and the exported program in eager."""
     import torch
     from safetensors.torch import load_file
 
@@ -116,6 +131,9 @@ def second_look(module, args, want, path):
     if apart <= TOLERANCE:
         return "agrees", f"error {apart:.1e}"
     with torch.no_grad():
+        traced = error(list(filter(is_float, program.module()(*args))), floats[1], False)
+        if traced > AMPLIFIED:
+            return "not exported", f"the exported program differs from the model in eager by {traced:.1e}"
         exact = module.double()(*[t.double() if is_float(t) else t for t in args])
     module.float()
     eager = error(floats[1], list(filter(is_float, exact)), False)
@@ -147,13 +165,13 @@ def one_form(a, form, module, args, folder):
         what, detail, said = run_on(a, device, path)
         if what == "wrong":
             try:
-                what, detail = second_look(module, args, want, f"{path}.{device}")
+                what, detail = second_look(program, module, args, want, f"{path}.{device}")
             except Exception as e:
                 detail += f"; {say(e)}"
         line[device] = {"outcome": what, "detail": detail[:600]}
         if said:
             line[device] |= {"kernels": len(said["kernels"]), "us": said["median_us"], "compile_us": said["total_us"]}
-    for file in Path(folder).iterdir():
+    for file in () if a.keep else Path(folder).iterdir():
         file.unlink()
     return line
 
@@ -180,7 +198,9 @@ def one(a, name, make, inputs):
             module(*[t.clone() for t in args])
     except Exception as e:
         return {**line, "outcome": "not eager", "detail": say(e)}
-    with tempfile.TemporaryDirectory() as folder:
+    if a.keep:
+        Path(a.keep, name).mkdir(parents=True, exist_ok=True)
+    with contextlib.nullcontext(f"{a.keep}/{name}") if a.keep else tempfile.TemporaryDirectory() as folder:
         line["forms"] = {form: one_form(a, form, module, args, folder) for form in a.forms.split(",")}
     worst, detail = max(((o, d) for f in line["forms"].values() for o, d in results(f).values()), key=lambda r: STATES.index(r[0]) if r[0] in BAD else -1)
     return {**line, "outcome": worst, "detail": detail}
@@ -208,9 +228,11 @@ def rows(lines):
             yield said | {"detail": cell("; ".join(dict.fromkeys(d for o, d in found.values() if d)))}
 
 
-def page(table):
-    """The tables of `docs/models.md`."""
-    text, whole = [], [r for r in table if r["form"]]
+def page(table, measured):
+    """`docs/models.md`."""
+    whole = [r for r in table if r["form"]]
+    names = {r["model"] for r in table}
+    text = ["# Public models", "", INTRODUCTION, "", f"{len(names)} models so far, in a random order.", measured, ""]
     for device, title in (("cpu", "On the host"), ("cuda", "On the GPU")):
         if not any(r.get(device) for r in whole):
             continue
@@ -233,6 +255,8 @@ def main():
     parser.add_argument("--devices", default="cpu")
     parser.add_argument("--forms", default="plain")
     parser.add_argument("--threads", type=int, default=1, help="threads of eager, of kiln's calls and of its compiler")
+    parser.add_argument("--keep", help="keep archives, inputs and results in a folder of each model here")
+    parser.add_argument("--measured", default="", help="a sentence for the page: date, machine, versions")
     parser.add_argument("--csv", help="write the table to this file")
     a = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(a.threads)
@@ -243,7 +267,7 @@ def main():
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(table)
-    text = page(table)
+    text = page(table, a.measured)
     Path(a.page).write_text(text) if a.page else print(text)
 
 

@@ -88,7 +88,10 @@ pub fn folded_transpose(op: Op) -> Option<Op> {
         OpKind::Convolution => contracts(op),
         _ => false,
     };
-    let [(reader, _)] = op.result(0).uses()[..] else { return None };
+    let uses = op.result(0).uses();
+    // Sizes that are stated read no elements.
+    let mut readers = uses.iter().map(|u| u.0).filter(|u| BindShape::of(*u).is_none());
+    let reader = readers.next().filter(|_| readers.next().is_none())?;
     let permutation = Transpose::of(reader).filter(|_| contracts)?.permutation;
     let last = permutation.last().is_some_and(|p| *p as usize == permutation.len() - 1);
     let fits =

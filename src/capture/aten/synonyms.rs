@@ -4,6 +4,8 @@
 const SYNONYMS: &[(&str, &str)] = &[
     ("aten.absolute.default", "aten.abs.default"),
     ("aten.negative.default", "aten.neg.default"),
+    ("aten._is_all_true.default", "aten.all.default"),
+    ("aten._is_any_true.default", "aten.any.default"),
     ("aten.arccos.default", "aten.acos.default"),
     ("aten.arccosh.default", "aten.acosh.default"),
     ("aten.arcsin.default", "aten.asin.default"),
