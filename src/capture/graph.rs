@@ -307,10 +307,10 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
                 })?,
             );
         }
-        // `dropout_` calls `self` what `dropout` calls `input`.
-        let first = row.arguments.split([',', '=']).next().unwrap_or("").trim();
-        if aten::is_in_place(target) && !values.contains_key(first) {
-            values.remove("self").and_then(|v| values.insert(first, v));
+        let in_place = aten::is_in_place(target);
+        if in_place && row.arguments.starts_with("input,") {
+            // `dropout_` calls `self` what `dropout` calls `input`.
+            values.remove("self").and_then(|v| values.insert("input", v));
         }
         let args = Args { values };
         cx.unbacked.fresh = fresh_symbols(cx, symbols, graph, &names);
@@ -324,7 +324,7 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
             outcome
         };
         symbols.values.extend(cx.unbacked.symbols.drain(..));
-        let results = if aten::is_in_place(target) {
+        let results = if in_place {
             cx.write_back(&args, outcome).map_err(op_error)?
         } else {
             flatten(outcome)

@@ -79,3 +79,15 @@ def in_place():
     add(masked, f(3, 4), b(2, 4))
     add(put, f(3, 4), torch.tensor([2, 0]))
     add(lambda x: (x.clone().copy_(torch.ones(4, dtype=torch.int64)), x), f(3, 4))
+
+    def dropped(x):
+        y = x * 2
+        z = y[1:]
+        torch.ops.aten.feature_dropout_(torch.dropout_(y, 0.5, False), 0.5, False)
+        torch.dropout_(z, 1.0, True)
+        return y, z
+
+    # Inputs that draw no random numbers leave those of later families as they are.
+    add(dropped, torch.arange(12.0).view(3, 4))
+    for op in (torch.ops.aten._is_all_true, torch.ops.aten._is_any_true):
+        add(lambda x, op=op: (op(x), op(x[0])), torch.eye(3, dtype=torch.bool))

@@ -217,13 +217,18 @@ def outcome(a, path):
 
 
 def outcome_of(a, path, outputs):
+    return run_kiln(a, path, outputs, "--repeat", "1", *(["--target", a.target] if a.target else []))[:2]
+
+
+def run_kiln(a, path, outputs, *options):
+    """Runs an exported program on its stored inputs: outcome, detail and what was printed."""
     command = [a.kiln, "run", f"{path}.pt2", "--inputs", f"{path}.safetensors", "--expect", f"{path}.safetensors"]
-    command += ["--outputs", outputs, "--repeat", "1", "--no-cache"] + (["--target", a.target] if a.target else [])
+    command += ["--outputs", outputs, "--no-cache", *options]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=a.timeout, errors="replace")
     except subprocess.TimeoutExpired:
-        return "timeout", f"{a.timeout} s"
-    return verdict(ended)
+        return "timeout", f"{a.timeout} s", ""
+    return *verdict(ended), ended.stdout
 
 
 def verdict(ended):

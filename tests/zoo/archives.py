@@ -1,7 +1,7 @@
 """Public models as exported programs through kiln, beside eager: exports, compiles, runs, compares, tabulates.
 
     python archives.py --out FILE --kiln BIN [--devices cpu,cuda] [--forms plain,core,dynamic] [--jobs N] [--seconds S] …
-    python archives.py --out FILE --only NOTHING --csv FILE --page FILE
+    python archives.py --out FILE --report --csv FILE --page FILE
 
 Forms of an export: `plain` as it is, `core` after run_decompositions(), `dynamic` with batches, and sequences of tokens, of
 any size, run at sizes that differ from those of the export.
@@ -15,7 +15,6 @@ import contextlib
 import csv
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,9 +25,8 @@ from compiled import AMPLIFIED, TOLERANCE, error
 from forked import cell, say
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "opinfo"))
-from opinfo import verdict  # noqa: E402
+from opinfo import BAD, run_kiln  # noqa: E402
 
-BAD = ("wrong", "crashed", "unsupported", "refused", "failed", "timeout")
 STATES = ("agrees", "undecided", "random") + BAD + ("not exported", "not eager", "left out")
 INTRODUCTION = """Exported models with random weights, run by `kiln run` and compared with eager in float32.
 `tests/zoo/archives.py` writes this page and `tests/zoo/archives.csv`; it says what the forms are.
@@ -102,16 +100,11 @@ def median_of(call, count=3):
 
 def run_on(a, device, path):
     """Runs an archive on a device: outcome, detail and the report of `kiln run`."""
-    command = [a.kiln, "run", f"{path}.pt2", "--inputs", f"{path}.safetensors", "--expect", f"{path}.safetensors", "--json"]
-    command += ["--outputs", f"{path}.{device}", "--repeat", "3", "--no-cache", "--device", device]
-    command += ["--threads", str(a.threads), "--workers", str(a.threads)]
+    threads = str(a.threads)
+    options = ("--json", "--repeat", "3", "--device", device, "--threads", threads, "--workers", threads)
+    what, detail, printed = run_kiln(a, path, f"{path}.{device}", *options)
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=a.timeout, errors="replace")
-    except subprocess.TimeoutExpired:
-        return "timeout", f"{a.timeout} s", {}
-    what, detail = verdict(ended)
-    try:
-        return what, detail, json.loads(ended.stdout)
+        return what, detail, json.loads(printed)
     except ValueError:
         return what, detail, {}
 

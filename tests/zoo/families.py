@@ -67,7 +67,6 @@ SMALL = {
 
 def language_models():
     """transformers: the architectures of the auto classes of text models, small, by their configuration class."""
-    import torch
     import transformers
     from transformers.models.auto import modeling_auto as auto
 

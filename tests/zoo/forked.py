@@ -22,6 +22,7 @@ def arguments(parser):
     parser.add_argument("--timeout", type=int, default=120, help="seconds of a model")
     parser.add_argument("--seconds", type=int, default=0, help="when to stop; 0: when all have run")
     parser.add_argument("--most", type=int, default=60_000_000, help="parameters of the largest model")
+    parser.add_argument("--report", action="store_true", help="run nothing; write the table of the file")
     parser.add_argument("--page", help="write the table to this file")
 
 
@@ -37,6 +38,8 @@ def say(e):
 
 def run(a, one):
     """Calls `one(a, name, make, inputs)`, which returns the model's line, for all selected models that have no line yet."""
+    if a.report:
+        return
     warnings.filterwarnings("ignore")
     from families import selected
 
