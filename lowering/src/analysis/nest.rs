@@ -89,7 +89,14 @@ pub fn nests(k: &mut Kernel, scratch: i64) -> NestPlan {
             .map(|n| n.reduction.iter().take_while(|r| !**r).count())
             .min()
             .unwrap_or(0);
-        plan.rows = (0..=least).rev().find(|r| rows_fit(k, &plan, *r)).unwrap_or(0);
+        let fitting = |most: usize| (0..=most).rev().find(|r| rows_fit(k, &plan, *r)).unwrap_or(0);
+        // The blocks of packed weights are loops within a row, where there are other rows.
+        let blocks = plan.nests.iter().filter(|n| contracts(k, n)).filter_map(|n| blocked(k, n, 0));
+        let unblocked = blocks.map(|(d, ..)| d).fold(least, usize::min);
+        plan.rows = match fitting(unblocked) {
+            0 => fitting(least),
+            rows => rows,
+        };
         let mut d = 0;
         while d + 1 < plan.rows {
             let together = plan.nests.iter().all(|n| collapsible(k, n, d));
@@ -110,7 +117,7 @@ pub fn nests(k: &mut Kernel, scratch: i64) -> NestPlan {
                 d += 1
             }
         }
-        split(k, &mut plan.nests[n]);
+        split(k, &mut plan.nests[n], plan.rows);
     }
     fit_scratch(k, &mut plan, scratch);
     plan
@@ -305,9 +312,25 @@ fn collapse(k: &mut Kernel, nest: &mut Nest, d: usize) {
     }
 }
 
+fn contracts(k: &Kernel, nest: &Nest) -> bool {
+    nest.all().any(|s| k.stages[s].contraction().is_some())
+}
+
+/// The first parallel dimension from `from` on that an access divides, as blocked layouts are read.
+fn blocked(k: &Kernel, nest: &Nest, from: usize) -> Option<Division> {
+    first(k, nest, &|nest, at| {
+        at.divisions.iter().find_map(|(r, _)| {
+            let parallel = |d: &usize| *d >= from && !nest.reduction[*d];
+            let d = r.dividend.as_dim().filter(|d| r.divisor >= 8 && parallel(d))?;
+            Some((d, r.divisor, nest.extents[d].known()?))
+        })
+    })
+}
+
 /// Splits the dimensions of a blocked layout, such as weights as `[N/32, K, 32]` or `[N/32, K/2,
-/// 32, 2]`, so that no division is left.
-fn split(k: &mut Kernel, nest: &mut Nest) {
+/// 32, 2]`, so that no division is left. Rows, the dimensions before `rows`, stay as other nests
+/// have them.
+fn split(k: &mut Kernel, nest: &mut Nest, rows: usize) {
     // Rows in pairs: quotient and remainder of a reduction's index by 2.
     let half = |at: &LinearExpr, modulo: bool| {
         at.divisions
@@ -318,16 +341,10 @@ fn split(k: &mut Kernel, nest: &mut Nest) {
         let d = half(at, false).filter(|d| Some(*d) == half(at, true) && nest.reduction[*d])?;
         Some((d, 2, nest.extents[d].known().filter(|n| n % 2 == 0)?))
     };
-    let blocked = |nest: &Nest, at: &LinearExpr| {
-        at.divisions.iter().find_map(|(r, _)| {
-            let d = r.dividend.as_dim().filter(|d| r.divisor >= 8 && !nest.reduction[*d])?;
-            Some((d, r.divisor, nest.extents[d].known()?))
-        })
-    };
     if let Some((d, by, _)) = first(k, nest, &paired) {
         split_at(k, nest, d, by);
     }
-    if let Some((d, by, size)) = first(k, nest, &blocked) {
+    if let Some((d, by, size)) = blocked(k, nest, rows) {
         split_at(k, nest, d, by);
         nest.split = (size % by != 0).then(|| (d, d + 1, Poly::number(size)));
     }

@@ -123,8 +123,9 @@ fn store_image(op: Op) {
 /// Marks the transpose that only a padded convolution reads, so that `cse` keeps it apart.
 const IMAGE: &str = "kiln.image";
 
-/// Gives a convolution a transpose of its own if its input is also a result of the function, which
-/// is stored transposed: the convolution's kernel reads the NHWC value.
+/// Gives a convolution a transpose of its own if another reader of its input, such as a view or the
+/// function's return, may want the NCHW value in memory: the convolution's kernel reads the NHWC
+/// value.
 fn own_transpose(b: &Builder, op: Op) -> Result<()> {
     let o = Convolution::of(op).ok_or_malformed(op)?;
     let (Some(image), Some(t)) = (image(&o), o.input.def().and_then(Transpose::of)) else {
@@ -134,7 +135,12 @@ fn own_transpose(b: &Builder, op: Op) -> Result<()> {
         Transpose::of(user).is_some_and(|u| u.permutation == t.permutation)
             && user.result(0).uses().iter().any(|(reader, _)| reader.isa::<func::Return>())
     };
-    if image.uses().iter().any(|(user, _)| returned(*user)) {
+    // These read NHWC values through the transpose.
+    let folds = |user: Op| {
+        user == op || user.kind().is_some_and(|k| k.is_elementwise() || k == OpKind::Convolution)
+    };
+    let stored = o.input.uses().iter().any(|(user, _)| !folds(*user));
+    if stored || image.uses().iter().any(|(user, _)| returned(*user)) {
         let own = b.create_node(&Transpose { input: image, permutation: t.permutation.clone() })?;
         own.set_attr(IMAGE, Attr::unit(op.ctx()));
         op.set_operand(0, own.result(0));

@@ -63,13 +63,17 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     let [b, head, group] = heads.at();
     let lhs = vec![b.clone(), head, IndexExpr::dim(outer), IndexExpr::dim(n - 1)];
     let rhs = vec![b, group.clone(), IndexExpr::dim(outer + 1), IndexExpr::dim(n - 1)];
-    let of_scores = k.operands(&Nest {
+    let mut of_scores = k.operands(&Nest {
         reduction: last(n),
         sizes: heads.sizes(&[q[2], ks[2], q[3]]),
         outs: vec![(out, (0..loops).collect())],
         reads: vec![(o.query, lhs.clone()), (o.key, rhs.clone())],
         body: &mut |_, _| Ok(vec![]),
     })?;
+    if of_scores.inputs.list.len() == 1 {
+        // Query and key are one element's row; strategies read the key as the second operand.
+        of_scores.repeat_first(k.b.ctx)?;
+    }
     let own = dtype(o.query)?;
     let mut factors = |body: &mut Body, _: &[Value]| {
         let (x, y) = (body.element(o.query, &lhs)?, body.element(o.key, &rhs)?);

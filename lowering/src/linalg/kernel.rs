@@ -55,6 +55,19 @@ pub struct Operands {
     pub maps: Attr,
 }
 
+impl Operands {
+    /// Makes the first input the second as well, which no element of the body is read from.
+    pub fn repeat_first(&mut self, ctx: Context) -> Result<()> {
+        let mut maps = self.maps.as_array().ok_or("has no indexing maps")?;
+        self.values.insert(1, *self.values.first().ok_or("has no operand")?);
+        self.types.insert(1, *self.types.first().ok_or("has no types")?);
+        maps.insert(1, *maps.first().ok_or("has no maps")?);
+        self.maps = Attr::array(ctx, &maps);
+        self.ins += 1;
+        Ok(())
+    }
+}
+
 impl Nest<'_> {
     /// Whether there is no iteration, so that the outputs stay unchanged. An MLIR slice may not
     /// even start in an empty dimension.

@@ -1,6 +1,7 @@
 //! Stacks in NumPy's words, products of lists, and enumerations of positions.
 use super::{
-    Args, Cx, Outcome, Row, arithmetic::common_of, formula::Term, formula::value, tools::*,
+    Args, Cx, Outcome, Row, arithmetic::common_of, formula::Term, formula::value,
+    promote::result_type, tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
@@ -133,7 +134,7 @@ fn block_diag(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 }
 
 fn kron(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let (x, y) = cx.promoted(a, "self", "other")?;
+    let (x, y) = (cx.tensor(a, "self")?, cx.tensor(a, "other")?);
     let rank = rank_of(x).max(rank_of(y));
     let unit = Size::Static(1);
     let whole = |v: Value| -> Result<Vec<Size>> {
@@ -141,6 +142,10 @@ fn kron(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         Ok([vec![unit; rank - sizes.len()], sizes].concat())
     };
     let (m, n) = (whole(x)?, whole(y)?);
+    // Types are promoted after both have the same rank.
+    let (x, y) = (cx.reshape(x, m.clone())?, cx.reshape(y, n.clone())?);
+    let dtype = result_type(&[x, y], &[])?;
+    let (x, y) = (cx.convert(x, dtype)?, cx.convert(y, dtype)?);
     let pair = |left: bool| {
         let all = m.iter().zip(&n);
         all.flat_map(|(m, n)| if left { [*m, unit] } else { [unit, *n] }).collect::<Vec<_>>()
