@@ -1,5 +1,7 @@
 """Public models as exported programs through kiln, beside eager: exports, compiles, runs, compares, tabulates.
 
+`./x zoo` calls this script with its options.
+
     python archives.py --out FILE --kiln BIN [--devices cpu,cuda] [--forms plain,core,dynamic] [--jobs N] [--seconds S] …
     python archives.py --out FILE --report --csv FILE --page FILE
 
@@ -29,7 +31,8 @@ from opinfo import BAD, run_kiln  # noqa: E402
 
 STATES = ("agrees", "eager", "undecided", "random") + BAD + ("not exported", "not eager", "left out")
 INTRODUCTION = """Exported models with random weights, run by `kiln run` and compared with eager in float32.
-`tests/zoo/archives.py` writes this page and `tests/zoo/archives.csv`; it says what the forms are.
+`./x zoo` runs them: `tests/zoo/archives.py`, which says what the forms are.
+`./x zoo --report --csv tests/zoo/archives.csv --page docs/models.md` writes the table and this page.
 Times are of one thread, beside other models that run at the same time.
 
 | outcome | meaning |
