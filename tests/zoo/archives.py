@@ -63,7 +63,7 @@ def flat(model, given):
             self.model = model
 
         def forward(self, *inputs):
-            constants = {n: torch.tensor(v) for n, v in fixed.items()}
+            constants = {n: torch.tensor(v) if isinstance(v, list) else v for n, v in fixed.items()}
             out = self.model(**dict(zip(names, inputs)), **constants) if names else self.model(*inputs)
             out = out.to_tuple() if hasattr(out, "to_tuple") else out
             return tuple(t for t in tree.tree_leaves(out) if isinstance(t, torch.Tensor))[:4]

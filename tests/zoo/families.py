@@ -1,11 +1,12 @@
 """Public models with random weights: names, makers and inputs, by family.
 
 torchvision: every model of its registry; timm: one model of every module file, the smallest; transformers: every
-architecture of the auto classes, with a small configuration.
+architecture of the auto classes, with a small configuration; torchaudio and diffusers: their architectures, small.
 """
 import random
 import re
 
+from diffusion import diffusion_models
 from language import language_models
 
 
@@ -56,7 +57,35 @@ def image_models():
         yield f"{module}.{name}", lambda name=name: timm.create_model(name), lambda model, shape=shape: (torch.randn(1, *shape),)
 
 
-FAMILIES = {"torchvision": vision_models, "timm": image_models, "transformers": language_models}
+def sound_models():
+    """torchaudio: each architecture once, at its base size or smaller."""
+    import torch
+    import torchaudio.models as models
+
+    wave, lengths = lambda model: (torch.randn(2, 4000),), torch.tensor([32, 32])
+    wide = {"encoder_embed_dim": 64, "encoder_num_layers": 2, "encoder_num_heads": 4, "encoder_ff_interm_features": 128}
+    rates = {f"encoder_{n}": 0.0 for n in ("projection_dropout", "attention_dropout", "ff_interm_dropout", "dropout", "layer_drop")}
+    convolutions = [(32, 10, 5)] + [(32, 3, 2)] * 4 + [(32, 2, 2)] * 2
+    features = {"extractor_mode": "group_norm", "extractor_conv_layer_config": convolutions, "extractor_conv_bias": False}
+    small = wide | rates | features | {"encoder_pos_conv_kernel": 16, "encoder_pos_conv_groups": 4, "encoder_layer_norm_first": False, "aux_num_out": 29}
+    frames = lambda model: (torch.randn(2, 32, 80), lengths)
+    yield "wav2vec2", lambda: models.wav2vec2_model(**small), wave
+    yield "wavlm", lambda: models.wavlm_model(**small, encoder_num_buckets=32, encoder_max_distance=64), wave
+    yield "conformer", lambda: models.Conformer(80, 4, 128, 2, 31), frames
+    yield "emformer", lambda: models.Emformer(80, 4, 128, 2, 4, right_context_length=1), frames
+    yield "conv_tasnet", lambda: models.ConvTasNet(num_sources=2, enc_num_feats=64, msk_num_feats=32, msk_num_hidden_feats=64, msk_num_layers=3, msk_num_stacks=2), lambda model: (torch.randn(2, 1, 4000),)
+    yield "deepspeech", lambda: models.DeepSpeech(80, n_hidden=128), lambda model: (torch.randn(2, 1, 16, 80),)
+    yield "hdemucs", lambda: models.HDemucs(["a", "b"], channels=8, nfft=1024, depth=4), lambda model: (torch.randn(1, 2, 8192),)
+    yield "wav2letter", lambda: models.Wav2Letter(num_classes=29), lambda model: (torch.randn(2, 1, 4000),)
+    yield "wavernn", lambda: models.WaveRNN([2, 2, 3], 64, 12, n_res_block=2, n_rnn=32, n_fc=32, n_freq=16, n_hidden=16, n_output=16), lambda model: (torch.randn(2, 1, 72), torch.randn(2, 1, 16, 10))
+    yield "tacotron2", lambda: models.Tacotron2(n_mels=16, symbol_embedding_dim=64, encoder_embedding_dim=64, decoder_rnn_dim=64, attention_rnn_dim=64, prenet_dim=32, postnet_embedding_dim=64), lambda model: (
+        torch.randint(0, 148, (2, 12)), torch.tensor([12, 12]), torch.randn(2, 16, 8), torch.tensor([8, 8]))
+    yield "squim_objective", models.squim_objective_base, lambda model: (torch.randn(1, 8000),)
+
+
+FAMILIES = {
+    "torchvision": vision_models, "timm": image_models, "transformers": language_models, "torchaudio": sound_models, "diffusers": diffusion_models,
+}
 
 
 def selected(families, only, done):

@@ -7,7 +7,7 @@ import itertools
 # The most of an attribute, wherever a configuration has it. Widths agree with each other: 4 heads of 16 are 64.
 MOST = {
     "hidden_size": 64, "d_model": 64, "n_embd": 64, "dim": 64, "embedding_size": 64, "word_embed_proj_dim": 64,
-    "embed_dim": 64, "width": 64, "encoder_hidden_size": 64, "encoder_hidden_dim": 64, "cross_attention_hidden_size": 64,
+    "embed_dim": 64, "width": 64, "encoder_hidden_size": 64, "cross_attention_hidden_size": 64,
     "vision_hidden_size": 64, "text_hidden_size": 64, "mm_hidden_size": 64, "out_hidden_size": 64, "projection_dim": 64,
     "emb_dim": 64, "model_dim": 64, "n_embed": 64, "output_proj_dims": 64, "decoder_hidden_size": 64, "fusion_hidden_size": 64,
     "decoder_hidden_dim": 64, "adapter_hidden_size": 64, "audio_hidden_size": 64, "projector_hidden_size": 64,
@@ -32,7 +32,7 @@ MOST = {
     "num_labels": 3, "num_queries": 4, "vision_feature_select_depth": 1,
     "image_seq_length": 16, "mm_tokens_per_image": 4, "vocab_size_per_layer_input": 512, "hidden_size_per_layer_input": 16,
     "mamba_d_state": 16, "state_size": 16, "mamba_d_head": 16, "mamba_n_heads": 8, "ssm_state_size": 16,
-    "output_channels": 64, "fpn_hidden_size": 64, "num_kv_shared_layers": 0, "entity_vocab_size": 64, "entity_emb_size": 64,
+    "fpn_hidden_size": 64, "num_kv_shared_layers": 0, "entity_vocab_size": 64, "entity_emb_size": 64,
     "d_latents": 64, "num_latents": 16, "window_size": 4, "upsample_groups": 64, "num_query_tokens": 8, "query_length": 8,
     "upsample_initial_channel": 64, "num_filters": 8, "n_window": 8, "n_window_infer": 16,
 }
@@ -158,6 +158,8 @@ def small(config, special=None, **more):
     if len(taken) > 1 and number(given.get("num_hidden_layers")):
         # The features of as many layers as the whole reads.
         change |= {"num_hidden_layers": len(taken), "out_indices": list(range(1, 1 + len(taken)))}
+    if config.model_type in ("beit", "data2vec-vision"):
+        change |= {"num_hidden_layers": 4, "out_indices": [1, 2, 3, 4]}
     if number(given.get("image_size")):
         patch = given.get("patch_size")
         change["image_size"] = min(given["image_size"], 4 * patch if number(patch) and patch > 4 else 64)
