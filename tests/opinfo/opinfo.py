@@ -1,5 +1,7 @@
 """PyTorch's own operator tests (OpInfo) through kiln: exports samples, compiles and runs them, compares, tabulates.
 
+`./x opinfo` calls this script: export, run and report in turn, or the step that it names.
+
     python opinfo.py export  --out DIR [--dtype float32] [--samples 3] [--ops REGEX] [--decompose] [--jobs N]
     python opinfo.py run     --out DIR --kiln BIN [--ops REGEX] [--target T] [--again] [--jobs N]
     python opinfo.py report  --out DIR [--page FILE]

@@ -1,5 +1,7 @@
 """Public models as exported programs through kiln, beside eager: exports, compiles, runs, compares, tabulates.
 
+`./x zoo` calls this script with its options.
+
     python archives.py --out FILE --kiln BIN [--devices cpu,cuda] [--forms plain,core,dynamic] [--jobs N] [--seconds S] …
     python archives.py --out FILE --report --csv FILE --page FILE
 
@@ -27,9 +29,10 @@ from forked import cell, say
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "opinfo"))
 from opinfo import BAD, run_kiln  # noqa: E402
 
-STATES = ("agrees", "undecided", "random") + BAD + ("not exported", "not eager", "left out")
+STATES = ("agrees", "eager", "undecided", "random") + BAD + ("not exported", "not eager", "left out")
 INTRODUCTION = """Exported models with random weights, run by `kiln run` and compared with eager in float32.
-`tests/zoo/archives.py` writes this page and `tests/zoo/archives.csv`; it says what the forms are.
+`./x zoo` runs them: `tests/zoo/archives.py`, which says what the forms are.
+`./x zoo --report --csv tests/zoo/archives.csv --page docs/models.md` writes the table and this page.
 Times are of one thread, beside other models that run at the same time.
 
 | outcome | meaning |
@@ -43,10 +46,16 @@ Times are of one thread, beside other models that run at the same time.
 COLUMNS = ("model", "form", "parameters", "ops", "cpu", "cuda", "kernels", "gpu_kernels", "compile_s", "gpu_compile_s", "beside_eager", "detail")
 
 
-def flat(model, names):
-    """The model as a module of positional inputs, whose results are a flat tuple of at most four tensors."""
+def flat(model, given):
+    """The model as a module of positional inputs, whose results are a flat tuple of at most four tensors; and its inputs.
+
+    Inputs that are lists of numbers are constants of the program.
+    """
     import torch
     from torch.utils import _pytree as tree
+
+    names = [n for n, v in given.items() if isinstance(v, torch.Tensor)] if isinstance(given, dict) else []
+    fixed = {n: v for n, v in given.items() if n not in names} if isinstance(given, dict) else {}
 
     class Flat(torch.nn.Module):
         def __init__(self):
@@ -54,38 +63,50 @@ def flat(model, names):
             self.model = model
 
         def forward(self, *inputs):
-            out = self.model(**dict(zip(names, inputs))) if names else self.model(*inputs)
+            constants = {n: torch.tensor(v) if isinstance(v, list) else v for n, v in fixed.items()}
+            out = self.model(**dict(zip(names, inputs)), **constants) if names else self.model(*inputs)
             out = out.to_tuple() if hasattr(out, "to_tuple") else out
             return tuple(t for t in tree.tree_leaves(out) if isinstance(t, torch.Tensor))[:4]
 
-    return Flat().eval()
+    return Flat().eval(), tuple(given[n] for n in names) if names else tuple(given)
 
 
-def drawn(like, shape):
-    """Another input of this shape: tokens or normal numbers."""
+def grown(like, batch, length):
+    """Another input, of this many samples; sequences of integers become longer by ordinary tokens, or by their last value."""
     import torch
 
-    return torch.randn(shape) if like.is_floating_point() else torch.randint(3, 200, shape)
+    like = torch.cat([like] * (-(-batch // like.shape[0]))).narrow(0, 0, batch)
+    if like.is_floating_point():
+        return torch.randn(like.shape, dtype=like.dtype)
+    if like.dim() == 2 and length > like.shape[1]:
+        most, more = int(like.max()), (batch, length - like.shape[1])
+        like = torch.cat([like, torch.randint(3, min(200, most), more) if most > 3 else like[:, -1:].expand(more)], 1)
+    return like
 
 
-def exported(form, module, args):
-    """The exported program and the inputs to run it with."""
+def exported(form, module, args, before):
+    """The exported program and the inputs to run it with; `core` decomposes the program of `plain` where there is one."""
     import torch
 
     from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
+    if form == "core" and "plain" in before:
+        return before["plain"].run_decompositions(), args
     if form != "dynamic":
-        program = torch.export.export(module, args, strict=False)
+        before[form] = program = torch.export.export(module, args, strict=False)
         return (program.run_decompositions() if form == "core" else program), args
     # Sizes of 1 are specialised.
-    args = tuple(drawn(t, [2, *t.shape[1:]]) for t in args)
+    args = tuple(grown(t, 2 * max(1, t.shape[0] // 2), 0) for t in args)
     free = lambda t: (0,) if t.is_floating_point() else range(t.dim())
     sizes = tuple({k: torch.export.Dim.AUTO for k in free(t)} for t in args)
     program = torch.export.export(module, args, dynamic_shapes=(sizes,), strict=False)
     placeholders = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"][-len(args) :]
     # What export specialised keeps its size; batches grow by 1, sequences by half.
-    grown = lambda k, n, was: was if is_concrete_int(n) else was + 1 if k == 0 else was + was // 2
-    return program, tuple(drawn(t, [grown(k, n, t.shape[k]) for k, n in enumerate(p.shape)]) for t, p in zip(args, placeholders))
+    more = lambda k, n, was: was if is_concrete_int(n) else was + was // 2
+    batch = lambda n, was: was if is_concrete_int(n) else was + 1
+    return program, tuple(
+        grown(t, batch(p.shape[0], t.shape[0]), more(1, p.shape[1], t.shape[1]) if p.dim() > 1 else 0) for t, p in zip(args, placeholders)
+    )
 
 
 def median_of(call, count=3):
@@ -134,8 +155,16 @@ def second_look(program, module, args, want, path):
     return ("undecided" if eager > AMPLIFIED else "agrees" if apart <= 10 * eager else "wrong"), detail
 
 
-def one_form(a, form, module, args, folder):
-    """Exports one form and runs it on all devices: its part of the model's line."""
+def eager(module, args, before):
+    """The results of the model and the time of a call, once for all forms with the same inputs."""
+    if before.get("args") is not args:
+        before |= {"args": args, "want": module(*[t.clone() for t in args])}
+        before["eager_us"] = round(median_of(lambda: module(*args)))
+    return before["want"], before["eager_us"]
+
+
+def one_form(a, form, module, args, folder, before):
+    """Exports one form and runs it on all devices: its part of the model's line. `before` has what forms share."""
     import torch
     from safetensors.torch import save_file
 
@@ -143,25 +172,26 @@ def one_form(a, form, module, args, folder):
     start = time.time()
     try:
         with torch.no_grad():
-            program, args = exported(form, module, args)
+            program, args = exported(form, module, args, before)
             line["ops"] = sum(n.op == "call_function" for n in program.graph.nodes)
             line["export_s"] = round(time.time() - start, 1)
             torch.export.save(program, f"{path}.pt2")
-            want = module(*[t.clone() for t in args])
-            line["eager_us"] = round(median_of(lambda: module(*args)))
+            line["save_s"] = round(time.time() - start - line["export_s"], 1)
+            want, line["eager_us"] = eager(module, args, before)
     except Exception as e:
         return line | {device: {"outcome": "not exported", "detail": say(e)} for device in a.devices.split(",")}
     plain = lambda t: t.detach().clone(memory_format=torch.contiguous_format)
     tensors = {f"input_{k}": plain(t) for k, t in enumerate(args)} | {f"output_{k}": plain(t) for k, t in enumerate(want)}
     save_file(tensors, f"{path}.safetensors")
     for device in a.devices.split(","):
+        start = time.time()
         what, detail, said = run_on(a, device, path)
         if what == "wrong":
             try:
                 what, detail = second_look(program, module, args, want, f"{path}.{device}")
             except Exception as e:
                 detail += f"; {say(e)}"
-        line[device] = {"outcome": what, "detail": detail[:600]}
+        line[device] = {"outcome": what, "detail": detail[:600], "run_s": round(time.time() - start, 1)}
         if said:
             line[device] |= {"kernels": len(said["kernels"]), "us": said["median_us"], "compile_us": said["total_us"]}
     for file in () if a.keep else Path(folder).iterdir():
@@ -172,7 +202,6 @@ def one_form(a, form, module, args, folder):
 def one(a, name, make, inputs):
     """Builds a model and runs all of its forms: what its line says."""
     import torch
-    from families import text_inputs
 
     torch.set_num_threads(a.threads)
     torch.manual_seed(0)
@@ -182,11 +211,11 @@ def one(a, name, make, inputs):
         line["parameters"] = sum(p.numel() for p in model.parameters())
         if line["parameters"] > a.most:
             return {**line, "outcome": "left out", "detail": "large"}
-        given = text_inputs(model) if inputs is None else None
-        args = tuple(given.values()) if given is not None else inputs()
-        if not args:
+        with torch.no_grad():
+            given = inputs(model)
+        if not given:
             return {**line, "outcome": "left out", "detail": "no inputs known"}
-        module = flat(model, list(given or ()))
+        module, args = flat(model, given)
         with torch.no_grad():
             module(*[t.clone() for t in args])
     except Exception as e:
@@ -194,7 +223,10 @@ def one(a, name, make, inputs):
     if a.keep:
         Path(a.keep, name).mkdir(parents=True, exist_ok=True)
     with contextlib.nullcontext(f"{a.keep}/{name}") if a.keep else tempfile.TemporaryDirectory() as folder:
-        line["forms"] = {form: one_form(a, form, module, args, folder) for form in a.forms.split(",")}
+        before = {}
+        line["forms"] = {form: one_form(a, form, module, args, folder, before) for form in a.forms.split(",") if form != "none"}
+    if not line["forms"]:
+        return {**line, "outcome": "eager", "detail": ""}
     worst, detail = max(((o, d) for f in line["forms"].values() for o, d in results(f).values()), key=lambda r: STATES.index(r[0]) if r[0] in BAD else -1)
     return {**line, "outcome": worst, "detail": detail}
 
@@ -246,7 +278,7 @@ def main():
     forked.arguments(parser)
     parser.add_argument("--kiln", default="target/release/kiln")
     parser.add_argument("--devices", default="cpu")
-    parser.add_argument("--forms", default="plain")
+    parser.add_argument("--forms", default="plain", help="forms of an export; none: build and run in eager only")
     parser.add_argument("--threads", type=int, default=1, help="threads of eager, of kiln's calls and of its compiler")
     parser.add_argument("--keep", help="keep archives, inputs and results in a folder of each model here")
     parser.add_argument("--measured", default="", help="a sentence for the page: date, machine, versions")

@@ -83,7 +83,7 @@ def one(a, name, make, inputs):
     import torch
     import kiln_torch
     from torch.utils import _pytree as tree
-    from families import text_inputs
+    from inputs import constants
 
     torch.set_num_threads(a.threads)
     torch.backends.cudnn.allow_tf32 = False
@@ -96,7 +96,8 @@ def one(a, name, make, inputs):
         line["parameters"] = sum(p.numel() for p in model.parameters())
         if line["parameters"] > a.most:
             return {**line, "outcome": "left out", "detail": "large"}
-        given = text_inputs(model) if inputs is None else inputs()
+        given = inputs(model)
+        given = constants(given) if isinstance(given, dict) else given
         if not given:
             return {**line, "outcome": "left out", "detail": "no inputs known"}
         model.to(a.device)

@@ -1,10 +1,13 @@
 """Public models with random weights: names, makers and inputs, by family.
 
 torchvision: every model of its registry; timm: one model of every module file, the smallest; transformers: every
-architecture of the auto classes, with a small configuration.
+architecture of the auto classes, with a small configuration; torchaudio and diffusers: their architectures, small.
 """
 import random
 import re
+
+from diffusion import diffusion_models
+from language import language_models
 
 
 def vision_models():
@@ -16,11 +19,11 @@ def vision_models():
         size = 75 if "inception" in name else 64
         if name.startswith(("vit", "maxvit")):
             size = 224
-        inputs = lambda size=size: (torch.randn(1, 3, size, size),)
+        inputs = lambda model, size=size: (torch.randn(1, 3, size, size),)
         if "raft" in name:
-            inputs = lambda: (torch.randn(1, 3, 128, 128), torch.randn(1, 3, 128, 128))
+            inputs = lambda model: (torch.randn(1, 3, 128, 128), torch.randn(1, 3, 128, 128))
         elif name.startswith(("r3d", "mc3", "r2plus1d", "s3d", "swin3d", "mvit")):
-            inputs = lambda size=224 if name.startswith("mvit") else 64: (torch.randn(1, 3, 16, size, size),)
+            inputs = lambda model, size=224 if name.startswith("mvit") else 64: (torch.randn(1, 3, 16, size, size),)
         make = lambda name=name: models.get_model(name, weights=None, **({"weights_backbone": None} if "rcnn" in name or "lraspp" in name or "deeplab" in name or "fcn_" in name or "ssd" in name or "retina" in name else {}))
         yield name, make, inputs
 
@@ -51,85 +54,38 @@ def image_models():
         _, _, name = min(small)
         config = timm.get_pretrained_cfg(name)
         shape = tuple(config.input_size) if config else (3, 224, 224)
-        yield f"{module}.{name}", lambda name=name: timm.create_model(name), lambda shape=shape: (torch.randn(1, *shape),)
+        yield f"{module}.{name}", lambda name=name: timm.create_model(name), lambda model, shape=shape: (torch.randn(1, *shape),)
 
 
-SMALL = {
-    "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 512,
-    "d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_inner": 128, "dim": 64,
-    "n_layers": 2, "n_heads": 4, "hidden_dim": 128, "num_layers": 2, "num_heads": 4, "d_kv": 16, "d_ff": 128,
-    "embedding_size": 64, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 128, "image_size": 64,
-    "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "moe_intermediate_size": 64, "num_labels": 3,
-    "ffn_dim": 128, "word_embed_proj_dim": 64, "rotary_dim": 8, "pad_token_id": 0, "use_cache": False,
-}
-
-
-def language_models():
-    """transformers: the architectures of the auto classes of text models, small, by their configuration class."""
-    import transformers
-    from transformers.models.auto import modeling_auto as auto
-
-    groups = {
-        "base": auto.MODEL_MAPPING_NAMES,
-        "causal": auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        "masked": auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-        "seq2seq": auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-        "image": auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES,
-        "audio": auto.MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES,
-    }
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    for group, names in groups.items():
-        for kind, classes in names.items():
-            for cls in [classes] if isinstance(classes, str) else classes[:1]:
-
-                def make(kind=kind, cls=cls):
-                    config = CONFIG_MAPPING[kind]()
-                    shrink(config)
-                    config.return_dict = True
-                    return getattr(transformers, cls)(config)
-
-                yield f"{group}.{kind}", make, None
-
-
-def shrink(config):
-    for key, value in SMALL.items():
-        if hasattr(config, key) and isinstance(getattr(config, key), (int, float, type(None))) and getattr(config, key) is not None:
-            try:
-                setattr(config, key, value)
-            except Exception:
-                pass
-    for part in ("text_config", "vision_config", "audio_config", "encoder", "decoder", "qformer_config"):
-        inner = getattr(config, part, None)
-        if inner is not None and hasattr(inner, "to_dict"):
-            shrink(inner)
-
-
-def text_inputs(model):
-    """Inputs by the names of the model's forward."""
-    import inspect
+def sound_models():
+    """torchaudio: each architecture once, at its base size or smaller."""
     import torch
+    import torchaudio.models as models
 
-    names = inspect.signature(model.forward).parameters
-    config = model.config
-    inputs = {}
-    if "input_ids" in names:
-        inputs["input_ids"] = torch.randint(3, 200, (2, 16))
-    if "decoder_input_ids" in names:
-        inputs["decoder_input_ids"] = torch.randint(3, 200, (2, 16))
-    if "pixel_values" in names:
-        size = getattr(config, "image_size", None) or getattr(getattr(config, "vision_config", None), "image_size", None) or 64
-        size = size if isinstance(size, int) else size[0]
-        inputs["pixel_values"] = torch.randn(2, getattr(config, "num_channels", 3), size, size)
-    if "input_values" in names:
-        inputs["input_values"] = torch.randn(2, 4000)
-    if "input_features" in names:
-        inputs["input_features"] = torch.randn(2, getattr(config, "num_mel_bins", 80), 128)
-    return inputs
+    wave, lengths = lambda model: (torch.randn(2, 4000),), torch.tensor([32, 32])
+    wide = {"encoder_embed_dim": 64, "encoder_num_layers": 2, "encoder_num_heads": 4, "encoder_ff_interm_features": 128}
+    rates = {f"encoder_{n}": 0.0 for n in ("projection_dropout", "attention_dropout", "ff_interm_dropout", "dropout", "layer_drop")}
+    convolutions = [(32, 10, 5)] + [(32, 3, 2)] * 4 + [(32, 2, 2)] * 2
+    features = {"extractor_mode": "group_norm", "extractor_conv_layer_config": convolutions, "extractor_conv_bias": False}
+    small = wide | rates | features | {"encoder_pos_conv_kernel": 16, "encoder_pos_conv_groups": 4, "encoder_layer_norm_first": False, "aux_num_out": 29}
+    frames = lambda model: (torch.randn(2, 32, 80), lengths)
+    yield "wav2vec2", lambda: models.wav2vec2_model(**small), wave
+    yield "wavlm", lambda: models.wavlm_model(**small, encoder_num_buckets=32, encoder_max_distance=64), wave
+    yield "conformer", lambda: models.Conformer(80, 4, 128, 2, 31), frames
+    yield "emformer", lambda: models.Emformer(80, 4, 128, 2, 4, right_context_length=1), frames
+    yield "conv_tasnet", lambda: models.ConvTasNet(num_sources=2, enc_num_feats=64, msk_num_feats=32, msk_num_hidden_feats=64, msk_num_layers=3, msk_num_stacks=2), lambda model: (torch.randn(2, 1, 4000),)
+    yield "deepspeech", lambda: models.DeepSpeech(80, n_hidden=128), lambda model: (torch.randn(2, 1, 16, 80),)
+    yield "hdemucs", lambda: models.HDemucs(["a", "b"], channels=8, nfft=1024, depth=4), lambda model: (torch.randn(1, 2, 8192),)
+    yield "wav2letter", lambda: models.Wav2Letter(num_classes=29), lambda model: (torch.randn(2, 1, 4000),)
+    yield "wavernn", lambda: models.WaveRNN([2, 2, 3], 64, 12, n_res_block=2, n_rnn=32, n_fc=32, n_freq=16, n_hidden=16, n_output=16), lambda model: (torch.randn(2, 1, 72), torch.randn(2, 1, 16, 10))
+    yield "tacotron2", lambda: models.Tacotron2(n_mels=16, symbol_embedding_dim=64, encoder_embedding_dim=64, decoder_rnn_dim=64, attention_rnn_dim=64, prenet_dim=32, postnet_embedding_dim=64), lambda model: (
+        torch.randint(0, 148, (2, 12)), torch.tensor([12, 12]), torch.randn(2, 16, 8), torch.tensor([8, 8]))
+    yield "squim_objective", models.squim_objective_base, lambda model: (torch.randn(1, 8000),)
 
 
-FAMILIES = {"torchvision": vision_models, "timm": image_models, "transformers": language_models}
+FAMILIES = {
+    "torchvision": vision_models, "timm": image_models, "transformers": language_models, "torchaudio": sound_models, "diffusers": diffusion_models,
+}
 
 
 def selected(families, only, done):

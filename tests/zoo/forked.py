@@ -17,7 +17,7 @@ def arguments(parser):
     """The options that every script of the zoo takes."""
     parser.add_argument("--out", required=True, help="file of the lines")
     parser.add_argument("--only", default="", help="regular expression on names such as timm.resnet.resnet18")
-    parser.add_argument("--families", default="torchvision,timm,transformers")
+    parser.add_argument("--families", default="torchvision,timm,transformers,torchaudio,diffusers")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--timeout", type=int, default=120, help="seconds of a model")
     parser.add_argument("--seconds", type=int, default=0, help="when to stop; 0: when all have run")
