@@ -1,5 +1,5 @@
 """Makes written_attention.pt2 (float32) and written_attention.bf16.pt2: attention as models write it out, one result a form, with PyTorch's
-results beside them (NAME.safetensors, eager on the CPU; for bfloat16 those of the same inputs in float64). PyTorch 2.11.
+results beside them (NAME.safetensors, eager on the CPU; for bfloat16 those of the same inputs in float32). PyTorch 2.11.
 
     python attention.py [OUT_DIR]
 """
@@ -7,7 +7,7 @@ import math, sys, torch
 from pathlib import Path
 from safetensors.torch import save_file
 
-B, H, G, S, D = 2, 4, 2, 24, 16
+B, H, G, S, D = 2, 4, 2, 16, 16
 
 
 def soft_cap(q, k, v, mask):
@@ -88,9 +88,11 @@ def by_hand(q, k, v):
 
 
 class Written(torch.nn.Module):
-    def forward(self, q, k, v, mask, padding, table, bias, windows):
-        return (soft_cap(q, k, v, mask), gpt2(q, k, v), t5(q, k, v, table), llama(q, k, v, padding), vit(q, k, v),
-                swin(q, k, v, bias, windows), batched(q, k, v), einsum(q, k, v), grouped(q, k, v), by_hand(q, k, v))
+    def forward(self, q, keys, v, mask, padding, table, bias, windows):
+        # Keys of their own, since equal scores would have several readers.
+        k = keys.unbind()
+        return (soft_cap(q, k[0], v, mask), gpt2(q, k[1], v), t5(q, k[2], v, table), llama(q, k[3], v, padding), vit(q, k[4], v),
+                swin(q, k[5], v, bias, windows), batched(q, k[6], v), einsum(q, k[7], v), grouped(q, k[8], v), by_hand(q, k[9], v))
 
 
 if __name__ == "__main__":
@@ -102,10 +104,10 @@ if __name__ == "__main__":
         mask = torch.rand(B, 1, S, S) < 0.7
         mask[0, 0, 3] = False
         windows = torch.where(torch.rand(2, 16, 16) < 0.7, 0.0, -100.0).to(dtype)
-        args = (r(B, H, S, D), r(B, H, S, D), r(B, H, S, D), mask, padding, r(9, H), r(H, 16, 16), windows)
+        args = (r(B, H, S, D), r(10, B, H, S, D), r(B, H, S, D), mask, padding, r(9, H), r(H, 16, 16), windows)
         with torch.no_grad():
-            # bf16 rounds weights as well: the results are those in float64.
-            wide = [a.double() if a.dtype == torch.bfloat16 else a for a in args]
+            # bf16 rounds weights as well: the results are those in float32.
+            wide = [a.float() if a.dtype == torch.bfloat16 else a for a in args]
             results = [r.to(dtype) for r in Written()(*wide)]
             program = torch.export.export(Written().eval(), args)
         torch.export.save(program, out / f"{name}.pt2")

@@ -245,7 +245,12 @@ impl<'a> Score<'a> {
             let c = self.not(c)?;
             return self.push(Term::Select([c, y, x]), d);
         }
-        self.push(Term::Select([c, x, y]), d)
+        let is = |n: usize, bit: i64| matches!(self.terms[n].0, Term::Int(i) if i == bit);
+        match d {
+            DType::I1 if is(x, 1) && is(y, 0) => Ok(c),
+            DType::I1 if is(x, 0) && is(y, 1) => self.not(c),
+            _ => self.push(Term::Select([c, x, y]), d),
+        }
     }
 
     fn not(&mut self, n: usize) -> Planned {
