@@ -133,7 +133,7 @@ fn build(plan: &Plan, facts: &Facts, replaced: &Replaced) -> Result<Value> {
         causal: false,
         dropout_p: 0.0,
         with_lse: false,
-        unsafe_softmax: true,
+        unsafe_softmax: !plan.safe,
     };
     let terms = &plan.terms;
     let captured = region::captured(&m, terms, replaced)?;

@@ -161,6 +161,29 @@ func.func @f(%q: tensor<2x8x4xf32>, %k: tensor<2x4x8xf32>, %v: tensor<2x8x4xf32>
 }
 
 // -----
+// As core ATen has scaled_dot_product_attention: fully masked rows are 0.
+// CASE: safe_softmax
+// CHECK: kiln.attention
+// IMPLICIT-CHECK-NOT: unsafe_softmax
+// IMPLICIT-CHECK-NOT: kiln.reduce
+func.func @f(%q: tensor<2x8x4xf32>, %k: tensor<2x4x8xf32>, %v: tensor<2x8x4xf32>, %m: tensor<2x8x8xi1>) -> tensor<2x8x4xf32> {
+  %0 = kiln.matmul %q, %k : tensor<2x8x4xf32>, tensor<2x4x8xf32>
+  %low = kiln.splat [2, 8, 8], 0xFF800000 : f32
+  %s = kiln.select %m, %0, %low : tensor<2x8x8xi1>, tensor<2x8x8xf32>
+  %p = kiln.softmax %s axis = 2 : tensor<2x8x8xf32>
+  %e = kiln.compare eq %s, %low : tensor<2x8x8xf32>
+  %n = kiln.not %e : tensor<2x8x8xi1>
+  %any = kiln.reduce any %n dims = [2] : tensor<2x8x8xi1>
+  %none = kiln.not %any : tensor<2x8xi1>
+  %row = kiln.reshape %none sizes = [2, 8, 1] : tensor<2x8xi1>
+  %all = kiln.broadcast_in_dim %row dims = [0, 1, 2] sizes = [2, 8, 8] : tensor<2x8x1xi1>
+  %zero = kiln.splat [2, 8, 8], 0.0 : f32
+  %w = kiln.select %all, %zero, %p : tensor<2x8x8xi1>, tensor<2x8x8xf32>
+  %r = kiln.matmul %w, %v : tensor<2x8x8xf32>, tensor<2x8x4xf32>
+  return %r : tensor<2x8x4xf32>
+}
+
+// -----
 // A dynamic batch and dynamic lengths.
 // CASE: dynamic_sizes
 // SIZES: b = 2, s = 8

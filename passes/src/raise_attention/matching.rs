@@ -8,7 +8,7 @@ use crate::{
         softmax::Softmax,
     },
     refine_shapes::Facts,
-    simplify::splats::scalar_of,
+    simplify::splats::{is_number, scalar_of},
 };
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim, value::DType};
 use std::collections::HashSet;
@@ -56,6 +56,8 @@ pub(super) struct Plan {
     pub(super) value: Operand,
     pub(super) shape: Shape,
     pub(super) scale: f64,
+    /// Whether fully masked rows are 0.
+    pub(super) safe: bool,
     pub(super) terms: Vec<(Term, DType)>,
     /// The dtype of scores.
     pub(super) dtype: DType,
@@ -176,8 +178,8 @@ impl Candidate {
             (d.known().is_some() || of.is_some()).then_some((d.known(), of))
         });
         let result = result.collect::<Option<_>>().ok_or("its sizes are unknown")?;
-        let values = self.values;
-        Ok(Plan { query, key, value, shape, scale, terms, dtype: wide, values, result, ops })
+        let (safe, values) = (self.softmax.safe, self.values);
+        Ok(Plan { query, key, value, shape, scale, safe, terms, dtype: wide, values, result, ops })
     }
 
     /// Batch and heads, as one of the operands has them.
@@ -236,6 +238,9 @@ impl Candidate {
                 Some(OpKind::Convert) => Some(1.0),
                 Some(OpKind::Reshape) if keeps_rows(facts, op) => Some(1.0),
                 Some(OpKind::Mul) => number(op.operand(0)).or_else(|| number(op.operand(1))),
+                Some(OpKind::Add) => {
+                    op.operands().iter().any(|v| is_number(*v, 0.0)).then_some(1.0)
+                }
                 Some(OpKind::Div) if op.operand(0) == v => number(op.operand(1)).map(|x| 1.0 / x),
                 _ => None,
             };

@@ -1,4 +1,5 @@
 //! A softmax over the last dimension, as one op or written out.
+use crate::simplify::splats::is_number;
 use kiln_dialects::{ir::*, ops::*};
 
 /// A softmax over the last dimension.
@@ -8,6 +9,8 @@ pub(super) struct Softmax {
     pub(super) result: Value,
     /// Its ops.
     pub(super) ops: Vec<Op>,
+    /// Whether rows of -inf only are 0, as with torch's `_safe_softmax`.
+    pub(super) safe: bool,
 }
 
 impl Softmax {
@@ -16,7 +19,8 @@ impl Softmax {
         let result = || op.result(0);
         if let Some(o) = kiln_dialects::ops::Softmax::of(op) {
             let last = o.axis + 1 == o.input.ty().dims().len() as i64;
-            return last.then(|| Softmax { input: o.input, result: result(), ops: vec![op] });
+            let plain = Softmax { input: o.input, result: result(), ops: vec![op], safe: false };
+            return last.then(|| safe(&plain).unwrap_or(plain));
         }
         let quotient = Div::of(op)?;
         let exp = quotient.lhs.def().filter(|o| o.kind() == Some(OpKind::Exp))?;
@@ -25,8 +29,53 @@ impl Softmax {
         let o = Sub::of(difference).filter(|_| summed == quotient.lhs)?;
         let (most, more) = of_row(o.rhs, ReduceKind::Max)?;
         ops.extend(more.into_iter().chain([difference, exp, op]));
-        (most == o.lhs).then(|| Softmax { input: o.lhs, result: result(), ops })
+        (most == o.lhs).then(|| Softmax { input: o.lhs, result: result(), ops, safe: false })
     }
+}
+
+/// The same with 0 in rows of -inf only: `!any(x != -inf) ? 0 : softmax`.
+fn safe(plain: &Softmax) -> Option<Softmax> {
+    let readers = plain.result.uses();
+    let select = readers.iter().map(|(op, _)| *op).find(|op| op.kind() == Some(OpKind::Select))?;
+    let o = Select::of(select).filter(|o| is_number(o.on_true, 0.0))?;
+    let (mut ops, mut v, mut inverted) = (plain.ops.clone(), o.condition, false);
+    let any = loop {
+        let op = v.def()?;
+        ops.push(op);
+        match op.kind()? {
+            OpKind::Not => inverted = !inverted,
+            OpKind::Reduce => break Reduce::of(op)?,
+            OpKind::BroadcastInDim => {
+                let dims = BroadcastInDim::of(op)?.dims;
+                dims.iter().copied().eq(0..dims.len() as i64).then_some(())?;
+            }
+            // Of rows, which a reduction of the last dimension drops.
+            OpKind::Reshape => {
+                let (from, to) = (op.operand(0).ty().dims(), v.ty().dims());
+                (to.len() == from.len() + 1 && to[..from.len()] == from[..]).then_some(())?;
+            }
+            _ => return None,
+        }
+        v = op.operand(0);
+    };
+    let last = plain.input.ty().dims().len() as i64 - 1;
+    let mut seen = any.input.def()?;
+    ops.push(seen);
+    let mut kind = CompareKind::Ne;
+    if seen.kind() == Some(OpKind::Not) {
+        (seen, kind) = (seen.operand(0).def()?, CompareKind::Eq);
+        ops.push(seen);
+    }
+    let compare = Compare::of(seen)?;
+    ops.push(select);
+    let fits = inverted
+        && any.kind == ReduceKind::Any
+        && any.dims == [last]
+        && compare.kind == kind
+        && compare.lhs == plain.input
+        && is_number(compare.rhs, f64::NEG_INFINITY)
+        && o.on_false == plain.result;
+    fits.then(|| Softmax { input: plain.input, result: select.result(0), ops, safe: true })
 }
 
 /// The input of a reduction over the last dimension that is broadcast back, and the ops of both.
