@@ -150,6 +150,41 @@ fn fully_masked_rows_are_zero() {
 }
 
 #[test]
+fn fully_masked_rows_of_an_unsafe_softmax_are_nan() {
+    let (q, k) = ("4x2x33x16xf32", "4x2x3x16xf32");
+    let mask = "%zero = kiln.splat [4, 1, 33, 3], 0.0 : f32
+  %low = kiln.splat [4, 1, 33, 3], 0xFF800000 : f32
+  %b = kiln.select %m, %zero, %low : tensor<4x1x33x3xi1>, tensor<4x1x33x3xf32>";
+    let options = "bias %b : tensor<4x1x33x3xf32> unsafe_softmax";
+    check("nan", &plain(q, k, k, ", %m: tensor<4x1x33x3xi1>", mask, options), true);
+}
+
+/// Gathers at positions and at quotients of these are indexing maps.
+#[test]
+fn gathers_at_positions() {
+    let ty = "tensor<6x4x37x16xf32>, tensor<6x2x41x16xf32>, tensor<6x2x41x16xf32>";
+    let text = format!(
+        "func.func @main(%q: tensor<6x4x37x16xf32>, %k: tensor<6x2x41x16xf32>, %v: tensor<6x2x41x16xf32>, %t: tensor<4x37x41xf32>, %u: tensor<3x37x41xf32>, %w: tensor<2x41xf32>) -> tensor<6x4x37x16xf32> {{
+  %r = kiln.attention %q, %k, %v unsafe_softmax : {ty} score {{
+  ^bb0(%s: tensor<f32>, %b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>):
+    %0 = kiln.gather %t[%h, %i, %j] dims = [0, 1, 2] : tensor<4x37x41xf32>[tensor<i64>, tensor<i64>, tensor<i64>]
+    %n = kiln.splat [], 3 : i64
+    %x = kiln.rem %b, %n : tensor<i64>
+    %1 = kiln.gather %u[%x, %i, %j] dims = [0, 1, 2] : tensor<3x37x41xf32>[tensor<i64>, tensor<i64>, tensor<i64>]
+    %y = kiln.floor_div %b, %n : tensor<i64>
+    %2 = kiln.gather %w[%y, %j] dims = [0, 1] : tensor<2x41xf32>[tensor<i64>, tensor<i64>]
+    %3 = kiln.add %0, %1 : tensor<f32>
+    %4 = kiln.add %3, %2 : tensor<f32>
+    %5 = kiln.add %s, %4 : tensor<f32>
+    kiln.yield %5 : tensor<f32>
+  }}
+  return %r : tensor<6x4x37x16xf32>
+}}"
+    );
+    check("positions", &text, true);
+}
+
+#[test]
 fn dynamic_sizes_and_transposes() {
     let text = "func.func @main(%x: tensor<2x?x384xf32>) -> tensor<2x?x128xf32> {
   %s = kiln.sym @s {min = 1 : i64, max = 90 : i64}

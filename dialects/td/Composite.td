@@ -178,16 +178,16 @@ def Kiln_StdOp : Kiln_Statistic<"std", (ins Tensor:$input, DenseI64ArrayAttr:$di
 
 // ---- attention
 def Kiln_AttentionOp : Kiln_Composite<"attention", [AttrSizedOperandSegments, SingleBlock]> {
-  let summary = "Scaled dot-product attention: query [B, H, Q, D], key [B, G, K, D], value [B, G, K, E], G divides H and query head h reads head h / (H/G). `scale` is 1/sqrt(D) if absent. `causal`: query i sees keys j <= i (top left corner, as PyTorch). `bias` is added to the scaled scores, of a shape that broadcasts to [B, H, Q, K]. Region `score` maps that sum and 0-d i64 indices (b, h, q, k) to a new score; region `mask` maps (b, h, q, k) to an i1, false: masked. `query_lengths`, `key_lengths` [B] mask padding; rows beyond a query's length, fully masked rows and rows whose scores are all -inf are 0 (log-sum-exp -inf). `dropout` of the weights by random key and probability as kiln.dropout over [B, H, Q, K]. With `with_lse` a second result [B, H, Q] in f32 (f64 for f64) holds the log-sum-exp of the scores";
+  let summary = "Scaled dot-product attention: query [B, H, Q, D], key [B, G, K, D], value [B, G, K, E], G divides H and query head h reads head h / (H/G). `scale` is 1/sqrt(D) if absent. `causal`: query i sees keys j <= i (top left corner, as PyTorch). `bias` is added to the scaled scores, of a shape that broadcasts to [B, H, Q, K]. Region `score` maps that sum and 0-d i64 indices (b, h, q, k) to a new score; region `mask` maps (b, h, q, k) to an i1, false: masked. `query_lengths`, `key_lengths` [B] mask padding; rows beyond a query's length, fully masked rows and rows whose scores are all -inf are 0 (log-sum-exp -inf), as with torch's `_safe_softmax`; with `unsafe_softmax` they are NaN, as with `torch.softmax`. `dropout` of the weights by random key and probability as kiln.dropout over [B, H, Q, K]. With `with_lse` a second result [B, H, Q] in f32 (f64 for f64) holds the log-sum-exp of the scores";
   let formula = "r[b, h, q, :] = softmax over k of (score(scale * q . k + bias), where not masked) * v[b, h / (H/G), k, :]";
   let reference = "Vaswani et al., 2017; Ainslie et al., GQA, 2023; FlexAttention (torch.nn.attention.flex_attention); torch.nn.functional.scaled_dot_product_attention";
   let arguments = (ins Tensor:$query, Tensor:$key, Tensor:$value, Optional<Tensor>:$bias, Optional<Tensor>:$query_lengths,
                        Optional<Tensor>:$key_lengths, Optional<Kiln_Key>:$dropout_key, OptionalAttr<F64Attr>:$scale, UnitAttr:$causal,
-                       DefaultValuedAttr<F64Attr, "0.0">:$dropout_p, UnitAttr:$with_lse);
+                       DefaultValuedAttr<F64Attr, "0.0">:$dropout_p, UnitAttr:$with_lse, UnitAttr:$unsafe_softmax);
   let results = (outs Tensor:$result, Optional<Tensor>:$lse);
   let regions = (region AnyRegion:$score, AnyRegion:$mask);
   let hasRegionVerifier = 1;
   let extraClassDefinition = !strconcat(verifyHook, inferHook, regionHook);
-  let assemblyFormat = "$query `,` $key `,` $value (`bias` $bias^ `:` type($bias))? (`lengths` $query_lengths^ `:` type($query_lengths))? (`key_lengths` $key_lengths^ `:` type($key_lengths))? (`dropout` $dropout_key^)? (`causal` $causal^)? (`with_lse` $with_lse^)? `:` type($query) `,` type($key) `,` type($value) (`score` $score^)? (`mask` $mask^)? attr-dict";
+  let assemblyFormat = "$query `,` $key `,` $value (`bias` $bias^ `:` type($bias))? (`lengths` $query_lengths^ `:` type($query_lengths))? (`key_lengths` $key_lengths^ `:` type($key_lengths))? (`dropout` $dropout_key^)? (`causal` $causal^)? (`with_lse` $with_lse^)? (`unsafe_softmax` $unsafe_softmax^)? `:` type($query) `,` type($key) `,` type($value) (`score` $score^)? (`mask` $mask^)? attr-dict";
 }
 #endif

@@ -11,7 +11,7 @@
 //! after:   %0 = kiln.neg %x …  %1 = kiln.exp %0 …  %2 = kiln.add %1, %one …  %3 = kiln.div %one, %2 …  %4 = kiln.mul %x, %3 : tensor<4xf32>
 //! ```
 mod activation;
-mod attention;
+pub(crate) mod attention;
 mod contract;
 mod image;
 mod loss;
@@ -66,7 +66,9 @@ impl Pass for Decompose {
             if keep.contains(&kind) && why.is_none() {
                 continue;
             }
-            let old: HashSet<Op> = if why.is_some() {
+            let said = why.map(|why| format!("{} not fused: {why}", kind.mnemonic()));
+            let said = said.or_else(|| op.attr(NOT_FUSED).and_then(Attr::as_string));
+            let old: HashSet<Op> = if said.is_some() {
                 op.block().iter().flat_map(|b| b.ops()).collect()
             } else {
                 HashSet::new()
@@ -81,8 +83,8 @@ impl Pass for Decompose {
                 let new = Math { b: &builder }.retype(new, old.ty()).at(op)?;
                 old.replace_uses(new);
             }
-            if let Some(why) = why {
-                let why = Attr::string(op.ctx(), &format!("{} not fused: {why}", kind.mnemonic()));
+            if let Some(said) = said {
+                let why = Attr::string(op.ctx(), &said);
                 let all = op.block().map(|b| b.ops()).unwrap_or_default();
                 let new = all
                     .into_iter()

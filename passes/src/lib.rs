@@ -22,6 +22,7 @@ pub mod hoist_gathers;
 pub mod hoist_reshapes;
 pub mod powers;
 pub mod ptx_calls;
+pub mod raise_attention;
 pub mod reciprocals;
 pub mod refine_shapes;
 pub mod simplify;

@@ -5,7 +5,7 @@ use crate::{
     expand_scans::ExpandScans, expand_scatters::ExpandScatters, expand_sorts::ExpandSorts,
     expand_updates::ExpandUpdates, fold_indices::FoldIndices, hoist_gathers::HoistGathers,
     hoist_reshapes::HoistReshapes, pass::PassRow, powers::Powers, ptx_calls::PtxCalls,
-    reciprocals::Reciprocals, refine_shapes::RefineShapes, simplify::Simplify,
+    raise_attention::RaiseAttention, reciprocals::Reciprocals, refine_shapes::RefineShapes, simplify::Simplify,
     sink_concats::SinkConcats, split_reductions::SplitReductions, verify_level::VerifyLevel,
 };
 
@@ -23,6 +23,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<HoistReshapes>(),
     PassRow::of::<Powers>(),
     PassRow::of::<PtxCalls>(),
+    PassRow::of::<RaiseAttention>(),
     PassRow::of::<Reciprocals>(),
     PassRow::of::<RefineShapes>(),
     PassRow::of::<Simplify>(),

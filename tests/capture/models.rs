@@ -55,6 +55,12 @@ fn bert_as_pytorch() {
 }
 
 #[test]
+fn written_attention_as_pytorch() {
+    check("written_attention", "written_attention", true);
+    check("written_attention.bf16", "written_attention.bf16", true);
+}
+
+#[test]
 fn mobilenetv3_as_pytorch() {
     check("mobilenetv3_small", "mobilenetv3_small", true);
 }

@@ -105,6 +105,7 @@ func.func @f(%q: tensor<?x4x?x8xf16>, %k: tensor<?x2x?x8xf16>, %v: tensor<?x2x?x
     %m = kiln.compare le %j, %i : tensor<i64>
     kiln.yield %m : tensor<i1>
   } {scale = 0.5 : f64, dropout_p = 0.25 : f64}
+  %3 = kiln.attention %q, %k, %v unsafe_softmax : tensor<?x4x?x8xf16>, tensor<?x2x?x8xf16>, tensor<?x2x?x3xf16>
   return %0, %1, %2 : tensor<?x4x?x3xf16>, tensor<?x4x?x3xf16>, tensor<?x4x?xf32>
 }
 

@@ -282,6 +282,7 @@ impl Case {
             scale: self.args["softmax_scale"].as_f64(),
             causal: self.flag("causal"),
             with_lse: true,
+            unsafe_softmax: false,
         };
         let score_name = self.args["score"].as_str();
         let mut score = |s: f64, [b, h, q, k]: [i64; 4]| match score_name {

@@ -101,6 +101,7 @@ impl Frame<'_, '_> {
             scale: o.scale,
             causal: o.causal,
             with_lse: o.with_lse,
+            unsafe_softmax: o.unsafe_softmax,
         };
         let regions = op.regions();
         let dtype = if q.dtype() == DType::F64 { DType::F64 } else { DType::F32 };

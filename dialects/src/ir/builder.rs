@@ -249,6 +249,15 @@ impl Builder {
 
     /// Builds an op with inferred result types. Err: the shape rule's.
     pub fn create_node<N: Node>(&self, node: &N) -> Result<Op> {
+        let mut none: Vec<_> = N::KIND.regions().iter().map(|_| None).collect();
+        self.create_node_with(node, &mut none)
+    }
+    /// As [`Builder::create_node`], for an op whose regions are empty or have one block.
+    pub fn create_node_with<N: Node>(
+        &self,
+        node: &N,
+        regions: &mut [Option<RegionBody<'_>>],
+    ) -> Result<Op> {
         let mut s = State::new(self.ctx);
         node.write(&mut s);
         let view = View::of_list(self.ctx, N::KIND, s.values, vec![], s.attrs);
@@ -257,13 +266,7 @@ impl Builder {
             ..e
         })?;
         let attrs: Vec<_> = view.list().iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        self.create(
-            N::KIND.name(),
-            &view.values,
-            &types,
-            &attrs,
-            empty_regions(N::KIND.regions().len()),
-        )
+        self.with_regions(N::KIND.name(), &view.values, &types, &attrs, regions)
     }
     /// Builds an op with explicit result types and regions, for ops without type inference.
     pub fn create_with<N: Node>(

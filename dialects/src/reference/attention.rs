@@ -34,14 +34,16 @@ pub struct AttentionParams<'a> {
     pub causal: bool,
     /// Also returns the log-sum-exp of the scores, \[B, H, Q\] in f32 (f64 for f64).
     pub with_lse: bool,
+    /// Fully masked rows are NaN instead of 0.
+    pub unsafe_softmax: bool,
 }
 
 /// r[b, h, q, :] = softmax over k of (score(scale * q . k + bias), where not masked) * v[b, h /
 /// (H/G), k, :], with query \[B, H, Q, D\], key \[B, G, K, D\], value \[B, G, K, E\]. The result is
 /// \[B, H, Q, E\] in the query's dtype, with the log-sum-exp on request.
 ///
-/// Rows past a query's length and fully masked rows (or scores of -inf only) are 0, their
-/// log-sum-exp is -inf. Dropout is kiln.dropout over \[B, H, Q, K\] (Vaswani et al., 2017; Ainslie
+/// Rows past a query's length and fully masked rows (or scores of -inf only) are 0, or NaN with
+/// `unsafe_softmax`; their log-sum-exp is -inf. Dropout is kiln.dropout over \[B, H, Q, K\] (Vaswani et al., 2017; Ainslie
 /// et al., 2023; FlexAttention).
 ///
 /// Err: invalid shapes or dtypes, G does not divide H, dropout without a key, an error of a region.
@@ -87,7 +89,13 @@ pub fn attention(
     let mut lse = vec![f64::NEG_INFINITY; count(&[b, h, q])?];
     for row in 0..lse.len() {
         let (bi, hi, qi) = (row / q / h, row / q % h, row % q);
+        let mut mask_row = || {
+            if p.unsafe_softmax {
+                out[row * e..(row + 1) * e].fill(f64::NAN);
+            }
+        };
         if query_lengths.is_some_and(|lengths| qi as i64 >= lengths[bi]) {
+            mask_row();
             continue;
         }
         let group = (bi * g + hi / per_group) * k;
@@ -107,6 +115,7 @@ pub fn attention(
         }
         let max = max_of(seen.iter().map(|&(_, s)| s));
         if max == f64::NEG_INFINITY {
+            mask_row();
             continue;
         }
         let sum: f64 = seen.iter().map(|&(_, s)| libm::exp(s - max)).sum();

@@ -24,6 +24,7 @@ fn cpu_options(target: &cpu::Target) -> PassOptions {
 /// The pass options that describe a GPU.
 pub fn chip_options(chip: Chip, relaxed: Relaxed) -> PassOptions {
     let passes = [
+        "kiln-raise-attention",
         "kiln-decompose{keep=kernels}",
         "kiln-expose-padding",
         "kiln-space-to-depth",

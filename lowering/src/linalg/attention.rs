@@ -7,6 +7,7 @@ use crate::{
         expr::{Body, dtype},
         kernel::{Kernel, Nest, region},
         limits::Limits,
+        positions::Position,
         scalar::{storage, wide},
     },
 };
@@ -85,6 +86,7 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     let place = [b, head, IndexExpr::dim(outer), IndexExpr::dim(outer + 1)];
     let bias = o.bias.map(|v| (v, broadcast(v, &place, &[q[0], q[1], q[2], ks[2]])));
     let regions = Regions::of(k, op);
+    regions.place(k, &place, &[q[0], q[1], q[2], ks[2]]);
     let lengths =
         [(o.query_lengths, outer), (o.key_lengths, outer + 1)].map(|(v, at)| v.map(|v| (v, at)));
     let lengths: Vec<(Value, usize)> = lengths.into_iter().flatten().collect();
@@ -174,7 +176,8 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
         sizes: heads.sizes(&[q[2], ks[2], q[3], v[3]]),
         causal: false,
         lengths: vec![],
-        clears: o.query_lengths.is_some(),
+        clears: o.query_lengths.is_some() && !o.unsafe_softmax,
+        unsafe_softmax: o.unsafe_softmax,
         indexing_maps: Attr::array(k.b.ctx, &maps),
     };
     let types: Vec<Type> = [Some(out), lse_init].into_iter().flatten().map(|v| v.ty()).collect();
@@ -227,6 +230,17 @@ impl Regions {
             Some((block, block.terminator()?.operands().first().copied()?))
         };
         Regions { score: one(0), mask: one(1) }
+    }
+    /// States which arguments are positions, so that gathers at them are indexing maps.
+    fn place(&self, k: &Kernel, place: &[IndexExpr; 4], sizes: &[Size; 4]) {
+        for (first, region) in [(1, self.score), (0, self.mask)] {
+            let Some((block, _)) = region else { continue };
+            let own = block.args().into_iter().skip(first).zip(place.iter().zip(sizes));
+            let all = own.map(|(arg, (at, size))| {
+                (arg, Position { at: at.clone(), below: *size })
+            });
+            k.positions.borrow_mut().extend(all);
+        }
     }
     /// The 0-d values that the regions yield.
     fn reads(&self) -> impl Iterator<Item = (Value, Vec<IndexExpr>)> {

@@ -62,7 +62,7 @@ impl Kernel<'_> {
         let op = v.def().ok_or("reads a value that is not stored")?;
         if let Some((from, ix)) = through(op, at, &|v, axis| self.size(v, axis).ok()) {
             // Data-dependent indices into a stored tensor are scanned when the tensor is reached.
-            return self.scan(from, &ix, inputs);
+            return self.scan(from, &self.placed(ix), inputs);
         }
         inputs.computed = true;
         op.operands()
@@ -242,7 +242,7 @@ impl<'a, 'k> Body<'a, 'k> {
         let kind = op.kind().ok_or_else(|| format!("reads the result of {}", op.name()))?;
         let kernel = self.kernel;
         if let Some((from, ix)) = through(op, at, &|v, axis| kernel.size(v, axis).ok()) {
-            return self.element(from, &ix);
+            return self.element(from, &kernel.placed(ix));
         }
         let s = self.s;
         let d = dtype(v)?;

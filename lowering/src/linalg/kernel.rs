@@ -4,6 +4,7 @@ use crate::{
     linalg::{
         expr::{Body, Index, Input, Inputs, dtype},
         generic::iterators,
+        positions::Position,
         scalar::{Scalars, storage, wide},
     },
 };
@@ -25,6 +26,8 @@ pub struct Kernel<'a> {
     pub tensors: RefCell<HashMap<Value, Value>>,
     /// Prim values whose element is bound in the body, such as region arguments.
     pub bound: RefCell<HashSet<Value>>,
+    /// Region arguments that are positions of a score.
+    pub positions: RefCell<HashMap<Value, Position>>,
 }
 
 /// The iteration space of one generic, its outputs and its body.

@@ -64,14 +64,16 @@ impl Limits {
         if op.isa::<arith::AndI>() {
             return self.with(s, op.operand(0))?.with(s, op.operand(1));
         }
+        if !op.isa::<arith::CmpI>() {
+            return None;
+        }
         let loop_of = |v: Value| {
             let v = v.def().filter(|d| d.isa::<arith::IndexCast>()).map_or(v, |d| d.operand(0));
             let index = v.def().filter(|d| d.is(s.index_op.name()))?;
             index.attr("dim")?.as_i64()?.checked_sub(s.outer as i64)
         };
         let (left, right) = (loop_of(op.operand(0)), op.operand(1));
-        let predicate =
-            if op.isa::<arith::CmpI>() { op.attr("predicate")?.as_i64()? } else { return None };
+        let predicate = op.attr("predicate")?.as_i64()?;
         let mut more = self.clone();
         match (predicate, left) {
             // sle

@@ -25,6 +25,7 @@ pub mod generic;
 pub(crate) mod kernel;
 pub(crate) mod library;
 pub(crate) mod limits;
+pub(crate) mod positions;
 mod power;
 pub mod scalar;
 pub(crate) mod scan;
@@ -149,6 +150,7 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         indices: index().collect(),
         tensors: RefCell::new(pairs.iter().copied().filter(|(v, _)| v.ty().is_tensor()).collect()),
         bound: RefCell::default(),
+        positions: RefCell::default(),
     };
     let returned = end.operands();
     // Results of stages, converted to their declared dtype.

@@ -8,6 +8,72 @@ const MAX_HEAD_CPU: i64 = 512;
 /// Largest head size of a GPU attention kernel, which keeps accumulators in registers.
 const MAX_HEAD_GPU: i64 = 256;
 
+/// Fewest queries for which a CPU attention kernel is faster than two products and a softmax.
+const MIN_QUERIES_CPU: i64 = 4;
+
+/// Smallest head size for which a GPU attention kernel is.
+const MIN_HEAD_GPU: i64 = 16;
+
+/// What decides whether a kernel supports an attention; sizes are absent where they are dynamic.
+pub(crate) struct Form {
+    pub(crate) dtype: DType,
+    /// Head size of queries and keys.
+    pub(crate) depth: Option<i64>,
+    /// Head size of values.
+    pub(crate) columns: Option<i64>,
+    pub(crate) queries: Option<i64>,
+    pub(crate) keys: Option<i64>,
+    /// Query heads.
+    pub(crate) heads: Option<i64>,
+    /// Key heads.
+    pub(crate) groups: Option<i64>,
+    /// Whether several query heads share a key head, as far as that is known.
+    pub(crate) grouped: bool,
+}
+
+impl Form {
+    /// Why no attention kernel of the CPU, or of this GPU, supports it; none if one does.
+    pub(crate) fn unsupported(&self, chip: &str) -> Option<&'static str> {
+        let (Some(d), Some(e)) = (self.depth, self.columns) else {
+            return Some("its head size is dynamic");
+        };
+        if self.keys == Some(0) {
+            return Some("it has no keys");
+        }
+        if d == 0 || d + e > MAX_HEAD_CPU {
+            return Some("its head size is 0 or exceeds the scratch memory");
+        }
+        if let Some(why) = if chip == "none" { None } else { self.unsupported_by_tensor_cores([d, e]) }
+        {
+            return Some(why);
+        }
+        let some = |n: Option<i64>| n.is_some_and(|n| n > 0);
+        (self.grouped && !(some(self.heads) && some(self.groups)))
+            .then_some("its numbers of heads are dynamic")
+    }
+
+    /// Why the tensor-core attention kernel does not support it; none if it does.
+    fn unsupported_by_tensor_cores(&self, heads: [i64; 2]) -> Option<&'static str> {
+        if !matches!(self.dtype, DType::BF16 | DType::F16) {
+            return Some("its element type is neither bf16 nor f16");
+        }
+        // Rows are loaded as 16-byte vectors.
+        let fits = heads.iter().all(|n| n % 8 == 0 && *n <= MAX_HEAD_GPU);
+        (!fits).then_some("its head sizes are not multiples of 8 up to 256")
+    }
+
+    /// Why separate products are faster, where they are.
+    pub(crate) fn unprofitable(&self, chip: &str) -> Option<&'static str> {
+        if chip == "none" {
+            // The lanes of a vector are queries.
+            return self.queries.filter(|n| *n < MIN_QUERIES_CPU).map(|_| "its queries are too few");
+        }
+        // Instructions of tensor cores take 16 elements of K.
+        let small = |n: Option<i64>| n.is_some_and(|n| n < MIN_HEAD_GPU);
+        (small(self.depth) || small(self.columns)).then_some("its heads are too small")
+    }
+}
+
 /// Why no attention kernel of the CPU, or of this GPU, supports the op; none if one does.
 pub(super) fn unsupported(op: Op, chip: &str) -> Option<&'static str> {
     let Some(o) = Attention::of(op) else { return Some("is malformed") };
@@ -18,21 +84,18 @@ pub(super) fn unsupported(op: Op, chip: &str) -> Option<&'static str> {
     if o.dropout_p > 0.0 || (o.with_lse && chip == "none") {
         return Some("it has dropout or returns the log-sum-exp");
     }
-    let (Some(d), Some(e)) = (size(o.query, 3), size(o.value, 3)) else {
-        return Some("its head size is dynamic");
+    let Ok(dtype) = dtype(o.query) else { return Some("is malformed") };
+    let form = Form {
+        dtype,
+        depth: size(o.query, 3),
+        columns: size(o.value, 3),
+        queries: size(o.query, 2),
+        keys: size(o.key, 2),
+        heads: size(o.query, 1),
+        groups: size(o.key, 1),
+        grouped: grouped(&o),
     };
-    if size(o.key, 2) == Some(0) {
-        return Some("it has no keys");
-    }
-    if d == 0 || d + e > MAX_HEAD_CPU {
-        return Some("its head size is 0 or exceeds the scratch memory");
-    }
-    if let Some(why) = if chip == "none" { None } else { unsupported_by_tensor_cores(&o, [d, e]) } {
-        return Some(why);
-    }
-    let heads = |v: Value| size(v, 1).filter(|n| *n > 0);
-    (grouped(&o) && heads(o.query).zip(heads(o.key)).is_none())
-        .then_some("its numbers of heads are dynamic")
+    form.unsupported(chip)
 }
 
 /// Whether a kernel can evaluate a region's op per score: elementwise arithmetic, and gathers of
@@ -47,17 +110,6 @@ fn is_elementwise(op: Op) -> bool {
         Some(k) => k.is_elementwise() && op.results().iter().all(single),
         None => false,
     }
-}
-
-/// Why the tensor-core attention kernel does not support the op; none if it does.
-fn unsupported_by_tensor_cores(o: &Attention, heads: [i64; 2]) -> Option<&'static str> {
-    if ![o.query, o.key, o.value].iter().all(|v| matches!(dtype(*v), Ok(DType::BF16 | DType::F16)))
-    {
-        return Some("its element type is neither bf16 nor f16");
-    }
-    // Rows are loaded as 16-byte vectors.
-    let fits = heads.iter().all(|n| n % 8 == 0 && *n <= MAX_HEAD_GPU);
-    (!fits).then_some("its head sizes are not multiples of 8 up to 256")
 }
 
 pub(super) fn expand(op: Op, b: &Builder) -> Result<Vec<Value>> {
@@ -99,7 +151,7 @@ pub(super) fn expand(op: Op, b: &Builder) -> Result<Vec<Value>> {
         scores = m.select(seen, scores, m.full_like(scores, f64::NEG_INFINITY)?)?;
     }
 
-    let (mut weights, lse) = normalise(&m, scores, o.with_lse)?;
+    let (mut weights, lse) = normalise(&m, scores, &o)?;
     if let Some(key) = o.dropout_key.filter(|_| o.dropout_p > 0.0) {
         weights = m.dropout(weights, key, o.dropout_p)?;
     }
@@ -140,8 +192,10 @@ fn grouped(o: &Attention) -> bool {
     h.known().is_none() || h != g
 }
 
-/// Softmax over the keys, 0 for fully masked rows (all -inf), and the log-sum-exp on request.
-fn normalise(m: &Math<'_>, s: Value, with_lse: bool) -> Result<(Value, Option<Value>)> {
+/// Softmax over the keys, 0 for fully masked rows (all -inf) unless it is unsafe, and the
+/// log-sum-exp on request.
+fn normalise(m: &Math<'_>, s: Value, o: &Attention) -> Result<(Value, Option<Value>)> {
+    let with_lse = o.with_lse;
     let (axis, rows) = ([3], m.sizes_of(s)?[..3].to_vec());
     let none = m.b.splat(dtype(s)?, &rows, f64::NEG_INFINITY)?;
     if s.ty().dims()[3].known() == Some(0) {
@@ -153,7 +207,9 @@ fn normalise(m: &Math<'_>, s: Value, with_lse: bool) -> Result<(Value, Option<Va
     let e = m.unary(UnaryKind::Exp, m.sub(s, m.broadcast_back(max, &axis, s)?)?)?;
     let sum = m.reduce(ReduceKind::Sum, e, &axis)?;
     let lse = if with_lse { Some(m.add(max, m.unary(UnaryKind::Log, sum)?)?) } else { None };
-    let divisor = m.select(empty, m.full_like(sum, 1.0)?, sum)?;
+    // 0 / 0 is NaN.
+    let divisor =
+        if o.unsafe_softmax { sum } else { m.select(empty, m.full_like(sum, 1.0)?, sum)? };
     Ok((m.div(e, m.broadcast_back(divisor, &axis, e)?)?, lse))
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn scalar_of(v: Value) -> Option<Attr> {
 }
 
 /// Whether the value is a splat of this number; for floats the sign of zero counts.
-pub(super) fn is_number(v: Value, number: f64) -> bool {
+pub(crate) fn is_number(v: Value, number: f64) -> bool {
     let Some(a) = scalar_of(v) else { return false };
     match a.as_f64() {
         Some(x) => x == number && x.is_sign_negative() == number.is_sign_negative(),

@@ -153,6 +153,7 @@ fn attention(
         causal: a.flag("is_causal", false)?,
         dropout_p,
         with_lse,
+        unsafe_softmax: false,
     };
     let op = cx.b.create_node(&node)?;
     let restore = |cx: &mut Cx, r: Value, inner: usize| -> Result<Value> {

@@ -229,7 +229,8 @@ pub fn attention(op: Op) -> Result<(AttentionNests, HashMap<Op, Structure>)> {
     let stored = o.init.ty().element().ok_or("is no tensor")?;
     let result = l.nest(&ins, (o.init, to), false, &mut |body| {
         let [x, sum, m] = [body.ins()[0], body.ins()[1], body.ins()[2]];
-        let sum = body.or_if_none(m, sum, 1.0)?;
+        // 0 / 0 is NaN.
+        let sum = if o.unsafe_softmax { sum } else { body.or_if_none(m, sum, 1.0)? };
         // One division per row.
         let one = body.float(1.0, ty)?;
         let share = body.same(arith::DivF::NAME, &[one, sum])?;
