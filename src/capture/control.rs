@@ -6,6 +6,7 @@ use super::{
     graph::{nodes, outputs, source_location},
     schema::*,
     srepr::{self, Symbols},
+    wrap,
 };
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim};
 use serde_json::Value as Json;
@@ -16,7 +17,7 @@ const TARGETS: &[&str] =
 
 /// Whether a target is a higher-order op.
 pub(super) fn is_control(target: &str) -> bool {
-    TARGETS.contains(&target)
+    TARGETS.contains(&target) || wrap::is_wrapper(target)
 }
 
 /// The subgraphs among a node's arguments.
@@ -24,7 +25,8 @@ pub(super) fn graphs(node: &GraphNode) -> Vec<Graph> {
     node.inputs.iter().filter_map(|i| graph(&i.arg).ok()).collect()
 }
 
-fn graph(arg: &Json) -> Result<Graph> {
+/// The subgraph that an argument is.
+pub(super) fn graph(arg: &Json) -> Result<Graph> {
     let json =
         arg.get("as_graph").and_then(|g| g.get("graph")).ok_or("has no graph where one belongs")?;
     serde_json::from_value(json.clone()).map_err(|e| e.to_string().into())
@@ -38,6 +40,9 @@ pub(super) fn emit(
     node: &GraphNode,
     target: &str,
 ) -> Result<Vec<Val>, CaptureError> {
+    if wrap::is_wrapper(target) {
+        return wrap::emit(cx, symbols, node, target);
+    }
     let op_error = |e: Error| CaptureError::op(source_location(node), target, e);
     let arg = |i: usize| {
         node.inputs

@@ -2,8 +2,8 @@
 //! results.
 use super::{
     CaptureError, Captured, Output, Unsupported,
-    aten::{self, Args, Cx, Outcome, Rng, STATE, Val},
-    control, guards, layout,
+    aten::{self, Args, Cx, Declared, Outcome, Rng, STATE, Val},
+    autocast, control, draws, guards, layout,
     pt2::Weight,
     schema::*,
     srepr::{self, Symbols},
@@ -112,6 +112,9 @@ pub(super) fn emit(
         (Err(e), None) => return Err(fail(e)),
         (Ok(f), None) => f,
     };
+    if state_type.is_some() && dead_state(func) {
+        state_type = None;
+    }
     let types: Vec<Type> = types.into_iter().chain(state_type).collect();
     let told = outputs.iter().filter_map(|o| match o {
         Output::Size(name) => Some(Attr::string(ctx, name)),
@@ -232,6 +235,18 @@ fn layouts(ctx: Ctx, func: Op, inputs: &[(String, TensorMeta)], count: usize) {
     func.set_attr("arg_attrs", Attr::array(ctx, &entries));
 }
 
+/// Drops the last argument, the generator state, if no live op reads it.
+fn dead_state(func: Op) -> bool {
+    let Some(block) = func.regions().first().and_then(|r| r.first()) else { return false };
+    let args = block.args();
+    let Some(state) = args.last() else { return false };
+    let dead = draws::erase_dead(func, *state);
+    if dead {
+        block.erase_arg(args.len() - 1);
+    }
+    dead
+}
+
 type Body = (Vec<Value>, Vec<Output>);
 
 fn body(
@@ -312,10 +327,11 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
             // `dropout_` calls `self` what `dropout` calls `input`.
             values.remove("self").and_then(|v| values.insert("input", v));
         }
+        autocast::convert(cx, target, &mut values).map_err(op_error)?;
         let args = Args { values };
         cx.unbacked.fresh = fresh_symbols(cx, symbols, graph, &names);
-        let declared = |name| graph.tensor_values.get(name).and_then(|m| element(m.dtype).ok());
-        cx.declared = names.iter().map(|n| declared(n).map(|(d, _)| d)).collect();
+        cx.declared = names.iter().map(|n| declared(graph, n)).collect();
+        cx.stated = layout::stated(cx, symbols, graph, node).map_err(op_error)?;
         layout::addressed(graph, node).map_err(op_error)?;
         let outcome = aten::build(row, cx, &args).map_err(op_error)?;
         let outcome = if layout::copies(graph, node) || aten::is_copy(target) {
@@ -329,6 +345,7 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
         } else {
             flatten(outcome)
         };
+        autocast::check(cx, &results).map_err(op_error)?;
         for (name, result) in names.iter().zip(results) {
             cx.names.insert(name.clone(), result);
         }
@@ -360,6 +377,14 @@ fn fresh_symbols(
         }
     }
     all
+}
+
+/// What the graph gives for a node's result.
+fn declared(graph: &Graph, name: &str) -> Declared {
+    graph.tensor_values.get(name).map_or(Declared::default(), |m| Declared {
+        dtype: element(m.dtype).ok().map(|(d, _)| d),
+        sizes: m.sizes.iter().map(|s| s["as_int"].as_i64()).collect(),
+    })
 }
 
 fn flatten(outcome: Outcome) -> Vec<Val> {

@@ -1,9 +1,10 @@
 //! Whether an overload such as `reshape` returns a view or a copy, which depends on strides.
 use super::{
-    aten,
+    aten::{self, Cx},
     schema::{Graph, GraphNode, TensorMeta},
+    srepr::{self, Symbols},
 };
-use kiln_dialects::Result;
+use kiln_dialects::{Result, ir::Size};
 
 /// Whether the node copies its argument, by the strides that the export recorded.
 pub fn copies(graph: &Graph, node: &GraphNode) -> bool {
@@ -48,6 +49,41 @@ pub fn addressed(graph: &Graph, node: &GraphNode) -> Result<()> {
         Some(m) if dense(m) => Ok(()),
         _ => Err("takes strides of a tensor that is not contiguous, or of symbolic sizes".into()),
     }
+}
+
+/// The stride or storage offset that a node reads, as the export recorded it. `None` where data
+/// determines it.
+pub fn stated(
+    cx: &Cx,
+    symbols: &mut Symbols,
+    graph: &Graph,
+    node: &GraphNode,
+) -> Result<Option<Size>> {
+    let target = aten::short(&node.target);
+    if !["aten.sym_storage_offset.default", "aten.sym_stride.int"].contains(&target) {
+        return Ok(None);
+    }
+    let argument = |name: &str| node.inputs.iter().find(|i| i.name == name).map(|i| &i.arg);
+    let name = argument("self").and_then(|j| j["as_tensor"]["name"].as_str());
+    let Some(meta) = name.and_then(|name| graph.tensor_values.get(name)) else { return Ok(None) };
+    let recorded = match argument("dim").and_then(|j| j["as_int"].as_i64()) {
+        None => Some(&meta.storage_offset),
+        Some(dim) => {
+            let dim = if dim < 0 { dim + meta.strides.len() as i64 } else { dim };
+            usize::try_from(dim).ok().and_then(|d| meta.strides.get(d))
+        }
+    };
+    let Some(recorded) = recorded else { return Ok(None) };
+    if let Some(n) = recorded["as_int"].as_i64() {
+        return Ok(Some(Size::Static(n)));
+    }
+    let text = recorded["as_expr"]["expr_str"].as_str().unwrap_or("");
+    let expression = srepr::parse(text)?;
+    // A symbol of its own, of a position that data determines, has no value here.
+    if expression.leaves().iter().any(|name| !symbols.values.contains_key(*name)) {
+        return Ok(None);
+    }
+    symbols.size(&cx.b, &expression).map(Some)
 }
 
 fn static_layout(m: &TensorMeta) -> Option<(Vec<i64>, Vec<i64>)> {

@@ -1,6 +1,8 @@
 //! Capture: imports a framework's graph at level `graph`.
 pub mod aten;
+mod autocast;
 mod control;
+mod draws;
 pub mod fx;
 pub mod graph;
 mod guards;
@@ -11,6 +13,7 @@ mod srepr;
 pub(crate) use srepr::size_op;
 pub mod storage;
 pub mod weight;
+mod wrap;
 
 use crate::Exit;
 use kiln_dialects::{

@@ -66,6 +66,8 @@ pub struct TensorMeta {
     pub sizes: Vec<Json>,
     pub strides: Vec<Json>,
     pub storage_offset: Json,
+    #[serde(default)]
+    pub device: Json,
 }
 #[derive(Deserialize)]
 pub struct Signature {

@@ -76,17 +76,11 @@ impl ViewOp {
                         axis: axis as i64,
                         dtype: Type::scalar(b.ctx, DType::I64),
                     })?;
-                    let offset = offset
-                        .known()
-                        .ok_or("writes to a slice that starts at a symbolic position")?;
                     let scaled = b.add(&Mul {
                         lhs: along,
                         rhs: b.splat(DType::I64, sizes, *stride as f64)?,
                     })?;
-                    indices.push(b.add(&Add {
-                        lhs: scaled,
-                        rhs: b.splat(DType::I64, sizes, offset as f64)?,
-                    })?);
+                    indices.push(b.add(&Add { lhs: scaled, rhs: everywhere(b, *offset, sizes)? })?);
                 }
                 let dims = (0..offsets.len() as i64).collect();
                 Ok(b.add(&Scatter {
@@ -109,6 +103,15 @@ impl ViewOp {
             }
         }
     }
+}
+
+/// A size in each element of a shape.
+fn everywhere(b: &Builder, n: Size, sizes: &[Size]) -> Result<Value> {
+    if let Some(n) = n.known() {
+        return b.splat(DType::I64, sizes, n as f64);
+    }
+    let input = b.size_as_tensor(n, DType::I64)?;
+    b.add(&BroadcastInDim { input, dims: vec![], sizes: sizes.to_vec() })
 }
 
 impl Store {

@@ -113,6 +113,7 @@ fn value(v: &Val, h: &mut Keys) {
         Val::Tensor(_)
         | Val::Complex(..)
         | Val::Number(..)
+        | Val::Fraction(..)
         | Val::Int(Size::Dynamic(_))
         | Val::Condition(..) => format!("{v:?}").hash(h),
         Val::None => {}

@@ -308,6 +308,7 @@ impl Literal {
             Val::Tensor(_)
             | Val::Complex(..)
             | Val::Number(..)
+            | Val::Fraction(..)
             | Val::Int(Size::Dynamic(_))
             | Val::Condition(..) => {
                 return Err("takes a value of a graph".into());

@@ -42,5 +42,6 @@ families = {}
 def case(family, fn, *inputs, dyn=None):
     """`dyn` has one dict of dynamic dimensions (or None) per input, renamed to be unique to the case."""
     k = len(families.setdefault(family, []))
-    own = lambda d: d and {axis: Dim(f"{dim.__name__}{k}", min=dim.min, max=64) for axis, dim in d.items()}
+    named = lambda dim: Dim(f"{dim.__name__}{k}", min=dim.min, max=64) if isinstance(dim, Dim) else dim
+    own = lambda d: d and {axis: named(dim) for axis, dim in d.items()}
     families[family].append((fn, inputs, [own(d) for d in dyn or [None] * len(inputs)]))

@@ -1,5 +1,5 @@
 """Writes random.pt2, with every op that draws random numbers, random.core.pt2, the same after run_decompositions(), random_layers.pt2, with
-dropout between recurrent layers, and random_in_loop.pt2, which draws in a loop.
+dropout between recurrent layers, random_in_loop.pt2, which draws in a loop, and random_dead.pt2, which reads no draw.
 
   python tests/capture/gen_random.py
 """
@@ -51,10 +51,20 @@ class Loop(torch.nn.Module):
         return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x + torch.rand_like(x)), (torch.tensor(0), x))
 
 
+class Dead(torch.nn.Module):
+    """Draws that no result depends on, as of layers that are dropped in training only."""
+
+    def forward(self, x):
+        F.dropout(x, 0.5)
+        torch.rand([]) + torch.randn_like(x)
+        return x * 2
+
+
 with torch.no_grad():
     torch.manual_seed(0)
     program = torch.export.export(Random(), (torch.ones(N),))
     torch.export.save(program, HERE / "random.pt2")
     torch.export.save(program.run_decompositions(), HERE / "random.core.pt2")
     torch.export.save(torch.export.export(Layers().train(), (torch.ones(5, 2, 4),)), HERE / "random_layers.pt2")
+    torch.export.save(torch.export.export(Dead(), (torch.ones(4),)), HERE / "random_dead.pt2")
     torch.export.save(torch.export.export(Loop(), (torch.ones(4),)), HERE / "random_in_loop.pt2")

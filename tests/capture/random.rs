@@ -112,6 +112,21 @@ fn interpreted_as_compiled_and_by_the_state() {
     }
 }
 
+/// No state is asked for where no live op draws.
+#[test]
+fn dead_draws_take_no_state() {
+    crate::watchdog::arm();
+    let path = root().join("capture/random_dead.pt2");
+    let given = Tensor::floats(DType::F32, vec![4], vec![1.0, -2.0, 3.0, 0.5]).expect("a tensor");
+    let want = Tensor::floats(DType::F32, vec![4], vec![2.0, -4.0, 6.0, 1.0]).expect("a tensor");
+    let c = Context::new();
+    let captured = import(&c, &path);
+    assert_eq!(captured.inputs, ["x"]);
+    let wrong = differences(&captured, std::slice::from_ref(&given), std::slice::from_ref(&want));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(call(&compiled(&path), &[given]), [want]);
+}
+
 #[test]
 fn loops_do_not_draw() {
     let c = Context::new();

@@ -162,6 +162,17 @@ impl Expr {
     }
 }
 
+impl Expr {
+    /// As [`Expr::value`], of upper bounds: an overflow is the bound of 64 bits.
+    pub(super) fn bound(&self, index: usize, lhs: i64, rhs: i64) -> Result<i64, SizeError> {
+        match self.kind {
+            ExprKind::Add => Ok(lhs.saturating_add(rhs)),
+            ExprKind::Mul => Ok(lhs.saturating_mul(rhs)),
+            _ => self.value(index, lhs, rhs),
+        }
+    }
+}
+
 /// Evaluates expressions for these values of the symbols.
 pub fn values(exprs: &[Expr], symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
     let mut values = Vec::with_capacity(exprs.len());

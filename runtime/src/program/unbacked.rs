@@ -1,5 +1,5 @@
 //! Sizes that depend on data: bounded before a call, known once a step has read them.
-use super::{Dim, Program, SizeError};
+use super::{Dim, Expr, Program, SizeError};
 use crate::{CallError, call_error::tensor_error};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -30,10 +30,17 @@ pub struct CallSizes {
 impl CallSizes {
     /// Evaluates the expressions. Err: one of known sizes has no value.
     pub fn new(program: &Program, symbols: Vec<i64>) -> Result<CallSizes, SizeError> {
+        CallSizes::evaluated(program, symbols, &Expr::value)
+    }
+    fn evaluated(
+        program: &Program,
+        symbols: Vec<i64>,
+        evaluate: &dyn Fn(&Expr, usize, i64, i64) -> Result<i64, SizeError>,
+    ) -> Result<CallSizes, SizeError> {
         let mut sizes = CallSizes { symbols, exprs: Vec::with_capacity(program.exprs.len()) };
         for (index, e) in program.exprs.iter().enumerate() {
             let value = match (sizes.value(program, e.lhs)?, sizes.value(program, e.rhs)?) {
-                (Some(lhs), Some(rhs)) => Some(e.value(index, lhs, rhs)?),
+                (Some(lhs), Some(rhs)) => Some(evaluate(e, index, lhs, rhs)?),
                 _ => None,
             };
             sizes.exprs.push(value);
@@ -69,6 +76,11 @@ impl CallSizes {
     }
     /// Adds the next unbacked size. Err: it is out of its bounds, or a condition does not hold.
     pub fn read(&mut self, program: &Program, value: i64) -> Result<(), CallError> {
+        self.add(program, value)?;
+        self.check(program)
+    }
+    /// Adds the next unbacked size. Err: it is out of its bounds.
+    fn add(&mut self, program: &Program, value: i64) -> Result<(), CallError> {
         let next = self.symbols.len().checked_sub(program.symbols.len());
         let u = next.and_then(|i| program.unbacked.get(i));
         let u = u.ok_or(SizeError::Missing(Dim::Symbol(self.symbols.len())))?;
@@ -77,12 +89,16 @@ impl CallSizes {
             let reason = format!("is {value} here, which is not in {}..={max}", u.min);
             return Err(tensor_error("size", &u.name, reason));
         }
-        self.push(program, value)?;
-        self.check(program)
-    }
-    fn push(&mut self, program: &Program, value: i64) -> Result<(), SizeError> {
         let symbols = [std::mem::take(&mut self.symbols), vec![value]].concat();
         *self = CallSizes::new(program, symbols)?;
+        Ok(())
+    }
+    /// Adds the upper bound of the next unbacked size, which is no value: what exceeds 64 bits is
+    /// as much as they hold.
+    fn add_bound(&mut self, program: &Program, u: &Unbacked) -> Result<(), SizeError> {
+        let max = self.value(program, u.max)?.ok_or(SizeError::Missing(u.max))?;
+        let symbols = [std::mem::take(&mut self.symbols), vec![max]].concat();
+        *self = CallSizes::evaluated(program, symbols, &Expr::bound)?;
         Ok(())
     }
     /// Values of symbols and expressions with the sizes that have not been read at their upper
@@ -91,8 +107,7 @@ impl CallSizes {
         let mut sizes = Cow::Borrowed(self);
         let read = self.symbols.len().saturating_sub(program.symbols.len());
         for u in program.unbacked.iter().skip(read) {
-            let max = sizes.value(program, u.max)?.ok_or(SizeError::Missing(u.max))?;
-            sizes.to_mut().push(program, max)?;
+            sizes.to_mut().add_bound(program, u)?;
         }
         let exprs = sizes.exprs.iter().enumerate();
         let exprs = exprs.map(|(i, e)| e.ok_or(SizeError::Missing(Dim::Expr(i))));
@@ -115,8 +130,12 @@ impl Program {
     ) -> Result<Vec<Vec<usize>>, CallError> {
         let (bounds, _) = self.sizes(inputs)?;
         let mut sizes = self.before_reads(&bounds)?;
-        for (bound, value) in bounds.iter().skip(self.symbols.len()).zip(unbacked) {
-            sizes.read(self, value.unwrap_or(*bound))?;
+        // The call has checked the conditions, which say nothing about bounds.
+        for (u, value) in self.unbacked.iter().zip(unbacked) {
+            match value {
+                Some(value) => sizes.add(self, *value)?,
+                None => sizes.add_bound(self, u)?,
+            }
         }
         let size = |d: &Dim| Ok(sizes.size(self, *d)?.ok_or(SizeError::Missing(*d))?);
         self.outputs.iter().map(|t| t.dims.iter().map(size).collect()).collect()
@@ -130,7 +149,7 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Condition, Expr, ExprKind, Relation, Symbol, Tensor};
+    use crate::program::{Condition, ExprKind, Relation, Symbol, Tensor};
 
     /// A vector of s elements to one of 2u: u is at most s, and not 3.
     fn program() -> Program {
@@ -164,6 +183,17 @@ mod tests {
         assert_eq!(sizes.value(&p, Dim::Expr(0)), Ok(None));
         assert_eq!(sizes.value(&p, Dim::Symbol(2)), Err(SizeError::Missing(Dim::Symbol(2))));
         assert_eq!(p.size_text(Dim::Expr(0)), "(u * 2)");
+    }
+
+    /// Twice a bound of 64 bits is one of 64 bits, and no condition is asked for a bound.
+    #[test]
+    fn bounds_saturate_and_meet_no_condition() {
+        let mut p = program();
+        p.unbacked[0].max = Dim::Known(i64::MAX);
+        let bounds = CallSizes::new(&p, vec![3]).expect("sizes").at_bounds(&p).expect("bounds");
+        assert_eq!(bounds, (vec![3, i64::MAX], vec![i64::MAX]));
+        p.unbacked[0].max = Dim::Symbol(0);
+        assert_eq!(p.output_shapes_of(&[&[3]], &[None]).expect("bounds"), [[6]]);
     }
 
     #[test]

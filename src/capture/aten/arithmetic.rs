@@ -85,6 +85,12 @@ pub(super) fn quotient(
 /// Python's remainder (sign of the divisor): fmod, plus the divisor if the signs differ.
 pub(super) fn remainder(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, y) = cx.promoted(a, "self", "other")?;
+    let v = modulo(cx, x, y)?;
+    cx.one(v)
+}
+
+/// As [`remainder`], of two values of one dtype.
+pub(super) fn modulo(cx: &Cx, x: Value, y: Value) -> Result<Value> {
     let (x, y) = cx.broadcast(x, y)?;
     let r = cx.binary(BinaryKind::Rem, x, y)?;
     let zero = cx.full_like(r, 0.0)?;
@@ -94,8 +100,7 @@ pub(super) fn remainder(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let differ = cx.binary(BinaryKind::Xor, r_neg, y_neg)?;
     let fix = cx.binary(BinaryKind::And, nonzero, differ)?;
     let moved = cx.binary(BinaryKind::Add, r, y)?;
-    let out = cx.select(fix, moved, r)?;
-    cx.one(out)
+    cx.select(fix, moved, r)
 }
 
 /// A power. As in PyTorch, float exponents 0.5 and -0.5 become `sqrt` and `rsqrt`, so `pow(-0.0,

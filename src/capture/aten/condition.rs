@@ -13,7 +13,7 @@ macro_rules! comparison {
         Row {
             name: $name,
             arguments: "a, b",
-            build: |_, a| Ok(Outcome::One(compare(a, CompareKind::$kind))),
+            build: |cx, a| Ok(Outcome::One(compare(cx, a, CompareKind::$kind)?)),
         }
     };
 }
@@ -56,12 +56,11 @@ pub(super) const ROWS: &[Row] = &[
     comparison!("_operator.ne", Ne),
 ];
 
-/// A comparison of two integers; nothing for anything else, such as a tensor's value.
-fn compare(a: &Args<'_>, kind: CompareKind) -> Val {
-    let (Ok(x), Ok(y)) = (a.size("a"), a.size("b")) else { return Val::None };
-    match (x.known(), y.known()) {
-        (Some(x), Some(y)) => Val::Bool(sym::holds(kind, x, y)),
-        _ => Val::Condition(kind, x, y),
+/// A comparison of two numbers; nothing for anything else, such as a tensor's value.
+fn compare(cx: &Cx, a: &Args<'_>, kind: CompareKind) -> Result<Val> {
+    match (a.get("a"), a.get("b")) {
+        (Some(x), Some(y)) => cx.compared(kind, x, y),
+        _ => Ok(Val::None),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Factory overloads, from sizes and numbers.
 use super::{Args, Cx, Outcome, Row, Val, promote::promote, tools::*};
-use crate::capture::srepr::size_op;
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
@@ -129,7 +128,7 @@ pub(super) const ROWS: &[Row] = &[
 /// The default dtype of a fill value.
 fn natural(v: Option<&Val>, float: DType) -> DType {
     match v {
-        Some(Val::Bool(_)) => DType::I1,
+        Some(Val::Bool(_) | Val::Condition(..)) => DType::I1,
         Some(Val::Int(_) | Val::Number(_, DType::I64)) => DType::I64,
         _ => float,
     }
@@ -259,17 +258,4 @@ fn triangle(cx: &mut Cx, a: &Args<'_>, kind: CompareKind) -> Result<Outcome> {
     let zero = cx.number(dtype_of(x)?, 0.0)?;
     let v = cx.select(keep, x, zero)?;
     cx.one(v)
-}
-
-/// `x kind y` of two integer arguments: Python operators on sizes.
-pub(super) fn size_operator(
-    cx: &mut Cx,
-    a: &Args<'_>,
-    kind: SymKind,
-    negate: bool,
-) -> Result<Outcome> {
-    let names = if a.has("a") { ["a", "b"] } else { ["x", "y"] };
-    let (x, y) = (a.size(names[0])?, a.size(names[1])?);
-    let y = if negate { cx.size_mul(y, Size::Static(-1))? } else { y };
-    Ok(Outcome::One(Val::Int(size_op(&cx.b, kind, x, y)?)))
 }

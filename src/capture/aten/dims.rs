@@ -1,5 +1,5 @@
 //! Views that name, permute, add, expand or cut dimensions in PyTorch's and NumPy's other words.
-use super::{Args, Cx, Outcome, Row, Val, tools::*, view::*};
+use super::{Args, Cx, Outcome, Row, Val, split::cut_up, tools::*, view::*};
 use crate::capture::storage::{Alias, ViewOp};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
@@ -249,59 +249,6 @@ fn meshgrid(cx: &mut Cx, a: &Args<'_>, xy: bool) -> Result<Outcome> {
             ViewOp::Broadcast(vec![place(i) as i64], sizes.clone()),
         ];
         all.push(Val::Tensor(cx.view(*alias, &view_ops)?));
-    }
-    Ok(Outcome::Many(all))
-}
-
-/// Equal or listed parts of a dimension: `h`, `v`, `d` as in NumPy, `t` for a given one.
-fn cut_up(cx: &mut Cx, a: &Args<'_>, kind: char) -> Result<Outcome> {
-    let x = cx.tensor(a, "self")?;
-    let rank = rank_of(x);
-    let least = match kind {
-        'v' => 2,
-        'd' => 3,
-        _ => 1,
-    };
-    if rank < least {
-        return Err(format!(
-            "requires a tensor with at least {least} dimension, but got a tensor with {rank} dimensions"
-        ).into());
-    }
-    let d = match kind {
-        'h' => usize::from(rank > 1),
-        'v' => 0,
-        'd' => 2,
-        _ => wrap(a.int("dim", Some(0))?, rank)?,
-    };
-    let n = cx.b.size_of(x, d)?;
-    if a.has("sections") {
-        let sections = a.int("sections", None)?;
-        if sections < 1 {
-            return Err(format!("number of sections must be larger than 0, got {sections}").into());
-        }
-        if kind != 't' && n.known().is_some_and(|n| n % sections != 0) {
-            return Err(format!(
-                "attempted to split along dimension {d}, but the size of the dimension is not divisible by the split_size {sections}"
-            ).into());
-        }
-        // Part i has floor((n + sections - 1 - i) / sections) elements.
-        let part = |i: i64| {
-            cx.size_div(cx.size_add(n, Size::Static(sections - 1 - i))?, Size::Static(sections))
-        };
-        let sizes = (0..sections).map(part).collect::<Result<Vec<_>, _>>()?;
-        return pieces(cx, a, d, &sizes);
-    }
-    // Parts between the listed positions, each a slice as in Python.
-    let n = n.known().ok_or("cuts a symbolic size at given positions")?;
-    let at = |i: i64| (if i < 0 { i + n } else { i }).clamp(0, n);
-    let ends = a.ints("indices")?.unwrap_or_default();
-    let starts: Vec<i64> = std::iter::once(0).chain(ends.iter().map(|i| at(*i))).collect();
-    let ends = ends.iter().map(|i| at(*i)).chain(std::iter::once(n));
-    let mut all = vec![];
-    for (start, end) in starts.into_iter().zip(ends) {
-        let length = Size::Static((end - start).max(0));
-        let m = cut(cx, x, d, Size::Static(start), length, 1)?;
-        all.push(Val::Tensor(cx.view(a.alias("self")?, &[m])?));
     }
     Ok(Outcome::Many(all))
 }

@@ -83,7 +83,7 @@ fn stack(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 
 fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
-    let shifts = a.ints("shifts")?.unwrap_or_default();
+    let shifts = if a.has("shifts") { a.sizes("shifts")? } else { vec![] };
     let dims = a.ints("dims")?.unwrap_or_default();
     let sizes = cx.b.sizes_of(x)?;
     let mut v = x;
@@ -95,7 +95,7 @@ fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     for (d, shift) in targets.iter().zip(&shifts) {
         let d = wrap(*d, rank_of(v))?;
         let size = cx.b.size_of(v, d)?;
-        let Some(n) = size.known() else {
+        let (Some(n), Some(shift)) = (size.known(), shift.known()) else {
             v = rolled(cx, v, d, *shift)?;
             continue;
         };
@@ -115,12 +115,12 @@ fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     cx.one(v)
 }
 
-/// A dimension of symbolic size: element i comes from (i - shift) mod n.
-fn rolled(cx: &Cx, x: Value, d: usize, shift: i64) -> Result<Value> {
+/// A dimension of symbolic size, or by a symbolic shift: element i comes from (i - shift) mod n.
+fn rolled(cx: &Cx, x: Value, d: usize, shift: Size) -> Result<Value> {
     let n = cx.b.size_of(x, d)?;
     let i = cx.count(n)?;
     let n = cx.size_value(n)?;
-    let back = cx.binary(BinaryKind::Rem, cx.integer(DType::I64, shift)?, n)?;
+    let back = cx.binary(BinaryKind::Rem, cx.size_data(shift, DType::I64)?, n)?;
     // Within (-n, 2n).
     let i = cx.binary(BinaryKind::Sub, i, back)?;
     let zero = cx.integer(DType::I64, 0)?;

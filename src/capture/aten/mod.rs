@@ -19,6 +19,7 @@ mod data_sizes;
 mod dims;
 mod distances;
 mod dropout;
+mod einsum;
 mod elementwise;
 mod formula;
 mod generator;
@@ -37,6 +38,7 @@ mod padding;
 mod promote;
 mod quantized;
 mod random;
+mod ranges;
 mod recurrent;
 mod reduce;
 mod repeat;
@@ -47,9 +49,11 @@ mod shuffle;
 mod spaces;
 mod special;
 mod spectral;
+mod split;
 mod stacks;
 mod statistics;
 mod strided;
+mod symbolic;
 mod synonyms;
 mod tools;
 mod unbacked;
@@ -62,7 +66,7 @@ pub use generator::{Rng, STATE};
 use kiln_dialects::{ir::*, ops::CompareKind, value::DType};
 use serde_json::Value as Json;
 use std::collections::HashMap;
-pub use tools::Cx;
+pub use tools::{Cx, Declared};
 pub use unbacked::Unbacked;
 
 /// An argument or a result.
@@ -89,6 +93,8 @@ pub enum Val {
     DType(DType),
     /// A complex dtype, whose parts have this dtype.
     ComplexDType(DType),
+    /// A float that sizes determine: a size over a positive integer.
+    Fraction(Size, i64),
     /// A comparison of integers, at least one of them symbolic.
     Condition(CompareKind, Size, Size),
     /// A list.
@@ -122,7 +128,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 57] {
+pub fn families() -> [(&'static str, &'static [Row]); 58] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -139,6 +145,7 @@ pub fn families() -> [(&'static str, &'static [Row]); 57] {
         ("Views and sizes", view::ROWS),
         ("Views under other names", dims::ROWS),
         ("Diagonals, windows and strides", strided::ROWS),
+        ("Operators on sizes", symbolic::ROWS),
         ("Conditions on sizes", condition::ROWS),
         ("Sizes that depend on data", data_sizes::ROWS),
         ("Joining, repeating, reordering, padding", join::ROWS),
@@ -362,6 +369,8 @@ impl Cx {
             unbacked: Unbacked::default(),
             packed: vec![],
             declared: vec![],
+            autocast: None,
+            stated: None,
         }
     }
     /// Binds a name to a tensor with a storage of its own. The last dimension of a complex one holds
@@ -384,10 +393,7 @@ impl Cx {
                     .get(name)
                     .cloned()
                     .ok_or_else(|| format!("{name} is not defined").into()),
-                None => j["as_int"]
-                    .as_i64()
-                    .map(|n| Val::Int(Size::Static(n)))
-                    .ok_or_else(|| "has no name".into()),
+                None => symbolic::literal(j).ok_or_else(|| "has no name".into()),
             }
         };
         let list = |f: &dyn Fn(&Json) -> Result<Val>| {

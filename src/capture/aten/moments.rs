@@ -223,7 +223,7 @@ struct BatchNormed {
 fn saved_statistics(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<DType> {
     let narrow = dtype_of(x)?;
     let wide = statistics_dtype(narrow);
-    if cx.declared.get(1).copied().flatten().is_none_or(|d| d == wide) {
+    if cx.declared.get(1).and_then(|d| d.dtype).is_none_or(|d| d == wide) {
         return Ok(wide);
     }
     for name in ["weight", "bias", "running_mean"] {

@@ -63,10 +63,10 @@ pub(super) fn result_type(tensors: &[Value], numbers: &[&Val]) -> Result<DType> 
     }
     for n in numbers {
         let d = match n {
-            Val::Bool(_) => DType::I1,
+            Val::Bool(_) | Val::Condition(..) => DType::I1,
             Val::Int(_) => DType::I64,
             // A float number has the default dtype, torch.get_default_dtype().
-            Val::Float(_) | Val::Number(_, DType::F64) => DType::F32,
+            Val::Float(_) | Val::Fraction(..) | Val::Number(_, DType::F64) => DType::F32,
             Val::Number(_, d) => *d,
             _ => return Err("wants a number".into()),
         };
@@ -106,8 +106,8 @@ impl Cx {
             }
             Some(Val::Float(x)) if dtype == DType::I1 => self.number(dtype, f64::from(*x != 0.0)),
             Some(Val::Int(Size::Static(n))) => self.integer(dtype, *n),
-            Some(Val::Int(Size::Dynamic(size))) => {
-                Ok(self.b.size_as_tensor(Size::Dynamic(*size), dtype)?)
+            Some(v @ (Val::Int(_) | Val::Fraction(..) | Val::Condition(..))) => {
+                self.scalar(v, dtype)
             }
             Some(Val::Float(x)) => self.number(dtype, *x),
             Some(Val::Bool(b)) => self.number(dtype, f64::from(*b)),

@@ -63,10 +63,7 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
             let d = wrap(a.int("dim", None)?, rank_of(x))?;
-            let mut at = a.size("start")?;
-            if at.known().is_some_and(|i| i < 0) {
-                at = cx.size_add(at, cx.b.size_of(x, d)?)?;
-            }
+            let at = cx.place_in(x, d, a.size("start")?)?;
             let v = cx.part(x, d, at, a.size("length")?)?;
             cx.one(v)
         },

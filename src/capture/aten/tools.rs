@@ -1,6 +1,7 @@
 //! Helpers of all builders: arguments, broadcasting, conversion, arithmetic.
 use super::{Args, Outcome, Val, generator::Rng, unbacked::Unbacked};
 use crate::capture::{
+    autocast::Autocast,
     srepr::size_op,
     storage::{Alias, Store, ViewOp},
 };
@@ -27,8 +28,21 @@ pub struct Cx {
     pub unbacked: Unbacked,
     /// int4 weights that the program packs.
     pub packed: Vec<Value>,
-    /// The dtypes that the graph gives for the current node's tensors, where it is known.
-    pub declared: Vec<Option<DType>>,
+    /// What the graph gives for the current node's results.
+    pub declared: Vec<Declared>,
+    /// The autocast context around the current node.
+    pub autocast: Option<Autocast>,
+    /// The value that the graph gives for a stride or an offset, which the current node reads.
+    pub stated: Option<Size>,
+}
+
+/// What an export gives for a result: its dtype, and its sizes, as far as they are static.
+#[derive(Clone, Debug, Default)]
+pub struct Declared {
+    /// The dtype, of a tensor.
+    pub dtype: Option<DType>,
+    /// The sizes; symbolic ones are `None`.
+    pub sizes: Vec<Option<i64>>,
 }
 
 pub(super) fn dtype_of(v: Value) -> Result<DType> {

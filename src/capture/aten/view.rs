@@ -1,8 +1,7 @@
-//! View overloads, which alias an argument, and Python operators on sizes.
-use super::{Args, Cx, Outcome, Row, Val, create::size_operator, tools::*};
+//! View overloads, which alias an argument.
+use super::{Args, Cx, Outcome, Row, Val, split, tools::*};
 use crate::capture::storage::ViewOp;
-use crate::capture::unsupported;
-use kiln_dialects::{ir::*, ops::*, sym::Dim};
+use kiln_dialects::{ir::*, sym::Dim};
 
 macro_rules! same {
     ($name:literal) => {
@@ -110,22 +109,19 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
             let d = wrap(a.int("dim", None)?, rank_of(x))?;
-            let mut at = a.size("start")?;
-            if at.known().is_some_and(|i| i < 0) {
-                at = cx.size_add(at, cx.b.size_of(x, d)?)?;
-            }
+            let at = cx.place_in(x, d, a.size("start")?)?;
             let m = cut(cx, x, d, at, a.size("length")?, 1)?;
             moved(cx, a, m)
         },
     },
-    Row { name: "aten.split.Tensor", arguments: "self, split_size, dim=0", build: split },
+    Row { name: "aten.split.Tensor", arguments: "self, split_size, dim=0", build: split::split },
     Row {
         name: "aten.split_with_sizes.default",
         arguments: "self, split_sizes, dim=0",
-        build: split,
+        build: split::split,
     },
-    Row { name: "aten.chunk.default", arguments: "self, chunks, dim=0", build: chunk },
-    Row { name: "aten.unbind.int", arguments: "self, dim=0", build: unbind },
+    Row { name: "aten.chunk.default", arguments: "self, chunks, dim=0", build: split::chunk },
+    Row { name: "aten.unbind.int", arguments: "self, dim=0", build: split::unbind },
     Row {
         name: "aten.sym_size.int",
         arguments: "self, dim",
@@ -134,6 +130,16 @@ pub(super) const ROWS: &[Row] = &[
             let d = wrap(a.int("dim", None)?, rank_of(x))?;
             Ok(Outcome::One(Val::Int(cx.b.size_of(x, d)?)))
         },
+    },
+    Row {
+        name: "aten.sym_stride.int",
+        arguments: "self, dim",
+        build: |cx, _| Ok(Outcome::One(cx.stated.map_or(Val::None, Val::Int))),
+    },
+    Row {
+        name: "aten.sym_storage_offset.default",
+        arguments: "self",
+        build: |cx, _| Ok(Outcome::One(cx.stated.map_or(Val::None, Val::Int))),
     },
     Row {
         name: "aten.sym_numel.default",
@@ -146,31 +152,6 @@ pub(super) const ROWS: &[Row] = &[
                     .try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))?;
             Ok(Outcome::One(Val::Int(n)))
         },
-    },
-    Row {
-        name: "_operator.add",
-        arguments: "a, b",
-        build: |cx, a| size_operator(cx, a, SymKind::Add, false),
-    },
-    Row {
-        name: "_operator.sub",
-        arguments: "a, b",
-        build: |cx, a| size_operator(cx, a, SymKind::Add, true),
-    },
-    Row {
-        name: "_operator.mul",
-        arguments: "a, b",
-        build: |cx, a| size_operator(cx, a, SymKind::Mul, false),
-    },
-    Row {
-        name: "_operator.floordiv",
-        arguments: "a, b",
-        build: |cx, a| size_operator(cx, a, SymKind::Floordiv, false),
-    },
-    Row {
-        name: "_operator.mod",
-        arguments: "a, b",
-        build: |cx, a| size_operator(cx, a, SymKind::Mod, false),
     },
 ];
 
@@ -324,10 +305,7 @@ pub(super) fn drop_dim(cx: &mut Cx, x: Value, dim: usize) -> Result<ViewOp> {
 fn select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", None)?, rank_of(x))?;
-    let mut at = a.size("index")?;
-    if at.known().is_some_and(|i| i < 0) {
-        at = cx.size_add(at, cx.b.size_of(x, d)?)?;
-    }
+    let at = cx.place_in(x, d, a.size("index")?)?;
     let view_ops = [cut(cx, x, d, at, Size::Static(1), 1)?, drop_dim(cx, x, d)?];
     let alias = cx.view(a.alias("self")?, &view_ops)?;
     Ok(Outcome::One(Val::Tensor(alias)))
@@ -345,19 +323,7 @@ fn slice(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         if !a.has(name) {
             return Ok(default);
         }
-        let at = a.size(name)?;
-        match (at.known(), size.known()) {
-            (Some(at), Some(n)) => {
-                Ok(Size::Static(if at < 0 { (at + n).max(0) } else { at.min(n) }))
-            }
-            (Some(0), _) => Ok(at),
-            (Some(i64::MAX), _) => Ok(size),
-            (Some(at), None) if at < 0 => {
-                cx.size_max(cx.size_add(size, Size::Static(at))?, Size::Static(0))
-            }
-            _ if at == size => Ok(size),
-            _ => cx.size_min(at, size),
-        }
+        cx.clamped(a.size(name)?, size)
     };
     let (start, end) = (bound(cx, "start", Size::Static(0))?, bound(cx, "end", size)?);
     let whole = start.known() == Some(0) && end == size && step == 1;
@@ -378,59 +344,4 @@ fn slice(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let count = if count.known().is_some_and(|n| n < 0) { Size::Static(0) } else { count };
     let m = cut(cx, x, d, start, count, step)?;
     moved(cx, a, m)
-}
-
-pub(super) fn pieces(cx: &mut Cx, a: &Args<'_>, dim: usize, sizes: &[Size]) -> Result<Outcome> {
-    let x = cx.tensor(a, "self")?;
-    let (mut at, mut all) = (Size::Static(0), vec![]);
-    for s in sizes {
-        let m = cut(cx, x, dim, at, *s, 1)?;
-        all.push(Val::Tensor(cx.view(a.alias("self")?, &[m])?));
-        at = cx.size_add(at, *s)?;
-    }
-    Ok(Outcome::Many(all))
-}
-
-pub(super) fn known_size(cx: &Cx, x: Value, dim: usize) -> Result<i64> {
-    cx.b.size_of(x, dim)?
-        .known()
-        .ok_or_else(|| unsupported(format!("splits dimension {dim}, whose size is symbolic, into a number of parts that depends on it")))
-}
-
-/// Ceiling division: the number of parts of size `each` that cover `n`.
-fn ceil_div(n: i64, each: i64) -> i64 {
-    n / each + i64::from(n % each != 0)
-}
-
-fn split(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let x = cx.tensor(a, "self")?;
-    let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
-    let sizes = if a.has("split_sizes") {
-        a.sizes("split_sizes")?
-    } else {
-        let (n, each) = (known_size(cx, x, d)?, a.int("split_size", None)?.max(1));
-        (0..ceil_div(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect()
-    };
-    pieces(cx, a, d, &sizes)
-}
-
-fn chunk(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let x = cx.tensor(a, "self")?;
-    let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
-    let (n, chunks) = (known_size(cx, x, d)?, a.int("chunks", None)?.max(1));
-    let each = ceil_div(n, chunks).max(1);
-    let sizes: Vec<Size> =
-        (0..ceil_div(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect();
-    pieces(cx, a, d, &sizes)
-}
-
-fn unbind(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let x = cx.tensor(a, "self")?;
-    let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
-    let mut all = vec![];
-    for i in 0..known_size(cx, x, d)? {
-        let view_ops = [cut(cx, x, d, Size::Static(i), Size::Static(1), 1)?, drop_dim(cx, x, d)?];
-        all.push(Val::Tensor(cx.view(a.alias("self")?, &view_ops)?));
-    }
-    Ok(Outcome::Many(all))
 }

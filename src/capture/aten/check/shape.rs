@@ -150,7 +150,8 @@ fn narrow(c: &mut Call) -> Result<()> {
 fn split(c: &mut Call) -> Result<()> {
     let x = c.ty("self")?;
     wants(x.rank() > 0, || "split expects at least a 1-dimensional tensor".into())?;
-    let (d, each) = (c.dim(Some(0), x.rank())?, c.a.int("split_size", None)?);
+    let d = c.dim(Some(0), x.rank())?;
+    let Some(each) = c.a.size("split_size")?.known() else { return Ok(()) };
     wants(each >= 0, || {
         format!("split expects split_size be non-negative, but got split_size={each}")
     })?;
@@ -222,7 +223,7 @@ fn permute(c: &mut Call) -> Result<()> {
 }
 
 fn roll(c: &mut Call) -> Result<()> {
-    let shifts = c.a.ints("shifts")?.unwrap_or_default().len();
+    let shifts = if c.a.has("shifts") { c.sizes("shifts")?.len() } else { 0 };
     let dims = c.a.ints("dims")?.unwrap_or_default();
     wants(shifts > 0, || "`shifts` required".into())?;
     wants(shifts == dims.len() || (shifts == 1 && dims.is_empty()), || {

@@ -224,7 +224,7 @@ fn prod(cx: &mut Cx, _: &super::Row, a: &Args<'_>) -> Result<Outcome> {
         (sizes[axis], offsets[axis]) = (Size::Static(n), Size::Static(from));
         cx.b.add(&Slice { input, offsets, sizes, strides })
     };
-    let mut n = super::super::view::known_size(cx, re, axis)?;
+    let mut n = super::super::split::known_size(cx, re, axis)?;
     if n == 0 {
         sizes[axis] = Size::Static(1);
         let d = super::dtype_of(re)?;

@@ -7,11 +7,23 @@ use super::{
 use crate::capture::unsupported;
 
 /// Rows of this family.
-pub(in super::super) const ROWS: &[Row] = &[Row {
-    name: "aten._grouped_mm.default",
-    arguments: "self, mat2, offs=None, bias=None, out_dtype=None",
-    build: grouped_mm,
-}];
+pub(in super::super) const ROWS: &[Row] = &[
+    Row {
+        name: "aten._grouped_mm.default",
+        arguments: "self, mat2, offs=None, bias=None, out_dtype=None",
+        build: grouped_mm,
+    },
+    Row {
+        name: "transformers.grouped_mm_fallback.default",
+        arguments: "input, weight, offs",
+        build: |cx, a| {
+            let (x, w) = (cx.tensor(a, "input")?, cx.tensor(a, "weight")?);
+            let offsets = cx.tensor(a, "offs")?;
+            let v = rows_of_groups(cx, x, w, offsets, dtype_of(x)?)?;
+            cx.one(v)
+        },
+    },
+];
 
 /// By the ranks of x and y: 3 and 3 a batch; 2 and 3 rows of x in groups; 3 and 2 columns of y in
 /// groups; 2 and 2 the contracted dimension in groups. Every group is multiplied with all rows or
@@ -20,7 +32,7 @@ fn grouped_mm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     if a.has("bias") {
         return Err(unsupported("Bias not supported yet"));
     }
-    let (mut x, mut y) = (cx.tensor(a, "self")?, cx.tensor(a, "mat2")?);
+    let (x, mut y) = (cx.tensor(a, "self")?, cx.tensor(a, "mat2")?);
     let d = a.dtype("out_dtype")?.unwrap_or(dtype_of(x)?);
     let ranks = (rank_of(x), rank_of(y));
     let offsets = cx.optional(a, "offs")?;
@@ -35,13 +47,7 @@ fn grouped_mm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     };
     let groups = cx.b.size_of(offsets, 0)?;
     let v = match ranks {
-        (2, 3) => {
-            let rows = cx.b.size_of(x, 0)?;
-            x = repeated(cx, x, groups)?;
-            let member = members(cx, offsets, rows)?;
-            let v = batch(cx, x, y, d)?;
-            only(cx, v, cx.unsqueezed(member, 2)?)?
-        }
+        (2, 3) => rows_of_groups(cx, x, y, offsets, d)?,
         (3, 2) => {
             let columns = cx.b.size_of(y, 1)?;
             y = repeated(cx, y, groups)?;
@@ -61,6 +67,17 @@ fn grouped_mm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         (m, n) => return Err(format!("matrices of {m} and {n} dimensions").into()),
     };
     cx.one(v)
+}
+
+/// Groups of rows of x, each times its matrix of y.
+fn rows_of_groups(cx: &Cx, x: Value, y: Value, offsets: Value, d: DType) -> Result<Value> {
+    if (rank_of(x), rank_of(y), rank_of(offsets)) != (2, 3, 1) {
+        return Err("wants a matrix, a batch of matrices and a vector of ends".into());
+    }
+    let (rows, groups) = (cx.b.size_of(x, 0)?, cx.b.size_of(offsets, 0)?);
+    let member = members(cx, offsets, rows)?;
+    let v = batch(cx, repeated(cx, x, groups)?, y, d)?;
+    only(cx, v, cx.unsqueezed(member, 2)?)
 }
 
 /// A matrix, once a group: [groups, ..].
@@ -94,7 +111,7 @@ fn only(cx: &Cx, v: Value, mask: Value) -> Result<Value> {
     cx.reduced(ReduceKind::Sum, masked(cx, v, mask)?, &[0])
 }
 
-/// A batch of products with f32 sums.
+/// A batch of products with sums of f32, of f64 for f64.
 fn batch(cx: &Cx, lhs: Value, rhs: Value, d: DType) -> Result<Value> {
     let v = cx.b.add(&DotGeneral {
         lhs,
@@ -103,7 +120,7 @@ fn batch(cx: &Cx, lhs: Value, rhs: Value, d: DType) -> Result<Value> {
         rhs_batch: vec![0],
         lhs_contract: vec![2],
         rhs_contract: vec![1],
-        element_type: Some(Type::scalar(cx.b.ctx, DType::F32)),
+        element_type: Some(Type::scalar(cx.b.ctx, statistics_dtype(dtype_of(lhs)?))),
     })?;
     cx.convert(v, d)
 }
