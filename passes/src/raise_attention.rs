@@ -66,8 +66,7 @@ impl Pass for RaiseAttention {
 
     fn run(&self, root: Op) -> Result<()> {
         // Collected first: a lazy filter would visit erased ops.
-        let functions: Vec<Op> =
-            walk(root).into_iter().filter(|o| o.isa::<func::Func>()).collect();
+        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.isa::<func::Func>()).collect();
         for func in functions {
             let ops = walk(func);
             let found: Vec<_> = ops.iter().filter_map(|op| softmax::Softmax::of(*op)).collect();

@@ -203,10 +203,16 @@ impl Candidate {
         if total(value.lead(facts)) == total(lead.clone()) && key.lead(facts) == lead {
             let options = [query, key, value].into_iter();
             let options = options.flat_map(|o| [o.with_heads(facts), Some(o.clone())]);
-            let two = options.flatten().find(|o| o.rank() == 2 && o.dims.iter().all(|d| d.is_some()));
+            let two =
+                options.flatten().find(|o| o.rank() == 2 && o.dims.iter().all(|d| d.is_some()));
             if let Some(o) = two {
                 let heads = axes(&o, 1..2);
-                return Ok(Shape { of: o.value, batch: axes(&o, 0..1), groups: heads.clone(), heads });
+                return Ok(Shape {
+                    of: o.value,
+                    batch: axes(&o, 0..1),
+                    groups: heads.clone(),
+                    heads,
+                });
             }
             let (batch, heads) = match n {
                 0 | 1 => (axes(query, 0..n), vec![]),

@@ -8,7 +8,13 @@ use crate::{
     refine_shapes::Facts,
     simplify::splats::scalar_of,
 };
-use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim, value::{DType, Tensor}};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::tensor_type,
+    sym::Dim,
+    value::{DType, Tensor},
+};
 use std::collections::{HashMap, HashSet};
 
 /// A 0-d value of the score function.
@@ -126,7 +132,9 @@ impl<'a> Score<'a> {
         let d = tensor_type(v.ty()).map_err(|_| "is no tensor")?.dtype;
         match d.is_float() && d.bits() <= self.dtype.bits() {
             true => Ok(self.dtype),
-            false if d.is_float() && self.spine.contains(&v) => Err("its scores are wider than its accumulator"),
+            false if d.is_float() && self.spine.contains(&v) => {
+                Err("its scores are wider than its accumulator")
+            }
             false => Ok(d),
         }
     }
@@ -295,7 +303,11 @@ fn is_positional(v: Value, depth: usize) -> bool {
         || scalar_of(v).is_some()
         || (depth > 0
             && (is_cheap(kind) || moves)
-            && op.operands().iter().filter(|o| o.ty().is_tensor()).all(|o| is_positional(*o, depth - 1)))
+            && op
+                .operands()
+                .iter()
+                .filter(|o| o.ty().is_tensor())
+                .all(|o| is_positional(*o, depth - 1)))
 }
 
 fn inverse(kind: CompareKind) -> CompareKind {
