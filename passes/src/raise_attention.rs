@@ -15,11 +15,13 @@
 //! before:  %s = kiln.matmul %q, %kt   %c = kiln.tanh %s   %p = kiln.softmax %c axis = 2   %0 = kiln.matmul %p, %v
 //! after:   %0 = kiln.attention %q, %k, %v unsafe_softmax score { … kiln.tanh … }
 //! ```
+mod masks;
 mod matching;
 mod place;
 mod product;
 mod region;
 mod score;
+mod search;
 mod softmax;
 
 use crate::{
@@ -34,8 +36,9 @@ use kiln_dialects::{
     sym::Dim,
     value::DType,
 };
-use matching::{Candidate, Plan};
-use std::collections::{HashMap, HashSet};
+use matching::{Candidate, Plan, ResultSize};
+use product::Replaced;
+use std::collections::HashSet;
 
 crate::pass_options! {
     /// The pass.
@@ -44,16 +47,6 @@ crate::pass_options! {
         pub chip: String = "none".into(),
         /// Most ops of a score function
         pub max_ops: usize = 96,
-    }
-}
-
-/// Values that an attention has replaced.
-#[derive(Default)]
-struct Replaced(HashMap<Value, Value>);
-
-impl Replaced {
-    fn get(&self, v: Value) -> Value {
-        self.0.get(&v).copied().unwrap_or(v)
     }
 }
 
@@ -152,7 +145,7 @@ fn build(plan: &Plan, facts: &Facts, replaced: &Replaced) -> Result<Value> {
     let v = if same && plan.result.len() == 4 {
         made
     } else {
-        let size = |(n, of): &(Option<i64>, Option<(Value, usize)>)| match (n, of) {
+        let size = |(n, of): &ResultSize| match (n, of) {
             (Some(n), _) => Ok(Size::Static(*n)),
             (_, Some((v, axis))) => m.size_of(replaced.get(*v), *axis),
             _ => Err("has a result of unknown size".into()),

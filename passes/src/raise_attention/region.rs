@@ -2,8 +2,8 @@
 use crate::{
     decompose::tools::Math,
     raise_attention::{
-        Replaced,
         place::{Place, Position},
+        product::Replaced,
         score::Term,
     },
 };
