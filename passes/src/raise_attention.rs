@@ -15,11 +15,13 @@
 //! before:  %s = kiln.matmul %q, %kt   %c = kiln.tanh %s   %p = kiln.softmax %c axis = 2   %0 = kiln.matmul %p, %v
 //! after:   %0 = kiln.attention %q, %k, %v unsafe_softmax score { … kiln.tanh … }
 //! ```
+mod masks;
 mod matching;
 mod place;
 mod product;
 mod region;
 mod score;
+mod search;
 mod softmax;
 
 use crate::{
@@ -34,8 +36,9 @@ use kiln_dialects::{
     sym::Dim,
     value::DType,
 };
-use matching::{Candidate, Plan};
-use std::collections::{HashMap, HashSet};
+use matching::{Candidate, Plan, ResultSize};
+use product::Replaced;
+use std::collections::HashSet;
 
 crate::pass_options! {
     /// The pass.
@@ -44,16 +47,6 @@ crate::pass_options! {
         pub chip: String = "none".into(),
         /// Most ops of a score function
         pub max_ops: usize = 96,
-    }
-}
-
-/// Values that an attention has replaced.
-#[derive(Default)]
-struct Replaced(HashMap<Value, Value>);
-
-impl Replaced {
-    fn get(&self, v: Value) -> Value {
-        self.0.get(&v).copied().unwrap_or(v)
     }
 }
 
@@ -66,8 +59,7 @@ impl Pass for RaiseAttention {
 
     fn run(&self, root: Op) -> Result<()> {
         // Collected first: a lazy filter would visit erased ops.
-        let functions: Vec<Op> =
-            walk(root).into_iter().filter(|o| o.isa::<func::Func>()).collect();
+        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.isa::<func::Func>()).collect();
         for func in functions {
             let ops = walk(func);
             let found: Vec<_> = ops.iter().filter_map(|op| softmax::Softmax::of(*op)).collect();
@@ -153,7 +145,7 @@ fn build(plan: &Plan, facts: &Facts, replaced: &Replaced) -> Result<Value> {
     let v = if same && plan.result.len() == 4 {
         made
     } else {
-        let size = |(n, of): &(Option<i64>, Option<(Value, usize)>)| match (n, of) {
+        let size = |(n, of): &ResultSize| match (n, of) {
             (Some(n), _) => Ok(Size::Static(*n)),
             (_, Some((v, axis))) => m.size_of(replaced.get(*v), *axis),
             _ => Err("has a result of unknown size".into()),

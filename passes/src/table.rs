@@ -5,8 +5,9 @@ use crate::{
     expand_scans::ExpandScans, expand_scatters::ExpandScatters, expand_sorts::ExpandSorts,
     expand_updates::ExpandUpdates, fold_indices::FoldIndices, hoist_gathers::HoistGathers,
     hoist_reshapes::HoistReshapes, pass::PassRow, powers::Powers, ptx_calls::PtxCalls,
-    raise_attention::RaiseAttention, reciprocals::Reciprocals, refine_shapes::RefineShapes, simplify::Simplify,
-    sink_concats::SinkConcats, split_reductions::SplitReductions, verify_level::VerifyLevel,
+    raise_attention::RaiseAttention, reciprocals::Reciprocals, refine_shapes::RefineShapes,
+    simplify::Simplify, sink_concats::SinkConcats, split_reductions::SplitReductions,
+    verify_level::VerifyLevel,
 };
 
 /// Every pass within a level, sorted by flag.

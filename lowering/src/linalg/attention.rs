@@ -236,10 +236,8 @@ impl Regions {
         for (first, region) in [(1, self.score), (0, self.mask)] {
             let Some((block, _)) = region else { continue };
             let own = block.args().into_iter().skip(first).zip(place.iter().zip(sizes));
-            let all = own.map(|(arg, (at, size))| {
-                (arg, Position { at: at.clone(), below: *size })
-            });
-            k.positions.borrow_mut().extend(all);
+            let all = own.map(|(arg, (at, size))| (arg, Position { at: at.clone(), below: *size }));
+            k.positions.borrow_mut().0.extend(all);
         }
     }
     /// The 0-d values that the regions yield.

@@ -62,7 +62,8 @@ impl Kernel<'_> {
         let op = v.def().ok_or("reads a value that is not stored")?;
         if let Some((from, ix)) = through(op, at, &|v, axis| self.size(v, axis).ok()) {
             // Data-dependent indices into a stored tensor are scanned when the tensor is reached.
-            return self.scan(from, &self.placed(ix), inputs);
+            let placed = self.positions.borrow().placed(ix);
+            return self.scan(from, &placed, inputs);
         }
         inputs.computed = true;
         op.operands()
@@ -242,7 +243,8 @@ impl<'a, 'k> Body<'a, 'k> {
         let kind = op.kind().ok_or_else(|| format!("reads the result of {}", op.name()))?;
         let kernel = self.kernel;
         if let Some((from, ix)) = through(op, at, &|v, axis| kernel.size(v, axis).ok()) {
-            return self.element(from, &kernel.placed(ix));
+            let placed = kernel.positions.borrow().placed(ix);
+            return self.element(from, &placed);
         }
         let s = self.s;
         let d = dtype(v)?;

@@ -4,7 +4,7 @@ use crate::{
     linalg::{
         expr::{Body, Index, Input, Inputs, dtype},
         generic::iterators,
-        positions::Position,
+        positions::Positions,
         scalar::{Scalars, storage, wide},
     },
 };
@@ -27,7 +27,7 @@ pub struct Kernel<'a> {
     /// Prim values whose element is bound in the body, such as region arguments.
     pub bound: RefCell<HashSet<Value>>,
     /// Region arguments that are positions of a score.
-    pub positions: RefCell<HashMap<Value, Position>>,
+    pub positions: RefCell<Positions>,
 }
 
 /// The iteration space of one generic, its outputs and its body.

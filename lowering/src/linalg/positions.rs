@@ -1,10 +1,8 @@
 //! Gathers at a score's own position: an index that a region computes from its position arguments
 //! becomes an indexing map, and needs no clamp where it is known to be in range.
-use crate::{
-    analysis::index_expr::{IndexExpr, IndexLeaf},
-    linalg::kernel::Kernel,
-};
+use crate::analysis::index_expr::{IndexExpr, IndexLeaf};
 use kiln_dialects::{algebra::Expr, ir::*, ops::*};
+use std::collections::HashMap;
 
 /// An index that is never negative, and the size that it stays below.
 #[derive(Clone, Debug)]
@@ -25,7 +23,11 @@ impl Position {
     }
 }
 
-impl Kernel<'_> {
+/// Values that are positions.
+#[derive(Default)]
+pub struct Positions(pub HashMap<Value, Position>);
+
+impl Positions {
     /// The same indices, with those of gathers at known positions as expressions of the loops.
     pub fn placed(&self, at: Vec<IndexExpr>) -> Vec<IndexExpr> {
         let one = |ix: IndexExpr| match &ix.0 {
@@ -41,7 +43,7 @@ impl Kernel<'_> {
     /// A 0-d integer as a position, if it is one, or a sum, a product, a quotient or a remainder of
     /// one.
     fn position(&self, v: Value) -> Option<Position> {
-        if let Some(found) = self.positions.borrow().get(&v) {
+        if let Some(found) = self.0.get(&v) {
             return Some(found.clone());
         }
         let op = v.def()?;

@@ -43,7 +43,8 @@ impl Form {
         if d == 0 || d + e > MAX_HEAD_CPU {
             return Some("its head size is 0 or exceeds the scratch memory");
         }
-        if let Some(why) = if chip == "none" { None } else { self.unsupported_by_tensor_cores([d, e]) }
+        if let Some(why) =
+            if chip == "none" { None } else { self.unsupported_by_tensor_cores([d, e]) }
         {
             return Some(why);
         }
@@ -66,7 +67,10 @@ impl Form {
     pub(crate) fn unprofitable(&self, chip: &str) -> Option<&'static str> {
         if chip == "none" {
             // The lanes of a vector are queries.
-            return self.queries.filter(|n| *n < MIN_QUERIES_CPU).map(|_| "its queries are too few");
+            return self
+                .queries
+                .filter(|n| *n < MIN_QUERIES_CPU)
+                .map(|_| "its queries are too few");
         }
         // Instructions of tensor cores take 16 elements of K.
         let small = |n: Option<i64>| n.is_some_and(|n| n < MIN_HEAD_GPU);

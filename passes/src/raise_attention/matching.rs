@@ -5,6 +5,7 @@ use crate::{
         place::places,
         product::{Operand, Product},
         score::{Score, Term},
+        search::{MAX_SPINE, Search, keeps_rows},
         softmax::Softmax,
     },
     refine_shapes::Facts,
@@ -49,6 +50,9 @@ impl Shape {
     }
 }
 
+/// A size of the result: a number, or that of a tensor's dimension.
+pub(super) type ResultSize = (Option<i64>, Option<(Value, usize)>);
+
 /// An attention to build.
 pub(super) struct Plan {
     pub(super) query: Operand,
@@ -62,20 +66,15 @@ pub(super) struct Plan {
     /// The dtype of scores.
     pub(super) dtype: DType,
     pub(super) values: Product,
-    /// Sizes of the second product: numbers, or of which dimension.
-    pub(super) result: Vec<(Option<i64>, Option<(Value, usize)>)>,
+    /// Sizes of the second product.
+    pub(super) result: Vec<ResultSize>,
     /// The ops that the attention replaces.
     pub(super) ops: HashSet<Op>,
 }
 
-/// Most values between the first product and the softmax.
-const MAX_SPINE: usize = 64;
-
 impl Candidate {
     pub(super) fn of(facts: &Facts, softmax: Softmax) -> Option<Candidate> {
-        let mut search = Search { facts, end: softmax.input, found: None, spine: HashSet::new() };
-        search.reaches(softmax.input);
-        let (scores, spine) = (search.found?, search.spine);
+        let (scores, spine) = Search::from(facts, softmax.input)?;
         let (mut after, mut why, mut v) = (vec![], None, softmax.result);
         let values = loop {
             let uses = v.uses();
@@ -203,10 +202,16 @@ impl Candidate {
         if total(value.lead(facts)) == total(lead.clone()) && key.lead(facts) == lead {
             let options = [query, key, value].into_iter();
             let options = options.flat_map(|o| [o.with_heads(facts), Some(o.clone())]);
-            let two = options.flatten().find(|o| o.rank() == 2 && o.dims.iter().all(|d| d.is_some()));
+            let two =
+                options.flatten().find(|o| o.rank() == 2 && o.dims.iter().all(|d| d.is_some()));
             if let Some(o) = two {
                 let heads = axes(&o, 1..2);
-                return Ok(Shape { of: o.value, batch: axes(&o, 0..1), groups: heads.clone(), heads });
+                return Ok(Shape {
+                    of: o.value,
+                    batch: axes(&o, 0..1),
+                    groups: heads.clone(),
+                    heads,
+                });
             }
             let (batch, heads) = match n {
                 0 | 1 => (axes(query, 0..n), vec![]),
@@ -250,53 +255,6 @@ impl Candidate {
         }
         (v, scale)
     }
-}
-
-/// The search for the product that scores are computed from.
-struct Search<'a> {
-    facts: &'a Facts,
-    end: Value,
-    found: Option<Product>,
-    spine: HashSet<Value>,
-}
-
-impl Search<'_> {
-    fn reaches(&mut self, v: Value) -> bool {
-        if self.spine.contains(&v) {
-            return true;
-        }
-        let Some(op) = v.def().filter(|_| self.spine.len() < MAX_SPINE) else { return false };
-        let (dims, end) = (self.facts.dims(v), self.facts.dims(self.end));
-        let rows = |d: &[Dim]| d[d.len().saturating_sub(2)..].to_vec();
-        if dims.len() < 2 || rows(dims) != rows(end) {
-            return false;
-        }
-        let found = match op.kind() {
-            Some(OpKind::Matmul | OpKind::DotGeneral) => match &self.found {
-                Some(p) => p.op == op,
-                None => {
-                    self.found = Product::of(op);
-                    self.found.is_some()
-                }
-            },
-            Some(OpKind::Reshape) => keeps_rows(self.facts, op) && self.reaches(op.operand(0)),
-            Some(kind) if kind.is_arithmetic() => {
-                let all: Vec<bool> = op.operands().iter().map(|o| self.reaches(*o)).collect();
-                all.contains(&true)
-            }
-            _ => false,
-        };
-        if found {
-            self.spine.insert(v);
-        }
-        found
-    }
-}
-
-/// Whether a reshape keeps the last two dimensions.
-fn keeps_rows(facts: &Facts, op: Op) -> bool {
-    let (from, to) = (facts.dims(op.operand(0)), facts.dims(op.result(0)));
-    from.len() >= 2 && to.len() >= 2 && from[from.len() - 2..] == to[to.len() - 2..]
 }
 
 /// An operand before it was extended to f32, which changes no product.

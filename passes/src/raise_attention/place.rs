@@ -13,7 +13,10 @@ pub(super) enum Place {
     Query,
     Key,
     /// `number / stride`, modulo `size` unless the dimension is the outermost.
-    Lead { stride: i64, size: Option<i64> },
+    Lead {
+        stride: i64,
+        size: Option<i64>,
+    },
 }
 
 /// The position of an element of scores of these sizes.

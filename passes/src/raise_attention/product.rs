@@ -1,7 +1,18 @@
 //! Matrix products over leading dimensions, in one form: rows and columns of the result last, and
 //! both operands with the contracted dimension last.
-use crate::{decompose::tools::Math, raise_attention::Replaced, refine_shapes::Facts};
+use crate::{decompose::tools::Math, refine_shapes::Facts};
 use kiln_dialects::{ir::*, ops::*, sym::Dim};
+use std::collections::HashMap;
+
+/// Values that an attention has replaced.
+#[derive(Default)]
+pub(super) struct Replaced(pub(super) HashMap<Value, Value>);
+
+impl Replaced {
+    pub(super) fn get(&self, v: Value) -> Value {
+        self.0.get(&v).copied().unwrap_or(v)
+    }
+}
 
 /// A product whose result is `[lead.., rows, columns]`.
 #[derive(Clone, Debug)]

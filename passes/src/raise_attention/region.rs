@@ -2,8 +2,8 @@
 use crate::{
     decompose::tools::Math,
     raise_attention::{
-        Replaced,
         place::{Place, Position},
+        product::Replaced,
         score::Term,
     },
 };
@@ -51,10 +51,8 @@ pub(super) fn fill(
             Term::Read(v, at) => {
                 let input = captured[n].ok_or("reads no tensor")?;
                 let dims = v.ty().dims();
-                let wide: Vec<&Place> = (0..dims.len())
-                    .filter(|i| dims[*i] != Dim::Known(1))
-                    .map(|i| &at[i])
-                    .collect();
+                let wide: Vec<&Place> =
+                    (0..dims.len()).filter(|i| dims[*i] != Dim::Known(1)).map(|i| &at[i]).collect();
                 let indices: Vec<Value> =
                     wide.iter().map(|p| position.build(m, p)).collect::<Result<_>>()?;
                 let dims = (0..indices.len() as i64).collect();
@@ -62,7 +60,8 @@ pub(super) fn fill(
             }
             Term::Apply(op, all) => {
                 let (attrs, ty) = (op.attrs(), Type::tensor(b.ctx, *d, &[]));
-                let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+                let attrs: Vec<(&str, Attr)> =
+                    attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
                 b.at(op.loc()).generic(&op.name(), &of(all), &[ty], &attrs, &mut [])?.result(0)
             }
             Term::Compare(kind, x, y) => m.compare(*kind, made[*x], made[*y])?,

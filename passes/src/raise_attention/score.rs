@@ -8,7 +8,13 @@ use crate::{
     refine_shapes::Facts,
     simplify::splats::scalar_of,
 };
-use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim, value::{DType, Tensor}};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::tensor_type,
+    sym::Dim,
+    value::{DType, Tensor},
+};
 use std::collections::{HashMap, HashSet};
 
 /// A 0-d value of the score function.
@@ -45,7 +51,7 @@ pub(super) struct Score<'a> {
     known: HashMap<(Value, Vec<Place>), usize>,
 }
 
-type Planned = Result<usize, &'static str>;
+pub(super) type Planned = Result<usize, &'static str>;
 
 impl<'a> Score<'a> {
     pub(super) fn new(
@@ -113,7 +119,7 @@ impl<'a> Score<'a> {
         }
     }
 
-    fn push(&mut self, term: Term, d: DType) -> Planned {
+    pub(super) fn push(&mut self, term: Term, d: DType) -> Planned {
         if self.terms.len() >= self.most {
             return Err("its score has too many ops");
         }
@@ -126,7 +132,9 @@ impl<'a> Score<'a> {
         let d = tensor_type(v.ty()).map_err(|_| "is no tensor")?.dtype;
         match d.is_float() && d.bits() <= self.dtype.bits() {
             true => Ok(self.dtype),
-            false if d.is_float() && self.spine.contains(&v) => Err("its scores are wider than its accumulator"),
+            false if d.is_float() && self.spine.contains(&v) => {
+                Err("its scores are wider than its accumulator")
+            }
             false => Ok(d),
         }
     }
@@ -208,74 +216,6 @@ impl<'a> Score<'a> {
         let n = self.push(Term::Read(v, at.to_vec()), stored)?;
         if stored == d { Ok(n) } else { self.push(Term::Convert(n), d) }
     }
-
-    fn apply(&mut self, op: Op, all: &[usize], d: DType) -> Planned {
-        if let Some(o) = Compare::of(op) {
-            return self.compare(o.kind, all[0], all[1]);
-        }
-        match (op.kind().ok_or("is no op")?, all) {
-            (OpKind::Select, [c, x, y]) => self.select([*c, *x, *y], d),
-            // x + (c ? 0 : -inf)
-            (OpKind::Add, [x, y]) => match (self.additive_mask(*x), self.additive_mask(*y)) {
-                (_, Some([c, low])) => self.select([c, *x, low], d),
-                (Some([c, low]), _) => self.select([c, *y, low], d),
-                _ => self.push(Term::Apply(op, all.to_vec()), d),
-            },
-            (kind @ (OpKind::And | OpKind::Or), all) if d == DType::I1 => {
-                self.push(Term::Logic(kind, all.to_vec()), d)
-            }
-            (OpKind::Not, [x]) if d == DType::I1 => self.not(*x),
-            _ => self.push(Term::Apply(op, all.to_vec()), d),
-        }
-    }
-
-    fn is_number(&self, n: usize, number: f64) -> bool {
-        matches!(self.terms[n].0, Term::Float(x) if x == number)
-    }
-
-    /// The condition and -inf, if the term is 0 where the condition holds and -inf elsewhere.
-    fn additive_mask(&self, n: usize) -> Option<[usize; 2]> {
-        let Term::Select([c, x, y]) = self.terms[n].0 else { return None };
-        (self.is_number(x, 0.0) && self.is_number(y, f64::NEG_INFINITY)).then_some([c, y])
-    }
-
-    /// With -inf on the right, where kernels look for masks.
-    fn select(&mut self, [c, x, y]: [usize; 3], d: DType) -> Planned {
-        if self.is_number(x, f64::NEG_INFINITY) && !self.is_number(y, f64::NEG_INFINITY) {
-            let c = self.not(c)?;
-            return self.push(Term::Select([c, y, x]), d);
-        }
-        let is = |n: usize, bit: i64| matches!(self.terms[n].0, Term::Int(i) if i == bit);
-        match d {
-            DType::I1 if is(x, 1) && is(y, 0) => Ok(c),
-            DType::I1 if is(x, 0) && is(y, 1) => self.not(c),
-            _ => self.push(Term::Select([c, x, y]), d),
-        }
-    }
-
-    fn not(&mut self, n: usize) -> Planned {
-        match self.terms[n].0.clone() {
-            Term::Compare(kind, x, y) if !self.terms[x].1.is_float() => {
-                self.compare(inverse(kind), x, y)
-            }
-            Term::Logic(OpKind::Not, all) => Ok(all[0]),
-            Term::Logic(kind @ (OpKind::And | OpKind::Or), all) => {
-                let all = all.iter().map(|x| self.not(*x)).collect::<Result<Vec<_>, _>>()?;
-                let dual = if kind == OpKind::And { OpKind::Or } else { OpKind::And };
-                self.push(Term::Logic(dual, all), DType::I1)
-            }
-            _ => self.push(Term::Logic(OpKind::Not, vec![n]), DType::I1),
-        }
-    }
-
-    /// With the key on the left of a comparison with the query.
-    fn compare(&mut self, kind: CompareKind, x: usize, y: usize) -> Planned {
-        let is = |n: usize, place: Place| matches!(&self.terms[n].0, Term::Index(p) if *p == place);
-        if is(x, Place::Query) && is(y, Place::Key) {
-            return self.push(Term::Compare(swapped(kind), y, x), DType::I1);
-        }
-        self.push(Term::Compare(kind, x, y), DType::I1)
-    }
 }
 
 const MOVED: &str = "its scores are moved between the product and the softmax";
@@ -295,28 +235,9 @@ fn is_positional(v: Value, depth: usize) -> bool {
         || scalar_of(v).is_some()
         || (depth > 0
             && (is_cheap(kind) || moves)
-            && op.operands().iter().filter(|o| o.ty().is_tensor()).all(|o| is_positional(*o, depth - 1)))
-}
-
-fn inverse(kind: CompareKind) -> CompareKind {
-    use CompareKind::*;
-    match kind {
-        Eq => Ne,
-        Ne => Eq,
-        Lt => Ge,
-        Le => Gt,
-        Gt => Le,
-        Ge => Lt,
-    }
-}
-
-fn swapped(kind: CompareKind) -> CompareKind {
-    use CompareKind::*;
-    match kind {
-        Lt => Gt,
-        Le => Ge,
-        Gt => Lt,
-        Ge => Le,
-        same => same,
-    }
+            && op
+                .operands()
+                .iter()
+                .filter(|o| o.ty().is_tensor())
+                .all(|o| is_positional(*o, depth - 1)))
 }
