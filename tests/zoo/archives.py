@@ -78,8 +78,8 @@ def grown(like, batch, length):
     like = torch.cat([like] * (-(-batch // like.shape[0]))).narrow(0, 0, batch)
     if like.is_floating_point():
         return torch.randn(like.shape, dtype=like.dtype)
-    if like.dim() == 2 and length > like.shape[1]:
-        most, more = int(like.max()), (batch, length - like.shape[1])
+    if like.dim() > 1 and length > like.shape[1]:
+        most, more = int(like.max()), (batch, length - like.shape[1], *like.shape[2:])
         like = torch.cat([like, torch.randint(3, min(200, most), more) if most > 3 else like[:, -1:].expand(more)], 1)
     return like
 
@@ -218,6 +218,8 @@ def one(a, name, make, inputs):
         module, args = flat(model, given)
         with torch.no_grad():
             module(*[t.clone() for t in args])
+    except forked.LeftOut as e:
+        return {**line, "outcome": "left out", "detail": str(e)}
     except Exception as e:
         return {**line, "outcome": "not eager", "detail": say(e)}
     if a.keep:
@@ -268,6 +270,8 @@ def page(table, measured):
     text += ["## What does not agree", "", "| model | form | host | GPU | reason |", "| --- | --- | --- | --- | --- |"]
     states = lambda r: [r.get("cpu", ""), r.get("cuda", "")]
     text += [f"| {r['model']} | {r['form']} | {' | '.join(states(r))} | {r['detail']} |" for r in whole if any(s not in ("agrees", "") for s in states(r))]
+    text += ["", "## What did not run", "", "| model | outcome | reason |", "| --- | --- | --- |"]
+    text += [f"| {r['model']} | {r.get('cpu') or r.get('cuda')} | {r['detail']} |" for r in table if not r["form"]]
     text += ["", "## All that ran", "", "| model | form | ops | kernels | on a GPU | compiled in s | time beside eager |", "| --- " * 7 + "|"]
     shown = ("model", "form", "ops", "kernels", "gpu_kernels", "compile_s", "beside_eager")
     return "\n".join(text + ["| " + " | ".join(str(r.get(c, "")) for c in shown) + " |" for r in whole if "agrees" in states(r)]) + "\n"

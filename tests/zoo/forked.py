@@ -26,6 +26,10 @@ def arguments(parser):
     parser.add_argument("--page", help="write the table to this file")
 
 
+class LeftOut(Exception):
+    """A model that cannot run here, with the reason."""
+
+
 def lines_of(path):
     return [json.loads(t) for t in Path(path).read_text().splitlines()] if Path(path).exists() else []
 

@@ -1,4 +1,5 @@
 """transformers: every architecture of the auto classes, with a small configuration."""
+from forked import LeftOut
 from inputs import text_inputs
 from small import default, small
 
@@ -8,6 +9,11 @@ GROUPS = {
     "segmentation": "MODEL_FOR_SEMANTIC_SEGMENTATION", "ctc": "MODEL_FOR_CTC", "speech": "MODEL_FOR_SPEECH_SEQ_2_SEQ",
     "image_text": "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
 }
+# Why a model type cannot run.
+CANNOT = {
+    "layoutlmv2": "needs detectron2", "layoutxlm": "needs detectron2", "bark": "has no forward of its own",
+    "edgetam": "its default backbone is downloaded", "edgetam_vision_model": "its default backbone is downloaded",
+} | dict.fromkeys(("edgetam_video", "sam2_video", "sam3_video", "sam3_tracker_video"), "takes a session of a video, which is no tensor")
 
 
 def part_of(config, cls):
@@ -28,6 +34,8 @@ def language_models():
             cls = classes if isinstance(classes, str) else classes[0]
 
             def make(kind=kind, cls=cls):
+                if kind in CANNOT:
+                    raise LeftOut(CANNOT[kind])
                 config = small(default(kind))
                 config.use_cache, config.return_dict = False, True
                 return getattr(transformers, cls)(part_of(config, getattr(transformers, cls)))

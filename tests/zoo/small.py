@@ -50,7 +50,7 @@ PARTS = {
 }
 # By model type: what the rules do not reach.
 TABLE = {
-    "audioflamingo3": {}, "layoutlmv3": {"coordinate_size": 12, "shape_size": 8}, "lilt": {"hidden_size": 96, "head_dim": 24},
+    "layoutlmv3": {"coordinate_size": 12, "shape_size": 8}, "lilt": {"hidden_size": 96, "head_dim": 24},
     "mamba2": {"num_heads": 8}, "glm5_next_text": {"index_topk": 16}, "fun_asr_nano_adaptor": {"intermediate_size": 16},
     "timm_backbone": {"backbone": "resnet18"}, "reformer": {"axial_pos_embds_dim": (16, 48), "axial_pos_shape": (4, 4)},
     "vipllava": {"vision_feature_layers": [-1, -2]}, "aria": {"projector_patch_to_query_dict": {16: 4}},
@@ -59,7 +59,7 @@ TABLE = {
     "informer": {"prediction_length": 4, "context_length": 8, "lags_sequence": [1, 2]},
     "efficientnet": {"width_coefficient": 0.5, "depth_coefficient": 0.5, "hidden_dim": 640},
     "align_vision_model": {"width_coefficient": 0.5, "depth_coefficient": 0.5, "hidden_dim": 64},
-    "granite_speech_projector": {"encoder_hidden_size": 64}, "muse_glimmer_vision": {}, "step3p7_text": {"sliding_window": 8},
+    "granite_speech_projector": {"encoder_hidden_size": 64}, "step3p7_text": {"sliding_window": 8},
     "moonshine_streaming_encoder": {"num_key_value_heads": 4}, "diffusion_gemma_text": {"head_dim": 16},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
 }
