@@ -75,7 +75,7 @@ def write(path, functions):
             if "sample_inputs" in entry or entry.endswith(".data/serialization_id"):
                 continue
             info = zipfile.ZipInfo(entry)
-            info.compress_type = zipfile.ZIP_DEFLATED
+            info.compress_type = zipfile.ZIP_DEFLATED if entry.endswith(".json") else zipfile.ZIP_STORED
             to.writestr(info, source.read(entry))
     named = {f"input_{k}": stored(t) for k, t in enumerate(inputs)} | {f"output_{k}": stored(t) for k, t in enumerate(want)}
     save_file(named, f"{path}.safetensors")
