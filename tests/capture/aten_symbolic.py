@@ -54,16 +54,16 @@ def symbolic():
     add(lambda x: x.roll(-x.shape[0]), f(7, 2), dyn=one)
     add(lambda x, y: x.roll(y.shape[0], 1), f(7, 5), f(3), dyn=[None, {0: AUTO}])
 
-    def rest(x, n):
-        k = n.item()
-        torch._check(k >= 0)
-        torch._check(k < 7)
-        return x[k:].sum(0)
-
     # Layouts, as numbers.
-    add(rest, f(7, 2), torch.tensor(3))
+    add(lambda x: x[x[:, 0] > 0][1:].sum(0), f(7, 2))
     add(lambda x: x + x[x.shape[0] // 2 :].storage_offset(), f(7, 2), dyn=one)
     add(lambda x: x + x.t().stride(1) + A.sym_stride.int(x, -2), f(3, 7), dyn=[{1: AUTO}])
+
+
+    # Ranges between numbers that data determines.
+    ranged = lambda step, **k: lambda a, b: torch.arange(a.item(), b.item(), step, **k).double().sum()
+    add(ranged(-2, dtype=torch.int64), torch.tensor(7.5), torch.tensor(-3.5))
+    add(ranged(3), torch.tensor(-2), torch.tensor(8))
 
 
 def split():

@@ -1,6 +1,6 @@
 //! Factory overloads, from sizes and numbers.
 use super::{Args, Cx, Outcome, Row, Val, promote::promote, tools::*};
-use kiln_dialects::{ir::*, ops::*, value::DType};
+use kiln_dialects::{ir::*, ops::*, rules::UNBOUNDED, value::DType};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -174,6 +174,9 @@ fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         .filter_map(|n| a.values.get(n))
         .filter(|v| !matches!(v, Val::None))
         .collect();
+    if given.iter().any(|v| matches!(v, Val::Number(..) | Val::Fraction(..))) {
+        return arange_of_data(cx, a);
+    }
     let integers = given.iter().all(|v| matches!(v, Val::Int(_)));
     let d = a.dtype("dtype")?.unwrap_or(if integers { DType::I64 } else { DType::F32 });
     let count = if integers {
@@ -206,6 +209,34 @@ fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         let start = cx.operand(a, "start", work)?;
         v = cx.binary(BinaryKind::Add, v, start)?;
     }
+    let v = cx.convert(v, d)?;
+    cx.one(v)
+}
+
+/// Between numbers of which data determines one, and so the size. For integers the numbers are
+/// truncated first.
+fn arange_of_data(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let of =
+        |name: &str, default: i64| a.get(name).cloned().unwrap_or(Val::Int(Size::Static(default)));
+    let all = [of("start", 0), of("end", 0), of("step", 1)];
+    let whole = |v: &Val| match v {
+        Val::Number(_, d) => !d.is_float(),
+        v => matches!(v, Val::Int(_) | Val::Bool(_)),
+    };
+    let natural = if all.iter().all(whole) { DType::I64 } else { DType::F32 };
+    let d = a.dtype("dtype")?.unwrap_or(natural);
+    let work = if d.is_float() { DType::F64 } else { DType::I64 };
+    let [start, end, step] = all;
+    let (start, end) = (cx.scalar(&start, work)?, cx.scalar(&end, work)?);
+    let step = cx.scalar(&step, work)?;
+    // ceil((end - start) / step).
+    let less = cx.binary(BinaryKind::Sub, start, end)?;
+    let count = cx.binary(BinaryKind::FloorDiv, less, step)?;
+    let count = cx.convert(cx.unary(UnaryKind::Neg, count)?, DType::I64)?;
+    let count = cx.binary(BinaryKind::Max, count, cx.integer(DType::I64, 0)?)?;
+    let count = cx.unbacked(count, Size::Static(UNBOUNDED))?;
+    let i = cx.iota(work, vec![count], 0)?;
+    let v = cx.binary(BinaryKind::Add, cx.binary(BinaryKind::Mul, i, step)?, start)?;
     let v = cx.convert(v, d)?;
     cx.one(v)
 }
