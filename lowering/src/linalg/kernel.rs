@@ -60,7 +60,7 @@ pub struct Operands {
 
 impl Operands {
     /// Makes the first input the second as well, which no element of the body is read from.
-    pub fn repeat_first(&mut self, ctx: Context) -> Result<()> {
+    pub fn repeat_first(&mut self, ctx: Ctx) -> Result<()> {
         let mut maps = self.maps.as_array().ok_or("has no indexing maps")?;
         self.values.insert(1, *self.values.first().ok_or("has no operand")?);
         self.types.insert(1, *self.types.first().ok_or("has no types")?);
