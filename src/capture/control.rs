@@ -6,7 +6,6 @@ use super::{
     graph::{nodes, outputs, source_location},
     schema::*,
     srepr::{self, Symbols},
-    wrap,
 };
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim};
 use serde_json::Value as Json;
@@ -17,19 +16,12 @@ const TARGETS: &[&str] =
 
 /// Whether a target is a higher-order op.
 pub(super) fn is_control(target: &str) -> bool {
-    TARGETS.contains(&target) || wrap::is_wrapper(target)
+    TARGETS.contains(&target)
 }
 
 /// The subgraphs among a node's arguments.
 pub(super) fn graphs(node: &GraphNode) -> Vec<Graph> {
-    node.inputs.iter().filter_map(|i| graph(&i.arg).ok()).collect()
-}
-
-/// The subgraph that an argument is.
-pub(super) fn graph(arg: &Json) -> Result<Graph> {
-    let json =
-        arg.get("as_graph").and_then(|g| g.get("graph")).ok_or("has no graph where one belongs")?;
-    serde_json::from_value(json.clone()).map_err(|e| e.to_string().into())
+    node.inputs.iter().filter_map(|i| subgraph(&i.arg).ok()).collect()
 }
 
 /// Emits a node; returns its results.
@@ -40,9 +32,6 @@ pub(super) fn emit(
     node: &GraphNode,
     target: &str,
 ) -> Result<Vec<Val>, CaptureError> {
-    if wrap::is_wrapper(target) {
-        return wrap::emit(cx, symbols, node, target);
-    }
     let op_error = |e: Error| CaptureError::op(source_location(node), target, e);
     let arg = |i: usize| {
         node.inputs
@@ -50,7 +39,7 @@ pub(super) fn emit(
             .map(|n| &n.arg)
             .ok_or_else(|| op_error(format!("has no argument {i}").into()))
     };
-    let sub = |i: usize| arg(i).and_then(|a| graph(a).map_err(op_error));
+    let sub = |i: usize| arg(i).and_then(|a| subgraph(a).map_err(op_error));
     let b = cx.b;
     let mut run = Regions { cx, symbols, location: source_location(node), target, error: None };
     let list = |run: &mut Regions, i: usize| -> Result<Vec<Val>, CaptureError> {

@@ -3,10 +3,11 @@
 use super::{
     CaptureError, Captured, Output, Unsupported,
     aten::{self, Args, Cx, Declared, Outcome, Rng, STATE, Val},
-    autocast, control, draws, guards, layout,
+    autocast_args, control, draws, guards, layout,
     pt2::Weight,
     schema::*,
     srepr::{self, Symbols},
+    wrap,
 };
 use kiln_dialects::{
     ir::*,
@@ -154,7 +155,7 @@ fn unsupported(program: &Program) -> Result<(), CaptureError> {
 fn missing(graph: &Graph, all: &mut Vec<Unsupported>) {
     for node in &graph.nodes {
         let target = aten::short(&node.target);
-        if control::is_control(target) {
+        if control::is_control(target) || wrap::is_wrapper(target) {
             control::graphs(node).iter().for_each(|g| missing(g, all));
             continue;
         }
@@ -306,6 +307,11 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
         let op_error = |e: Error| CaptureError::op(source_location(node), target, e);
         cx.b.loc = location(cx.b.ctx, node, names.first().map_or(target, String::as_str));
         cx.location = source_location(node);
+        if wrap::is_wrapper(target) {
+            let all = wrap::emit(cx, symbols, node, target, &nodes, &op_error)?;
+            cx.names.extend(names.into_iter().zip(all));
+            continue;
+        }
         if control::is_control(target) {
             let all = control::emit(cx, symbols, graph, node, target)?;
             cx.names.extend(names.into_iter().zip(all));
@@ -327,7 +333,7 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
             // `dropout_` calls `self` what `dropout` calls `input`.
             values.remove("self").and_then(|v| values.insert("input", v));
         }
-        autocast::convert(cx, target, &mut values).map_err(op_error)?;
+        autocast_args::convert(cx, target, &mut values).map_err(op_error)?;
         let args = Args { values };
         cx.unbacked.fresh = fresh_symbols(cx, symbols, graph, &names);
         cx.declared = names.iter().map(|n| declared(graph, n)).collect();
@@ -345,7 +351,7 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
         } else {
             flatten(outcome)
         };
-        autocast::check(cx, &results).map_err(op_error)?;
+        autocast_args::check(cx, &results).map_err(op_error)?;
         for (name, result) in names.iter().zip(results) {
             cx.names.insert(name.clone(), result);
         }

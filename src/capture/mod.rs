@@ -1,6 +1,7 @@
 //! Capture: imports a framework's graph at level `graph`.
 pub mod aten;
 mod autocast;
+mod autocast_args;
 mod control;
 mod draws;
 pub mod fx;

@@ -125,3 +125,10 @@ pub fn dtype(number: i64) -> Result<DType> {
 pub fn tag(j: &Json) -> Option<(&str, &Json)> {
     j.as_object()?.iter().next().map(|(k, v)| (k.as_str(), v))
 }
+
+/// The subgraph that an argument of a higher-order op is.
+pub fn subgraph(arg: &Json) -> Result<Graph> {
+    let json =
+        arg.get("as_graph").and_then(|g| g.get("graph")).ok_or("has no graph where one belongs")?;
+    serde_json::from_value(json.clone()).map_err(|e| e.to_string().into())
+}

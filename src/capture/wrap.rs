@@ -4,12 +4,10 @@ use super::{
     CaptureError,
     aten::{Cx, Val},
     autocast::Autocast,
-    control::graph,
-    graph::{nodes, source_location},
     schema::*,
     srepr::Symbols,
 };
-use kiln_dialects::Result;
+use kiln_dialects::{Result, ir::Error};
 use serde_json::Value as Json;
 
 /// These ops, without `torch.ops.`, with the place of the subgraph among their arguments. The
@@ -26,20 +24,24 @@ fn place(target: &str) -> Option<usize> {
     TARGETS.iter().find(|(name, _)| *name == target).map(|(_, at)| *at)
 }
 
+/// Emits the nodes of a graph.
+pub type Nodes<'a> = &'a dyn Fn(&mut Cx, &mut Symbols, &Graph) -> Result<(), CaptureError>;
+
 /// Inlines a node's subgraph; returns its results.
 pub fn emit(
     cx: &mut Cx,
     symbols: &mut Symbols,
     node: &GraphNode,
     target: &str,
+    nodes: Nodes<'_>,
+    op_error: &dyn Fn(Error) -> CaptureError,
 ) -> Result<Vec<Val>, CaptureError> {
-    let op_error = |e| CaptureError::op(source_location(node), target, e);
     let at = place(target).unwrap_or(0);
     let arg = |i: usize| {
         let found = node.inputs.get(i).map(|n| &n.arg);
         found.ok_or_else(|| op_error(format!("has no argument {i}").into()))
     };
-    let sub = graph(arg(at)?).map_err(op_error)?;
+    let sub = subgraph(arg(at)?).map_err(op_error)?;
     let operands = node.inputs.get(at + 1..).unwrap_or_default().iter();
     let operands: Vec<Val> =
         operands.map(|i| cx.argument(&i.arg)).collect::<Result<_>>().map_err(op_error)?;
@@ -48,11 +50,15 @@ pub fn emit(
         let device = arg(0)?["as_string"].as_str().unwrap_or("");
         let enabled = arg(2)?["as_bool"].as_bool().unwrap_or(true);
         if on_device(&sub, device) {
-            let context = Autocast::new(device, cx.argument(arg(1)?).map_err(op_error)?);
+            let dtype = match cx.argument(arg(1)?).map_err(op_error)? {
+                Val::DType(d) => Some(d),
+                _ => None,
+            };
+            let context = Autocast::new(device, dtype);
             cx.autocast = if enabled { Some(context.map_err(op_error)?) } else { None };
         }
     }
-    let results = inline(cx, symbols, &sub, operands, &op_error);
+    let results = inline(cx, symbols, &sub, operands, nodes, op_error);
     cx.autocast = around;
     results
 }
@@ -67,7 +73,8 @@ fn inline(
     symbols: &mut Symbols,
     sub: &Graph,
     operands: Vec<Val>,
-    op_error: &dyn Fn(kiln_dialects::ir::Error) -> CaptureError,
+    nodes: Nodes<'_>,
+    op_error: &dyn Fn(Error) -> CaptureError,
 ) -> Result<Vec<Val>, CaptureError> {
     if sub.inputs.len() != operands.len() {
         let (want, have) = (sub.inputs.len(), operands.len());

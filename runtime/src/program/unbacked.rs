@@ -27,15 +27,18 @@ pub struct CallSizes {
     pub exprs: Vec<Option<i64>>,
 }
 
+/// The value of an expression, by its index, for two operands.
+type Evaluate = fn(&Expr, usize, i64, i64) -> Result<i64, SizeError>;
+
 impl CallSizes {
     /// Evaluates the expressions. Err: one of known sizes has no value.
     pub fn new(program: &Program, symbols: Vec<i64>) -> Result<CallSizes, SizeError> {
-        CallSizes::evaluated(program, symbols, &Expr::value)
+        CallSizes::evaluated(program, symbols, Expr::value)
     }
     fn evaluated(
         program: &Program,
         symbols: Vec<i64>,
-        evaluate: &dyn Fn(&Expr, usize, i64, i64) -> Result<i64, SizeError>,
+        evaluate: Evaluate,
     ) -> Result<CallSizes, SizeError> {
         let mut sizes = CallSizes { symbols, exprs: Vec::with_capacity(program.exprs.len()) };
         for (index, e) in program.exprs.iter().enumerate() {
@@ -98,7 +101,7 @@ impl CallSizes {
     fn add_bound(&mut self, program: &Program, u: &Unbacked) -> Result<(), SizeError> {
         let max = self.value(program, u.max)?.ok_or(SizeError::Missing(u.max))?;
         let symbols = [std::mem::take(&mut self.symbols), vec![max]].concat();
-        *self = CallSizes::evaluated(program, symbols, &Expr::bound)?;
+        *self = CallSizes::evaluated(program, symbols, Expr::bound)?;
         Ok(())
     }
     /// Values of symbols and expressions with the sizes that have not been read at their upper

@@ -174,7 +174,9 @@ fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         .filter_map(|n| a.values.get(n))
         .filter(|v| !matches!(v, Val::None))
         .collect();
-    if given.iter().any(|v| matches!(v, Val::Number(..) | Val::Fraction(..))) {
+    // Graphs that give no results' types specialise such numbers instead.
+    let data = given.iter().any(|v| matches!(v, Val::Number(..) | Val::Fraction(..)));
+    if data && !cx.declared.is_empty() {
         return arange_of_data(cx, a);
     }
     let integers = given.iter().all(|v| matches!(v, Val::Int(_)));

@@ -15,7 +15,7 @@ impl Cx {
         range(n, DEPTH).0.is_some_and(|n| n >= 0)
     }
     /// A position in a dimension of this size, from its start: negative ones count from the end.
-    fn from_start(&self, at: Size, size: Size) -> Result<Size> {
+    fn counted_from_start(&self, at: Size, size: Size) -> Result<Size> {
         let (low, high) = range(at, DEPTH);
         if low.is_some_and(|n| n >= 0) {
             return Ok(at);
@@ -26,14 +26,14 @@ impl Cx {
         let negative = self.indicator(CompareKind::Lt, at, Size::Static(0))?;
         self.size_add(at, self.size_mul(negative, size)?)
     }
-    /// As [`Cx::from_start`], in a dimension of a tensor.
+    /// As [`Cx::counted_from_start`], in a dimension of a tensor.
     pub(super) fn place_in(&self, x: Value, dim: usize, at: Size) -> Result<Size> {
         if range(at, DEPTH).0.is_some_and(|n| n >= 0) {
             return Ok(at);
         }
-        self.from_start(at, self.b.size_of(x, dim)?)
+        self.counted_from_start(at, self.b.size_of(x, dim)?)
     }
-    /// As [`Cx::from_start`], clamped to the dimension as in Python's slices.
+    /// As [`Cx::counted_from_start`], clamped to the dimension as in Python's slices.
     pub(super) fn clamped(&self, at: Size, size: Size) -> Result<Size> {
         match (at.known(), size.known()) {
             (Some(at), Some(n)) => {
@@ -51,7 +51,7 @@ impl Cx {
         if high.is_some_and(|n| n < 0) {
             return self.size_max(self.size_add(size, at)?, Size::Static(0));
         }
-        let from = self.size_max(self.from_start(at, size)?, Size::Static(0))?;
+        let from = self.size_max(self.counted_from_start(at, size)?, Size::Static(0))?;
         self.size_min(from, size)
     }
 }
@@ -66,7 +66,7 @@ fn range(n: Size, depth: usize) -> Range {
         let of = |v: Value| range(Size::Dynamic(v), depth - 1);
         return combined(e.kind, of(e.lhs), of(e.rhs));
     }
-    if op.is("arith.constant") {
+    if op.isa::<arith::Constant>() {
         let n = op.attr("value").and_then(Attr::as_i64);
         return (n, n);
     }

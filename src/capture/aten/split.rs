@@ -1,11 +1,7 @@
 //! Parts of a dimension. Where its size is symbolic, the export gives the number of parts, which
 //! calls check.
-use super::{
-    Args, Cx, Outcome, Val,
-    tools::*,
-    view::{cut, drop_dim},
-};
-use crate::capture::unsupported;
+use super::{Args, Cx, Outcome, Val, tools::*};
+use crate::capture::{storage::ViewOp, unsupported};
 use kiln_dialects::{ir::*, ops::*};
 
 /// Consecutive parts of these sizes. Symbolic ones that the export gives as constants are checked.
@@ -185,4 +181,34 @@ pub(super) fn cut_up(cx: &mut Cx, a: &Args<'_>, kind: char) -> Result<Outcome> {
         all.push(Val::Tensor(cx.view(a.alias("self")?, &[m])?));
     }
     Ok(Outcome::Many(all))
+}
+
+/// A slice along one dimension.
+pub(super) fn cut(
+    cx: &Cx,
+    x: Value,
+    dim: usize,
+    start: Size,
+    length: Size,
+    step: i64,
+) -> Result<ViewOp> {
+    let mut sizes = cx.b.sizes_of(x)?;
+    let mut offsets = vec![Size::Static(0); sizes.len()];
+    let mut strides = vec![1; sizes.len()];
+    let (Some(offset), Some(stride), Some(size)) =
+        (offsets.get_mut(dim), strides.get_mut(dim), sizes.get_mut(dim))
+    else {
+        return Err(format!("cuts dimension {dim} of a tensor of rank {}", rank_of(x)).into());
+    };
+    (*offset, *stride, *size) = (start, step, length);
+    Ok(ViewOp::Slice(offsets, sizes, strides))
+}
+
+pub(super) fn drop_dim(cx: &mut Cx, x: Value, dim: usize) -> Result<ViewOp> {
+    let mut sizes = cx.b.sizes_of(x)?;
+    if dim >= sizes.len() {
+        return Err(format!("drops dimension {dim} of a tensor of rank {}", sizes.len()).into());
+    }
+    sizes.remove(dim);
+    Ok(ViewOp::Reshape(sizes))
 }

@@ -1,4 +1,5 @@
 //! View overloads, which alias an argument.
+pub(super) use super::split::{cut, drop_dim};
 use super::{Args, Cx, Outcome, Row, Val, split, tools::*};
 use crate::capture::storage::ViewOp;
 use kiln_dialects::{ir::*, sym::Dim};
@@ -270,36 +271,6 @@ fn expand_to(cx: &mut Cx, a: &Args<'_>, sizes: Vec<Size>) -> Result<Outcome> {
         ViewOp::Broadcast((lead as i64..sizes.len() as i64).collect(), sizes)
     };
     moved(cx, a, m)
-}
-
-/// A slice along one dimension.
-pub(super) fn cut(
-    cx: &Cx,
-    x: Value,
-    dim: usize,
-    start: Size,
-    length: Size,
-    step: i64,
-) -> Result<ViewOp> {
-    let mut sizes = cx.b.sizes_of(x)?;
-    let mut offsets = vec![Size::Static(0); sizes.len()];
-    let mut strides = vec![1; sizes.len()];
-    let (Some(offset), Some(stride), Some(size)) =
-        (offsets.get_mut(dim), strides.get_mut(dim), sizes.get_mut(dim))
-    else {
-        return Err(format!("cuts dimension {dim} of a tensor of rank {}", rank_of(x)).into());
-    };
-    (*offset, *stride, *size) = (start, step, length);
-    Ok(ViewOp::Slice(offsets, sizes, strides))
-}
-
-pub(super) fn drop_dim(cx: &mut Cx, x: Value, dim: usize) -> Result<ViewOp> {
-    let mut sizes = cx.b.sizes_of(x)?;
-    if dim >= sizes.len() {
-        return Err(format!("drops dimension {dim} of a tensor of rank {}", sizes.len()).into());
-    }
-    sizes.remove(dim);
-    Ok(ViewOp::Reshape(sizes))
 }
 
 fn select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
