@@ -7,12 +7,13 @@ use kiln::{dialects::ir::Context, tolerance};
 /// that compiles fails the test until its line is removed.
 const NOT_COMPILED: &[(&str, usize, &str)] = &[];
 
-pub const ARCHIVES: [&str; 16] = [
+pub const ARCHIVES: [&str; 17] = [
     "aten_binary",
     "aten_contract",
     "aten_create",
     "aten_empty",
     "aten_float8",
+    "aten_fuzz_00",
     "aten_image",
     "aten_in_place",
     "aten_index",

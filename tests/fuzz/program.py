@@ -62,6 +62,16 @@ class Function:
         return state
 
 
+def overlaps(tensor):
+    """Whether elements may share memory, as windows do: writes to these have no order."""
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
+        if size > 1 and stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
 class State:
     """The values of a function line by line, in eager and in float64."""
 
@@ -89,6 +99,8 @@ class State:
         determined = all(v.determined for v in operands)
         if line.jumps and not determined:
             raise Unfit("a jump of what is rounded")
+        if not line.names and any(overlaps(v.tensor) for v in operands):
+            raise Unfit("a write to elements that may share memory")
         statement = f"_ = {line.text}" if line.names else line.text
         try:
             exec(code(statement), self.narrow_space)
@@ -99,6 +111,9 @@ class State:
         if line.names:
             self.name_results(line, determined)
             return
+        # A caller's archive holds inputs row by row: a write to one element of an expanded input is a write to one element.
+        if any(0 in self.given[k].stride() for k in self.written()):
+            raise Unfit("a write to an expanded input")
         storages = {v.tensor.untyped_storage().data_ptr() for v in operands if v.tensor.numel()}
         for name, value in list(self.values.items()):
             if value.tensor.untyped_storage().data_ptr() in storages or value in operands:
@@ -108,6 +123,8 @@ class State:
 
     def name_results(self, line, determined):
         found, wide = self.narrow_space.pop("_"), self.wide_space.pop("_")
+        if len(line.names) == 1 and not isinstance(found, torch.Tensor):
+            raise Unfit("another number of results")
         found, wide = ([found], [wide]) if isinstance(found, torch.Tensor) else (list(found), list(wide))
         if len(found) != len(line.names) or not all(isinstance(t, torch.Tensor) for t in found):
             raise Unfit("another number of results")
