@@ -20,7 +20,7 @@ pub fn copies(graph: &Graph, node: &GraphNode) -> bool {
     let input = node.inputs.iter().find(|i| i.name == "self").and_then(|i| meta(&i.arg));
     let output = node.outputs.first().and_then(meta);
     let Some(input) = input else { return false };
-    match (static_layout(input), output.and_then(static_layout)) {
+    match (layout(input, hinted), output.and_then(|o| layout(o, hinted))) {
         (Some((sizes, strides)), Some((to, _))) => {
             if whole {
                 !is_contiguous(&sizes, &strides)
@@ -28,7 +28,7 @@ pub fn copies(graph: &Graph, node: &GraphNode) -> bool {
                 !is_view(&sizes, &strides, &to)
             }
         }
-        // Symbolic strides are compared as text; a symbolic reshape counts as a view.
+        // Sizes without a hint: strides are compared as text, and a reshape counts as a view.
         _ => whole && output.is_some_and(|o| o.strides != input.strides),
     }
 }
@@ -43,7 +43,7 @@ pub fn addressed(graph: &Graph, node: &GraphNode) -> Result<()> {
     let input = input.and_then(|name| graph.tensor_values.get(&name));
     let dense = |m: &TensorMeta| {
         m.storage_offset["as_int"].as_i64() == Some(0)
-            && static_layout(m).is_some_and(|(sizes, strides)| is_contiguous(&sizes, &strides))
+            && layout(m, known).is_some_and(|(sizes, strides)| is_contiguous(&sizes, &strides))
     };
     match input {
         Some(m) if dense(m) => Ok(()),
@@ -86,10 +86,22 @@ pub fn stated(
     symbols.size(&cx.b, &expression).map(Some)
 }
 
-fn static_layout(m: &TensorMeta) -> Option<(Vec<i64>, Vec<i64>)> {
-    let ints = |all: &[serde_json::Value]| {
-        all.iter().map(|j| j["as_int"].as_i64()).collect::<Option<Vec<_>>>()
-    };
+fn known(n: &serde_json::Value) -> Option<i64> {
+    n["as_int"].as_i64()
+}
+
+/// A size or stride of the export's example inputs. Symbols are at least 2 there, so strides that
+/// are contiguous by them are so for all sizes.
+fn hinted(n: &serde_json::Value) -> Option<i64> {
+    known(n).or_else(|| n["as_expr"]["hint"]["as_int"].as_i64())
+}
+
+/// Sizes and strides.
+fn layout(
+    m: &TensorMeta,
+    number: fn(&serde_json::Value) -> Option<i64>,
+) -> Option<(Vec<i64>, Vec<i64>)> {
+    let ints = |all: &[serde_json::Value]| all.iter().map(number).collect::<Option<Vec<_>>>();
     Some((ints(&m.sizes)?, ints(&m.strides)?))
 }
 

@@ -16,6 +16,8 @@ pub enum ViewOp {
     Broadcast(Vec<i64>, Vec<Size>),
     /// Elements by index tensors along dims, as `kiln.gather`: their dimensions come first.
     Gather(Vec<Value>, Vec<i64>),
+    /// The same, where elements may share memory. Not writable.
+    Windows(Vec<Value>, Vec<i64>),
 }
 
 /// A tensor name: an index of [`Store`].
@@ -50,7 +52,9 @@ impl ViewOp {
                 Ok(b.add(&Slice { input, offsets, sizes, strides })?)
             }
             ViewOp::Broadcast(dims, sizes) => Ok(b.add(&BroadcastInDim { input, dims, sizes })?),
-            ViewOp::Gather(indices, dims) => Ok(b.add(&Gather { input, indices, dims })?),
+            ViewOp::Gather(indices, dims) | ViewOp::Windows(indices, dims) => {
+                Ok(b.add(&Gather { input, indices, dims })?)
+            }
         }
     }
     /// The inverse: the new value of `from` after its view was written as `new`.
@@ -101,6 +105,7 @@ impl ViewOp {
             ViewOp::Broadcast(..) => {
                 Err("writes to an expanded tensor, whose elements share memory".into())
             }
+            ViewOp::Windows(..) => Err("writes to windows whose elements share memory".into()),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::{
     contract::plus,
     formula::value,
     matrices::{identity, inverses::checked_inverse, spectra::singular_values, square},
+    promote::result_type,
     reduce::{keep_dims, p_norm},
     tools::*,
 };
@@ -152,12 +153,16 @@ fn contracted(
 
 /// beta * self + alpha * vec1 vec2'; beta 0 ignores self, even NaN.
 fn addr(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let d = cx.common_dtype(a, &["self", "vec1", "vec2"])?;
-    let (x, y) = (cx.operand(a, "vec1", d)?, cx.operand(a, "vec2", d)?);
+    let (mut own, x, y) = (cx.tensor(a, "self")?, cx.tensor(a, "vec1")?, cx.tensor(a, "vec2")?);
     if rank_of(x) != 1 || rank_of(y) != 1 {
         return Err("addr: Expected 1-D argument vec1 and vec2".into());
     }
-    let own = cx.operand(a, "self", d)?;
+    // Types are promoted after all have the result's rank.
+    if rank_of(own) == 0 {
+        own = cx.reshape(own, vec![Size::Static(1); 2])?;
+    }
+    let d = result_type(&[own, x, y], &[])?;
+    let (own, x, y) = (cx.convert(own, d)?, cx.convert(x, d)?, cx.convert(y, d)?);
     let (alpha, beta) = (a.float("alpha", Some(1.0))?, a.float("beta", Some(1.0))?);
     let (m, n) = (cx.b.size_of(x, 0)?, cx.b.size_of(y, 0)?);
     let (x, y) = (cx.spread(x, &[0], &[m, n])?, cx.spread(y, &[1], &[m, n])?);
@@ -183,6 +188,7 @@ fn inner(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, y) = (cx.tensor(a, "self")?, cx.tensor(a, "other")?);
     let (m, n) = (rank_of(x), rank_of(y));
     let v = if m == 0 || n == 0 {
+        let (x, y) = cx.promoted(a, "self", "other")?;
         cx.binary(BinaryKind::Mul, x, y)?
     } else {
         contracted(cx, x, y, vec![m as i64 - 1], vec![n as i64 - 1])?

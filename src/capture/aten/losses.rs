@@ -68,13 +68,18 @@ pub(super) const ROWS: &[Row] = &[
             Ok(t.is_nan().select(t, entropy) - t * x)
         }
     ),
-    elementwise!(
-        "aten.soft_margin_loss.default",
-        "self",
-        "target",
-        "self, target, reduction=1",
-        |_, x, t| Ok((-t * x).exp().ln_1p())
-    ),
+    Row {
+        name: "aten.soft_margin_loss.default",
+        arguments: "self, target, reduction=1",
+        build: |cx, a| {
+            // The result has the input's dtype, whatever the target's.
+            let (x, t) = (cx.tensor(a, "self")?, cx.tensor(a, "target")?);
+            let d = dtype_of(x)?;
+            let (x, t) = (cx.convert(x, statistics_dtype(d))?, cx.convert(t, statistics_dtype(d))?);
+            let v = value(cx, |f| (-f.of(t) * f.of(x)).exp().ln_1p())?;
+            finish(cx, a, v, d)
+        },
+    },
     elementwise!(
         "aten.hinge_embedding_loss.default",
         "self",

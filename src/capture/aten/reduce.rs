@@ -20,7 +20,8 @@ macro_rules! reduce_row {
 fn of_dims(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let v = if a.ints("dim")?.is_some_and(|dims| dims.is_empty()) {
-        cx.operand(a, "self", DType::I1)?
+        let (v, to) = (cx.convert(x, DType::I1)?, truth(dtype_of(x)?));
+        cx.convert(v, to)?
     } else {
         reduced(cx, a, kind, x)?
     };
@@ -218,6 +219,11 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
+/// The dtype of `any` and `all`: uint8 has no bools.
+fn truth(d: DType) -> DType {
+    if d == DType::UI8 { d } else { DType::I1 }
+}
+
 /// A reduction with PyTorch's result dtype; `keepdim` is a reshape.
 fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Value> {
     let d = dtype_of(x)?;
@@ -237,7 +243,10 @@ fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Valu
         ReduceKind::Min if d == DType::I1 => ReduceKind::All,
         kind => kind,
     };
-    let r = cx.b.add(&Reduce { kind, input: x, dims: dims.clone(), maybe_empty: false })?;
+    let mut r = cx.b.add(&Reduce { kind, input: x, dims: dims.clone(), maybe_empty: false })?;
+    if to == DType::I1 && d == DType::UI8 {
+        r = cx.convert(r, truth(d))?;
+    }
     if a.flag("keepdim", false)? { keep_dims(cx, x, r, &dims) } else { Ok(r) }
 }
 

@@ -258,7 +258,12 @@ fn unfold(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         cx.integer(DType::I64, step)?,
     )?;
     let index = cx.binary(BinaryKind::Add, start, cx.iota(DType::I64, shape, 1)?)?;
-    view_ops.push(ViewOp::Gather(vec![index], vec![axis as i64]));
+    let (indices, dims) = (vec![index], vec![axis as i64]);
+    let disjoint = step >= size || windows.known().is_some_and(|n| n <= 1);
+    view_ops.push(match disjoint {
+        true => ViewOp::Gather(indices, dims),
+        false => ViewOp::Windows(indices, dims),
+    });
     // (windows, elements, others) to (others before, windows, others after, elements).
     let (axis, rank) = (axis as i64, rank as i64);
     let order = (2..2 + axis).chain([0]).chain(2 + axis..1 + rank).chain([1]);
@@ -270,6 +275,20 @@ fn unfold(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     }
     let alias = cx.view(a.alias("self")?, &view_ops)?;
     Ok(Outcome::One(Val::Tensor(alias)))
+}
+
+/// Whether each stride is beyond what all smaller ones reach, so that no two elements share memory.
+fn are_disjoint(sizes: &[i64], strides: &[i64]) -> bool {
+    let mut all: Vec<(i64, i64)> =
+        strides.iter().copied().zip(sizes.iter().copied()).filter(|(_, n)| *n > 1).collect();
+    all.sort_unstable();
+    let mut reach = 0i64;
+    sizes.contains(&0)
+        || all.into_iter().all(|(stride, n)| {
+            let apart = stride > reach;
+            reach = reach.saturating_add(stride.saturating_mul(n - 1));
+            apart
+        })
 }
 
 /// Elements by their place in a row-major tensor.
@@ -292,11 +311,13 @@ fn strided(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<Vec<ViewOp>> {
             return Err("reaches beyond its tensor".into());
         }
     }
+    let disjoint = known(&sizes).zip(known(&strides)).is_some_and(|(n, s)| are_disjoint(&n, &s));
     let mut place = cx.size_value(offset)?;
     for (axis, stride) in strides.iter().enumerate() {
         let i = cx.iota(DType::I64, sizes.clone(), axis)?;
         let step = cx.binary(BinaryKind::Mul, i, cx.size_value(*stride)?)?;
         place = cx.binary(BinaryKind::Add, place, step)?;
     }
-    Ok(vec![ViewOp::Reshape(vec![n]), ViewOp::Gather(vec![place], vec![0])])
+    let view = if disjoint { ViewOp::Gather } else { ViewOp::Windows };
+    Ok(vec![ViewOp::Reshape(vec![n]), view(vec![place], vec![0])])
 }
