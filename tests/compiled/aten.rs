@@ -7,18 +7,19 @@ use kiln::{dialects::ir::Context, tolerance};
 /// that compiles fails the test until its line is removed.
 const NOT_COMPILED: &[(&str, usize, &str)] = &[];
 
-pub const ARCHIVES: [&str; 17] = [
+pub const ARCHIVES: [&str; 18] = [
     "aten_binary",
     "aten_contract",
     "aten_create",
     "aten_empty",
     "aten_float8",
-    "aten_fuzz_00",
+    "aten_fuzz_02",
     "aten_image",
     "aten_in_place",
     "aten_index",
     "aten_narrow",
     "aten_norm",
+    "aten_promotion",
     "aten_quantized",
     "aten_reduce",
     "aten_roundings",

@@ -114,6 +114,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 // -----
 // Rows are the shared dimensions before the blocks of the packed weight: blocks are loops in a row.
 // CASE: blocked_weight_in_rows
+// RUN: kiln-schedule,kiln-tile
 // CHECK: #kiln.schedule<"rows"
 // CHECK: math.fma
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -121,18 +122,20 @@ module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<6x16xf32> {kiln.sizes = array<i64: 6, 16>}, %b: tensor<2x16x16xf32> {kiln.sizes = array<i64: 2, 16, 16>}) -> (tensor<6x32xf32>, tensor<6x32xf32>) {
   %zero = arith.constant 0.0 : f32
-  %e = tensor.empty() : tensor<6x32xf32>
-  %z = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<6x32xf32>) {
+  %e0 = tensor.empty() : tensor<6x32xf32>
+  %e1 = tensor.empty() : tensor<6x32xf32>
+  %e2 = tensor.empty() : tensor<6x32xf32>
+  %z = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%e0 : tensor<6x32xf32>) {
   ^bb0(%o: f32):
     linalg.yield %zero : f32
   } -> tensor<6x32xf32>
-  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<6x32xf32>) -> tensor<6x32xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e1 : tensor<6x32xf32>) -> tensor<6x32xf32>
   %c = kiln.structured.contract ins(%a, %b : tensor<6x16xf32>, tensor<2x16x16xf32>) outs(%f : tensor<6x32xf32>)
       maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n floordiv 16, k, n mod 16)>, affine_map<(m, n, k) -> (m, n)>] {
   ^bb0(%x: f32, %y: f32):
     kiln.yield %x, %y : f32, f32
   } -> tensor<6x32xf32>
-  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%c, %z : tensor<6x32xf32>, tensor<6x32xf32>) outs(%e : tensor<6x32xf32>) {
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%c, %z : tensor<6x32xf32>, tensor<6x32xf32>) outs(%e2 : tensor<6x32xf32>) {
   ^bb0(%x: f32, %y: f32, %o: f32):
     %0 = arith.maximumf %x, %y : f32
     linalg.yield %0 : f32

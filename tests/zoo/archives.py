@@ -148,8 +148,10 @@ def second_look(program, module, args, want, path):
         traced = error(list(filter(is_float, program.module()(*args))), floats[1], False)
         if traced > AMPLIFIED:
             return "not exported", f"the exported program differs from the model in eager by {traced:.1e}"
-        exact = module.double()(*[t.double() if is_float(t) else t for t in args])
-    module.float()
+        try:
+            exact = module.double()(*[t.double() if is_float(t) else t for t in args])
+        finally:
+            module.float()
     eager = error(floats[1], list(filter(is_float, exact)), False)
     detail = f"error {apart:.1e}, eager's {eager:.1e}"
     return ("undecided" if eager > AMPLIFIED else "agrees" if apart <= 10 * eager else "wrong"), detail

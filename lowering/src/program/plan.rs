@@ -28,7 +28,7 @@ use kiln_dialects::{
     sym::{Atom, Dim as SymDim},
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -162,6 +162,10 @@ impl PlanMemory {
             ));
         }
         b.create_with(&ArenaSize { bytes: ssa(&total).at(func)? }, &[], &mut []).at(func)?;
+        let mut seen = HashSet::new();
+        if let Some((shared, _)) = made.iter().find(|(old, _)| !seen.insert(*old)) {
+            return Err(Error::at(*shared, "is the memory of two results"));
+        }
         for (old, new) in made {
             let dims = new.result(0).ty().dims();
             if dims.contains(&SymDim::Unknown) {
