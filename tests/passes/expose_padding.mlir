@@ -133,3 +133,20 @@ func.func @f(%x: tensor<1x4x4x8xf32>, %y: tensor<1x4x4x8xf32>, %w: tensor<8x1x3x
   return %r, %v : tensor<1x4x4x8xf32>, tensor<2x64xf32>
 }
 }
+
+// -----
+// The same with two equal transposes, as kiln-layout leaves them.
+// CASE: an_input_that_is_reshaped_from_another_transpose
+// RUN: kiln-expose-padding{chip=sm_90a},cse
+// CHECK: {kiln.image}
+module attributes {kiln.level = "prims"} {
+func.func @f(%x: tensor<1x4x4x8xf32>, %y: tensor<1x4x4x8xf32>, %w: tensor<8x1x3x3xf32>) -> (tensor<1x4x4x8xf32>, tensor<2x64xf32>) attributes {kiln.memory_format = "channels last"} {
+  %n = kiln.add %x, %y : tensor<1x4x4x8xf32>
+  %t = kiln.transpose %n permutation = [0, 3, 1, 2] : tensor<1x4x4x8xf32>
+  %u = kiln.transpose %n permutation = [0, 3, 1, 2] : tensor<1x4x4x8xf32>
+  %c = kiln.convolution %t, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 8 : i64} : tensor<1x8x4x4xf32>, tensor<8x1x3x3xf32>
+  %r = kiln.transpose %c permutation = [0, 2, 3, 1] : tensor<1x8x4x4xf32>
+  %v = kiln.reshape %u sizes = [2, 64] : tensor<1x8x4x4xf32>
+  return %r, %v : tensor<1x4x4x8xf32>, tensor<2x64xf32>
+}
+}

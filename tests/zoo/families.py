@@ -88,12 +88,28 @@ FAMILIES = {
 }
 
 
+def without_ties(make):
+    """A maker whose matrices of one value are drawn instead: a router of zeros gives equal scores, and topk's order is open."""
+
+    def made():
+        import torch
+
+        model = make()
+        with torch.no_grad():
+            for p in model.parameters():
+                if p.dim() >= 2 and p.is_floating_point() and p.numel() > 1 and bool((p == p.flatten()[0]).all()):
+                    p.normal_(0, 0.02)
+        return model
+
+    return made
+
+
 def selected(families, only, done):
     """(name, maker, inputs) of the models of these families whose names match, in a random order that is always the same."""
     models = []
     for family in families.split(","):
         try:
-            models += [(f"{family}.{name}", make, inputs) for name, make, inputs in FAMILIES[family]()]
+            models += [(f"{family}.{name}", without_ties(make), inputs) for name, make, inputs in FAMILIES[family]()]
         except ImportError as e:
             print(f"without {family}: {e}")
     models = [m for m in models if re.search(only, m[0]) and m[0] not in done]

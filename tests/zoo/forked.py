@@ -18,6 +18,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, help="file of the lines")
     parser.add_argument("--only", default="", help="regular expression on names such as timm.resnet.resnet18")
     parser.add_argument("--families", default="torchvision,timm,transformers,torchaudio,diffusers")
+    parser.add_argument("--shard", default="0/1", help="K/N: every Nth model from the Kth on, for one process a GPU")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--timeout", type=int, default=120, help="seconds of a model")
     parser.add_argument("--seconds", type=int, default=0, help="when to stop; 0: when all have run")
@@ -47,7 +48,8 @@ def run(a, one):
     warnings.filterwarnings("ignore")
     from families import selected
 
-    models = selected(a.families, a.only, {line["model"] for line in lines_of(a.out)})
+    shard, shards = map(int, a.shard.split("/"))
+    models = selected(a.families, a.only, {line["model"] for line in lines_of(a.out)})[shard::shards]
     print(f"{len(models)} models", flush=True)
     with Path(a.out).open("a") as lines, tempfile.TemporaryDirectory() as parts:
         collect(a, one, models, lines, Path(parts))

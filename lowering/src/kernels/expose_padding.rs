@@ -131,16 +131,16 @@ fn own_transpose(b: &Builder, op: Op) -> Result<()> {
     let (Some(image), Some(t)) = (image(&o), o.input.def().and_then(Transpose::of)) else {
         return Ok(());
     };
-    let returned = |user: Op| {
-        Transpose::of(user).is_some_and(|u| u.permutation == t.permutation)
-            && user.result(0).uses().iter().any(|(reader, _)| reader.isa::<func::Return>())
-    };
-    // These read NHWC values through the transpose.
+    // These read NHWC values through a transpose.
     let folds = |user: Op| {
         user == op || user.kind().is_some_and(|k| k.is_elementwise() || k == OpKind::Convolution)
     };
-    let stored = o.input.uses().iter().any(|(user, _)| !folds(*user));
-    if stored || image.uses().iter().any(|(user, _)| returned(*user)) {
+    // `cse` makes equal transposes one.
+    let stored = |user: Op| {
+        Transpose::of(user).is_some_and(|u| u.permutation == t.permutation)
+            && user.result(0).uses().iter().any(|(reader, _)| !folds(*reader))
+    };
+    if image.uses().iter().any(|(user, _)| stored(*user)) {
         let own = b.create_node(&Transpose { input: image, permutation: t.permutation.clone() })?;
         own.set_attr(IMAGE, Attr::unit(op.ctx()));
         op.set_operand(0, own.result(0));
