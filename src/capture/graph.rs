@@ -2,7 +2,7 @@
 //! results.
 use super::{
     CaptureError, Captured, Output, Unsupported,
-    aten::{self, Args, Cx, Declared, Outcome, Rng, STATE, Val},
+    aten::{self, Args, Cx, Declared, Rng, STATE, Val, Writes},
     autocast_args, control, draws, guards, layout,
     pt2::Weight,
     schema::*,
@@ -328,13 +328,10 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
                 })?,
             );
         }
-        let in_place = aten::is_in_place(target);
-        if in_place && row.arguments.starts_with("input,") {
-            // `dropout_` calls `self` what `dropout` calls `input`.
-            values.remove("self").and_then(|v| values.insert("input", v));
-        }
-        autocast_args::convert(cx, target, &mut values).map_err(op_error)?;
-        let args = Args { values };
+        let order: Vec<&str> = node.inputs.iter().map(|i| i.name.as_str()).collect();
+        let mut args = Args { values };
+        let writes = Writes::of(cx, target, row, &order, &mut args).map_err(op_error)?;
+        autocast_args::convert(cx, target, &mut args.values).map_err(op_error)?;
         cx.unbacked.fresh = fresh_symbols(cx, symbols, graph, &names);
         cx.declared = names.iter().map(|n| declared(graph, n)).collect();
         cx.stated = layout::stated(cx, symbols, graph, node).map_err(op_error)?;
@@ -346,11 +343,7 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
             outcome
         };
         symbols.values.extend(cx.unbacked.symbols.drain(..));
-        let results = if in_place {
-            cx.write_back(&args, outcome).map_err(op_error)?
-        } else {
-            flatten(outcome)
-        };
+        let results = writes.finish(cx, outcome).map_err(op_error)?;
         autocast_args::check(cx, &results).map_err(op_error)?;
         for (name, result) in names.iter().zip(results) {
             cx.names.insert(name.clone(), result);
@@ -391,13 +384,6 @@ fn declared(graph: &Graph, name: &str) -> Declared {
         dtype: element(m.dtype).ok().map(|(d, _)| d),
         sizes: m.sizes.iter().map(|s| s["as_int"].as_i64()).collect(),
     })
-}
-
-fn flatten(outcome: Outcome) -> Vec<Val> {
-    match outcome {
-        Outcome::One(v) => vec![v],
-        Outcome::Many(all) => all,
-    }
 }
 
 /// Names of a node's results, in order; a list is flattened.

@@ -149,6 +149,22 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 }
 
 // -----
+// Heads that are split off the batch again: their product is a size argument of its own.
+// CASE: split_of_a_product_of_sizes
+// CHECK: affine_map<(d0, d1, d2, d3) -> (d0 * 4 + d1, d2, d3)>
+// IMPLICIT-CHECK-NOT: arith.divui
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+  func.func @k(%x: tensor<?x?x8xf32>, %batch: index, %keys: index, %product: index {kiln.divisor = 4 : i64, kiln.least = 8 : i64}) -> tensor<?x4x?x8xf32> {
+    kiln.bind_shape %x, [%product, %keys, 8] : tensor<?x?x8xf32>
+    %0 = kiln.reshape %x sizes = [%batch, 4, %keys, 8] : tensor<?x?x8xf32>
+    %1 = kiln.exp %0 : tensor<?x4x?x8xf32>
+    return %1 : tensor<?x4x?x8xf32>
+  }
+}
+}
+
+// -----
 // Empty tensors compute nothing, and a sum over no elements is its initial value.
 // CASE: no_elements
 // CHECK: linalg.fill

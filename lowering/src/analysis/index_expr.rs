@@ -254,9 +254,22 @@ pub fn reshape_groups(
                 break;
             }
         }
-        groups.push((a..i, b..j));
+        let matched = common_suffix(&from[a..i], &to[b..j]);
+        groups.push((a..i - matched, b..j - matched));
+        groups.extend((1..=matched).rev().map(|n| (i - n..i - n + 1, j - n..j - n + 1)));
     }
     groups
+}
+
+/// How many dimensions at the end of two groups are the same. The products of what precedes them are
+/// equal too, even where nothing else states it, and at least one dimension precedes them.
+fn common_suffix(from: &[SymDim], to: &[SymDim]) -> usize {
+    let most = from.len().min(to.len()).saturating_sub(1);
+    let same = |n: &usize| {
+        let (x, y) = (&from[from.len() - 1 - n], &to[to.len() - 1 - n]);
+        x == y && !matches!(x, SymDim::Unknown)
+    };
+    (0..most).take_while(same).count()
 }
 
 /// Whether the first product has to grow to match the second.

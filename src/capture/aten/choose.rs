@@ -25,6 +25,18 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "aten.to.dtype_layout", arguments: "self, dtype=None", build: to },
     Row { name: "aten.to.device", arguments: "self, device, dtype=None", build: to },
     Row {
+        name: "aten.to.other",
+        arguments: "self, other",
+        build: |cx, a| {
+            let (x, other) = (cx.tensor(a, "self")?, cx.tensor(a, "other")?);
+            if dtype_of(x)? == dtype_of(other)? && !a.flag("copy", false)? {
+                return Ok(Outcome::One(Val::Tensor(a.alias("self")?)));
+            }
+            let r = cx.convert(x, dtype_of(other)?)?;
+            cx.one(r)
+        },
+    },
+    Row {
         name: "aten._to_copy.default",
         arguments: "self, dtype=None",
         build: |cx, a| {

@@ -181,10 +181,17 @@ fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     }
     let integers = given.iter().all(|v| matches!(v, Val::Int(_)));
     let d = a.dtype("dtype")?.unwrap_or(if integers { DType::I64 } else { DType::F32 });
-    let count = if integers {
-        let int =
-            |name, default| if a.has(name) { a.size(name) } else { Ok(Size::Static(default)) };
-        let (start, end, step) = (int("start", 0)?, a.size("end")?, int("step", 1)?);
+    // Floats without a fraction count beside symbols, exactly.
+    let whole = |name: &str, default: i64| match a.get(name) {
+        Some(Val::Int(s)) => Some(*s),
+        Some(Val::Float(x)) if x.fract() == 0.0 && x.abs() < 2f64.powi(53) => {
+            Some(Size::Static(*x as i64))
+        }
+        None => Some(Size::Static(default)),
+        _ => None,
+    };
+    let bounds = (whole("start", 0), whole("end", 0), whole("step", 1));
+    let count = if let (Some(start), Some(end), Some(step)) = bounds {
         let step = step
             .known()
             .filter(|s| *s != 0 && *s != i64::MIN)

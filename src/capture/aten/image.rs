@@ -218,14 +218,10 @@ pub(super) fn max_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Value> {
     let strides = if strides.is_some() { spread(strides, n, 1)? } else { window.clone() };
     let (padding, dilation) =
         (spread(a.ints("padding")?, n, 0)?, spread(a.ints("dilation")?, n, 1)?);
-    let v = cx.b.add(&MaxPool {
-        input,
-        window,
-        strides,
-        padding,
-        dilation,
-        ceil_mode: a.flag("ceil_mode", false)?,
-    })?;
+    let ceil_mode = a.flag("ceil_mode", false)?;
+    let plain = ceil_mode && dilation.iter().all(|d| *d == 1);
+    let window = if plain { fitted(input, &window, &strides, &padding) } else { window };
+    let v = cx.b.add(&MaxPool { input, window, strides, padding, dilation, ceil_mode })?;
     unbatched(cx, v, added)
 }
 
@@ -235,12 +231,14 @@ pub(super) fn avg_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     let window = spread(a.ints("kernel_size")?, n, 1)?;
     let strides = a.ints("stride")?.filter(|s| !s.is_empty());
     let strides = if strides.is_some() { spread(strides, n, 1)? } else { window.clone() };
+    let (padding, ceil_mode) = (spread(a.ints("padding")?, n, 0)?, a.flag("ceil_mode", false)?);
+    let window = if ceil_mode { fitted(input, &window, &strides, &padding) } else { window };
     let node = AvgPool {
         input,
         window,
         strides,
-        padding: spread(a.ints("padding")?, n, 0)?,
-        ceil_mode: a.flag("ceil_mode", false)?,
+        padding,
+        ceil_mode,
         count_include_pad: a.flag("count_include_pad", true)?,
         divisor_override: if a.has("divisor_override") {
             Some(a.int("divisor_override", None)?)
@@ -257,6 +255,19 @@ pub(super) fn avg_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     let v = if empty { cx.full_like(v, 0.0)? } else { v };
     let v = unbatched(cx, v, added)?;
     cx.one(v)
+}
+
+/// Windows of a pool that rounds sizes up: one that exceeds the padded size by less than a stride
+/// gives one result, of the whole padded size.
+fn fitted(input: Value, window: &[i64], strides: &[i64], padding: &[i64]) -> Vec<i64> {
+    let dims = input.ty().dims();
+    let sizes = dims.iter().skip(dims.len().saturating_sub(window.len())).map(|d| d.known());
+    let own = sizes.zip(window).zip(strides.iter().zip(padding)).map(|((size, w), (stride, p))| {
+        let whole = size.map(|n| n.saturating_add(p.saturating_mul(2)));
+        let reaches = |n: &i64| *n > 0 && *n < *w && w.saturating_sub(*n) < *stride;
+        whole.filter(reaches).unwrap_or(*w)
+    });
+    own.collect()
 }
 
 /// Averages of i64 as PyTorch computes them: sums, divided as integers.

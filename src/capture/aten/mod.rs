@@ -1,6 +1,6 @@
-//! The ATen table: one row per functional overload, with the builder that emits it. An in-place
-//! overload (`aten.relu_.default`) is its functional row plus a write. Omitted arguments have
-//! PyTorch's defaults.
+//! The ATen table: one row per functional overload, with the builder that emits it. Overloads that
+//! write, in place or to `out=`, are its functional row and a write. Omitted arguments have PyTorch's
+//! defaults.
 mod arithmetic;
 mod attention;
 mod axes;
@@ -59,6 +59,7 @@ mod tools;
 mod unbacked;
 mod view;
 mod window;
+mod writes;
 
 use super::storage::{Alias, Store};
 pub(super) use complex::build;
@@ -68,6 +69,7 @@ use serde_json::Value as Json;
 use std::collections::HashMap;
 pub use tools::{Cx, Declared};
 pub use unbacked::Unbacked;
+pub use writes::Writes;
 
 /// An argument or a result.
 #[derive(Clone, Debug)]
@@ -202,38 +204,14 @@ pub fn short(target: &str) -> &str {
     target.strip_prefix("torch.ops.").unwrap_or(target)
 }
 
-/// Whether the overload is in-place: it writes its first argument.
-pub fn is_in_place(target: &str) -> bool {
-    functional(target).is_some()
-}
-
-/// The functional variant: `aten.relu_.default` is `aten.relu.default`.
-fn functional(target: &str) -> Option<String> {
-    let (packet, overload) = target.rsplit_once('.')?;
-    let base =
-        packet.strip_suffix('_').filter(|b| packet.starts_with("aten.") && !b.ends_with('_'))?;
-    // These change the tensor's metadata, not its elements.
-    let reshapes = [
-        "aten.t",
-        "aten.transpose",
-        "aten.swapaxes",
-        "aten.swapdims",
-        "aten.squeeze",
-        "aten.unsqueeze",
-        "aten.permute",
-        "aten.resize",
-        "aten.resize_as",
-        "aten.as_strided",
-    ];
-    if reshapes.contains(&base) { None } else { Some(format!("{base}.{overload}")) }
-}
-
-/// Looks up an overload, functional or in-place, under any of its names.
+/// Looks up an overload, functional, in-place or with `out=`, under any of its names.
 pub fn find(target: &str) -> Option<&'static Row> {
-    let name = functional(target);
-    let name = name.as_deref().unwrap_or(target);
     let row = |name: &str| rows().find(|r| r.name == name);
-    row(name).or_else(|| synonyms::resolve(name).and_then(|(other, _)| row(&other)))
+    let named = |name: &str| {
+        row(name).or_else(|| synonyms::resolve(name).and_then(|(other, _)| row(&other)))
+    };
+    let own = if writes::is_in_place(target) { None } else { named(target) };
+    own.or_else(|| writes::functional(target).and_then(|name| named(&name)))
 }
 
 /// Whether an overload copies what the row that builds it returns as a view.
@@ -438,63 +416,5 @@ impl Cx {
             },
             other => Err(format!("is of the unsupported kind {other}").into()),
         }
-    }
-    /// Finishes an in-place op: writes the result, converted to its dtype, to the first argument.
-    pub(super) fn write_back(&mut self, args: &Args<'_>, outcome: Outcome) -> Result<Vec<Val>> {
-        let Outcome::One(result) = outcome else {
-            return Err("an in-place op without one result".into());
-        };
-        let target = args.get("self").or_else(|| args.get("input")).cloned();
-        match (&target, result) {
-            (Some(Val::Tensor(target)), Val::Tensor(result)) => self.write(*target, result)?,
-            (Some(Val::Complex(re, im)), Val::Complex(new_re, new_im)) => {
-                self.write(*re, new_re)?;
-                self.write(*im, new_im)?;
-            }
-            (Some(Val::Complex(re, im)), Val::Tensor(result)) => {
-                let value = self.get(result)?;
-                let zero = self.full_like(value, 0.0)?;
-                let zero = self.store.fresh(zero);
-                self.write(*re, result)?;
-                self.write(*im, zero)?;
-            }
-            (Some(Val::Tensor(_)), Val::Complex(..)) => {
-                return Err(
-                    "a complex result type can't be cast to the desired real output type".into()
-                );
-            }
-            _ => return Err("an in-place op without one result".into()),
-        }
-        Ok(target.into_iter().collect())
-    }
-    fn write(&mut self, target: Alias, result: Alias) -> Result<()> {
-        let (old, new) = (self.get(target)?, self.get(result)?);
-        let (to, from) = (tools::dtype_of(old)?, tools::dtype_of(new)?);
-        if !promote::can_cast(from, to) {
-            let (from, to) = (check::scalar_name(from), check::scalar_name(to));
-            return Err(format!(
-                "result type {from} can't be cast to the desired output type {to}"
-            )
-            .into());
-        }
-        let sizes = |v: Value| v.ty().dims().iter().map(|d| d.known()).collect::<Vec<_>>();
-        let (have, want) = (sizes(new), sizes(old));
-        let grown = have.len() > want.len()
-            || have
-                .iter()
-                .rev()
-                .zip(want.iter().rev())
-                .any(|(h, w)| h.zip(*w).is_some_and(|(h, w)| h != w && h != 1));
-        if grown {
-            return Err(format!(
-                "output with shape {} doesn't match the broadcast shape {}",
-                check::list(&want),
-                check::list(&have)
-            )
-            .into());
-        }
-        let new = self.convert(new, tools::dtype_of(old)?)?;
-        let new = self.broadcast_to(new, &self.b.sizes_of(old)?)?;
-        self.store.write(&self.b, target, new)
     }
 }

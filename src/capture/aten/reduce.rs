@@ -203,13 +203,16 @@ pub(super) const ROWS: &[Row] = &[
                 let i = cx.integer(DType::I64, 0)?;
                 return cx.many(&[x, i]);
             }
-            let op = cx.b.create_node(&TopK {
-                input: x,
-                axis,
-                k: a.int("k", None)?,
-                smallest: !a.flag("largest", true)?,
-            })?;
-            cx.many(&op.results())
+            let (k, largest) = (a.size("k")?, a.flag("largest", true)?);
+            if let Some(k) = k.known() {
+                let op = cx.b.create_node(&TopK { input: x, axis, k, smallest: !largest })?;
+                return cx.many(&op.results());
+            }
+            let op = cx.b.create_node(&Sort { input: x, axis, descending: largest })?;
+            let first =
+                |v: Value| cut(cx, v, axis as usize, Size::Static(0), k, 1)?.apply(&cx.b, v);
+            let found = [first(op.result(0))?, first(op.result(1))?];
+            cx.many(&found)
         },
     },
     Row {

@@ -86,6 +86,12 @@ pub(super) fn split(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     parts_of(cx, a, d, n, a.size("split_size")?)
 }
 
+pub(super) fn split_sizes(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let x = cx.tensor(a, "self")?;
+    let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
+    pieces(cx, a, d, &a.sizes("split_size")?)
+}
+
 pub(super) fn chunk(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;

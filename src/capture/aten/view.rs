@@ -121,6 +121,11 @@ pub(super) const ROWS: &[Row] = &[
         arguments: "self, split_sizes, dim=0",
         build: split::split,
     },
+    Row {
+        name: "aten.split.sizes",
+        arguments: "self, split_size, dim=0",
+        build: split::split_sizes,
+    },
     Row { name: "aten.chunk.default", arguments: "self, chunks, dim=0", build: split::chunk },
     Row { name: "aten.unbind.int", arguments: "self, dim=0", build: split::unbind },
     Row {

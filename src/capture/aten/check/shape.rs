@@ -377,7 +377,8 @@ fn diff(c: &mut Call) -> Result<()> {
 
 fn topk(c: &mut Call) -> Result<()> {
     let x = c.ty("self")?;
-    let (d, k) = (c.dim(Some(-1), x.rank())?, c.a.int("k", None)?);
+    let (d, k) = (c.dim(Some(-1), x.rank())?, c.a.size("k")?);
     let n = x.at_least_1d()[d];
-    wants(k >= 0 && n.is_none_or(|n| k <= n), || "selected index k out of range".into())
+    let fits = k.known().is_none_or(|k| k >= 0 && n.is_none_or(|n| k <= n));
+    wants(fits, || "selected index k out of range".into())
 }
