@@ -37,6 +37,8 @@ pub const MODELS: &[(&str, &[&str])] = &[
     ("bert_tiny", &["bert_tiny"]),
     ("bert_tiny.core", &["bert_tiny"]),
     ("mobilenetv3_small", &["mobilenetv3_small"]),
+    ("convolutions", &["convolutions"]),
+    ("convolutions.dynamic", &["convolutions"]),
     ("written_attention", &["written_attention"]),
     ("written_attention.bf16", &["written_attention.bf16"]),
 ];

@@ -6,7 +6,8 @@
     python archives.py --out FILE --report --csv FILE --page FILE
 
 Forms of an export: `plain` as it is, `core` after run_decompositions(), `dynamic` with batches, and sequences of tokens, of
-any size, run at sizes that differ from those of the export.
+any size, run at sizes that differ from those of the export; `gradients` the sum of the results' mean squares and its gradient by
+every parameter, in training mode without dropout, as autograd's ops.
 
 A result agrees within the tolerances of `kiln run --expect`. Where it does not, floating-point tensors agree by the rule of
 `compiled.py`, which measures eager against float64; integers have to be equal.
@@ -23,7 +24,7 @@ import time
 from pathlib import Path
 
 import forked
-from compiled import AMPLIFIED, TOLERANCE, error
+from compiled import AMPLIFIED, TOLERANCE, error, without_dropout
 from forked import cell, say
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "opinfo"))
@@ -84,10 +85,52 @@ def grown(like, batch, length):
     return like
 
 
+class Gradients:
+    """A module's loss and gradients as a function of inputs and parameters."""
+
+    def __init__(self, module, args):
+        import torch
+
+        without_dropout(module.train())
+        # Without Python that reads values, which autograd's trace cannot.
+        self.module = torch.export.export(module, args, strict=False).module()
+        self.names = [n for n, p in module.named_parameters() if p.requires_grad]
+
+    def double(self):
+        self.module.double()
+        return self
+
+    def float(self):
+        self.module.float()
+
+    def given(self, args):
+        own = dict(self.module.named_parameters())
+        return *args, *(own[n].detach() for n in self.names)
+
+    def __call__(self, *inputs):
+        import torch
+
+        count = len(inputs) - len(self.names)
+        with torch.enable_grad():
+            values = [p.detach().requires_grad_() for p in inputs[count:]]
+            buffers = {n: b.clone() for n, b in self.module.named_buffers()}
+            results = torch.func.functional_call(self.module, {**dict(zip(self.names, values)), **buffers}, inputs[:count])
+            loss = sum(r.square().mean() for r in results if r.is_floating_point() and r.requires_grad)
+            found = torch.autograd.grad(loss, values, allow_unused=True, materialize_grads=True)
+        return loss.detach(), *(g.detach() for g in found)
+
+
 def exported(form, module, args, before):
     """The exported program and the inputs to run it with; `core` decomposes the program of `plain` where there is one."""
     import torch
 
+    if form == "gradients":
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        # Recurrent layers as ATen's ops, not as one of oneDNN's.
+        with torch.backends.mkldnn.flags(enabled=False):
+            graph = make_fx(module)(*args)
+        return torch.export.export(graph, args, strict=False), args
     from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
     if form == "core" and "plain" in before:
@@ -154,13 +197,13 @@ def second_look(program, module, args, want, path):
 
     stored = load_file(path)
     got = [stored[f"output_{k}"] for k in range(len(want))]
-    is_float = lambda t: t.is_floating_point()
+    is_float, train = lambda t: t.is_floating_point(), isinstance(module, Gradients)
     floats = [list(filter(is_float, ts)) for ts in (got, want)]
-    apart = error(*floats, False)
+    apart = error(*floats, train)
     if apart > TOLERANCE and any(n.target is torch.ops.aten.topk.default for n in program.graph.nodes):
         ordered = first_of_equals(module, args)
         if all(is_float(g) or torch.equal(g, w) for g, w in zip(got, ordered)):
-            own = error(floats[0], list(filter(is_float, ordered)), False)
+            own = error(floats[0], list(filter(is_float, ordered)), train)
             if own <= TOLERANCE:
                 return "agrees", f"error {own:.1e} where topk takes the first of equal elements"
     if any(g.shape != w.shape or not is_float(w) and not torch.equal(g, w) for g, w in zip(got, want)):
@@ -168,14 +211,14 @@ def second_look(program, module, args, want, path):
     if apart <= TOLERANCE:
         return "agrees", f"error {apart:.1e}"
     with torch.no_grad():
-        traced = error(list(filter(is_float, program.module()(*args))), floats[1], False)
+        traced = error(list(filter(is_float, program.module()(*args))), floats[1], train)
         if traced > AMPLIFIED:
             return "not exported", f"the exported program differs from the model in eager by {traced:.1e}"
         try:
             exact = module.double()(*[t.double() if is_float(t) else t for t in args])
         finally:
             module.float()
-    eager = error(floats[1], list(filter(is_float, exact)), False)
+    eager = error(floats[1], list(filter(is_float, exact)), train)
     detail = f"error {apart:.1e}, eager's {eager:.1e}"
     return ("undecided" if eager > AMPLIFIED else "agrees" if apart <= 10 * eager else "wrong"), detail
 
@@ -197,6 +240,9 @@ def one_form(a, form, module, args, folder, before):
     start = time.time()
     try:
         with torch.no_grad():
+            if form == "gradients":
+                module = Gradients(module, args)
+                args = module.given(args)
             program, args = exported(form, module, args, before)
             line["ops"] = sum(n.op == "call_function" for n in program.graph.nodes)
             line["export_s"] = round(time.time() - start, 1)

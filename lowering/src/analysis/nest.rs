@@ -317,11 +317,22 @@ fn contracts(k: &Kernel, nest: &Nest) -> bool {
 }
 
 /// The first parallel dimension from `from` on that an access divides, as blocked layouts are read.
+/// Blocks of a few elements are groups of a convolution, by which both operands divide it.
 fn blocked(k: &Kernel, nest: &Nest, from: usize) -> Option<Division> {
+    let divides = |a: &Access, d: usize, by: i64| {
+        a.at.divisions.iter().any(|(r, _)| r.divisor == by && r.dividend.as_dim() == Some(d))
+    };
+    let grouped = |d: usize, by: i64| {
+        nest.all().any(|s| {
+            let s = &k.stages[s];
+            s.contraction().is_some() && s.inputs.iter().all(|a| divides(a, d, by))
+        })
+    };
     first(k, nest, &|nest, at| {
         at.divisions.iter().find_map(|(r, _)| {
             let parallel = |d: &usize| *d >= from && !nest.reduction[*d];
-            let d = r.dividend.as_dim().filter(|d| r.divisor >= 8 && parallel(d))?;
+            let wide = |d: usize| r.divisor >= 8 || grouped(d, r.divisor);
+            let d = r.dividend.as_dim().filter(|d| parallel(d) && wide(*d))?;
             Some((d, r.divisor, nest.extents[d].known()?))
         })
     })

@@ -17,7 +17,7 @@
 //! ```
 use crate::kernels::{
     frozen::{STORED, is_movement},
-    op_facts::{contracts, folded_transpose},
+    op_facts::{contracts, folded_transpose, is_depthwise},
 };
 use kiln_dialects::{
     ir::*,
@@ -92,7 +92,7 @@ impl ExposePadding {
         let engine =
             !self.chip.is_empty() && o.groups == 1 && narrow && fits(0, *height) && fits(1, *width);
         let threads = !self.chip.is_empty()
-            && o.groups != 1
+            && is_depthwise(&o)
             && o.pad_low.iter().chain(&o.pad_high).all(|n| *n >= 0);
         (engine || threads)
             && (last || !laid_out)

@@ -1,5 +1,5 @@
-//! `kiln-layout`: chooses the NHWC layout (channels last) for two-dimensional convolutions and the
-//! ops between them.
+//! `kiln-layout`: chooses the NHWC layout (channels last, NLC or NDHWC of other ranks) for
+//! convolutions and the ops between them.
 //!
 //! Why: in NHWC, all that a register tile of a convolution reads and writes is contiguous: a vector
 //! holds output channels, and the reduction runs over input channels. Framework graphs are NCHW.
@@ -22,7 +22,7 @@
 //! ```
 use crate::kernels::{
     frozen::Frozen,
-    op_facts::{CHANNELS_LAST, contracts},
+    op_facts::{channels_first, channels_last, contracts},
 };
 use kiln_dialects::{
     ir::*,
@@ -43,9 +43,6 @@ kiln_passes::pass_options! {
     }
 }
 
-/// NHWC to NCHW.
-const CHANNELS_FIRST: [i64; 4] = [0, 3, 1, 2];
-
 impl Pass for Layout {
     const FLAG: &'static str = "kiln-layout";
     const SUMMARY: &'static str = "Rewrites convolutions and the ops between them to channels last, where the whole function profits";
@@ -60,11 +57,8 @@ impl Pass for Layout {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let ops = block.ops();
             let frozen = Frozen::of(&ops);
-            let all: Vec<Convolution> = ops
-                .iter()
-                .filter(|o| two_dimensional(**o))
-                .filter_map(|o| Convolution::of(*o))
-                .collect();
+            let all: Vec<Convolution> =
+                ops.iter().filter(|o| contracts(**o)).filter_map(|o| Convolution::of(*o)).collect();
             if all.is_empty() {
                 continue;
             }
@@ -94,11 +88,7 @@ impl Pass for Layout {
     }
 }
 
-fn two_dimensional(op: Op) -> bool {
-    Convolution::of(op).is_some_and(|o| o.strides.len() == 2) && contracts(op)
-}
-
-/// Floating-point operations of a two-dimensional convolution, with 1 for a dynamic size.
+/// Floating-point operations of a convolution, with 1 for a dynamic size.
 pub(crate) fn flops(o: &Convolution) -> i64 {
     let known = |d: &SymDim| d.known().unwrap_or(1);
     let (x, w) = (o.input.ty().dims(), o.weight.ty().dims());
@@ -110,10 +100,11 @@ pub(crate) fn flops(o: &Convolution) -> i64 {
             + 1)
         .max(1)
     };
-    [known(&x[0]), out(0), out(1), 2]
-        .iter()
-        .chain(w.iter().map(known).collect::<Vec<_>>().iter())
-        .fold(1, |n, d| n.saturating_mul(*d))
+    [known(&x[0]), 2]
+        .into_iter()
+        .chain((0..o.strides.len()).map(out))
+        .chain(w.iter().map(known))
+        .fold(1, i64::saturating_mul)
 }
 
 /// Maps NCHW values to their NHWC counterparts.
@@ -126,12 +117,12 @@ struct ChannelsLast {
 }
 
 fn picked<T: Clone>(all: &[T]) -> Vec<T> {
-    CHANNELS_LAST.iter().map(|d| all[*d as usize].clone()).collect()
+    channels_last(all.len()).iter().map(|d| all[*d as usize].clone()).collect()
 }
 
 /// The NHWC position of NCHW dimension `d`.
-fn nhwc_dim(d: i64) -> i64 {
-    CHANNELS_FIRST[d as usize]
+fn nhwc_dim(rank: usize, d: i64) -> i64 {
+    channels_first(rank)[d as usize]
 }
 
 impl ChannelsLast {
@@ -142,7 +133,10 @@ impl ChannelsLast {
         }
         let new = match v.def().and_then(Splat::of) {
             Some(o) => b.add(&Splat { value: o.value, sizes: picked(&o.sizes) })?,
-            None => b.add(&Transpose { input: v, permutation: CHANNELS_LAST.to_vec() })?,
+            None => {
+                let permutation = channels_last(v.ty().dims().len());
+                b.add(&Transpose { input: v, permutation })?
+            }
         };
         self.nhwc.insert(v, new);
         Ok(new)
@@ -163,24 +157,25 @@ impl ChannelsLast {
 
     fn op(&mut self, op: Op) -> Result<()> {
         let Some(b) = Builder::before(op) else { return Ok(()) };
-        if two_dimensional(op) {
+        if contracts(op) {
             let o = Convolution::of(op).ok_or_malformed(op)?;
+            let rank = o.strides.len() + 2;
             let x = self.nhwc(&b, o.input)?;
-            let input = b.add(&Transpose { input: x, permutation: CHANNELS_FIRST.to_vec() })?;
+            let input = b.add(&Transpose { input: x, permutation: channels_first(rank) })?;
             let y = b.add(&Convolution { input, ..o })?;
-            let y = b.add(&Transpose { input: y, permutation: CHANNELS_LAST.to_vec() })?;
+            let y = b.add(&Transpose { input: y, permutation: channels_last(rank) })?;
             self.record(op, y);
             return Ok(());
         }
         let Some(kind) = op.kind() else { return Ok(()) };
         if let Some(t) = Transpose::of(op)
-            .filter(|t| t.permutation == CHANNELS_FIRST && !self.nhwc.contains_key(&t.input))
+            .filter(|t| t.permutation == channels_first(t.permutation.len()))
+            .filter(|t| t.permutation.len() >= 4 && !self.nhwc.contains_key(&t.input))
         {
             self.nhwc.insert(op.result(0), t.input);
             return Ok(());
         }
-        if kind == OpKind::Pad && op.result(0).uses().iter().all(|(user, _)| two_dimensional(*user))
-        {
+        if kind == OpKind::Pad && op.result(0).uses().iter().all(|(user, _)| contracts(*user)) {
             // The first op of a graph: its kernel reads NCHW and writes NHWC.
             self.nhwc(&b, op.operand(0))?;
         }
@@ -188,11 +183,13 @@ impl ChannelsLast {
             return Ok(());
         }
         let x = self.nhwc.get(&op.operand(0)).copied();
+        let rank = op.operand(0).ty().dims().len();
         match (kind, x) {
             (OpKind::Transpose, Some(x)) => {
                 let o = Transpose::of(op).ok_or_malformed(op)?;
-                let permutation: Vec<i64> = o.permutation.iter().map(|d| nhwc_dim(*d)).collect();
-                let new = if permutation == [0, 1, 2, 3] {
+                let permutation: Vec<i64> =
+                    o.permutation.iter().map(|d| nhwc_dim(rank, *d)).collect();
+                let new = if permutation.is_sorted() {
                     x
                 } else {
                     b.add(&Transpose { input: x, permutation })?
@@ -202,12 +199,13 @@ impl ChannelsLast {
             (OpKind::Reshape, Some(x)) => {
                 let o = Reshape::of(op).ok_or_malformed(op)?;
                 let (from, to) = (o.input.ty().dims(), op.result(0).ty().dims());
-                let area = from[2].known().and_then(|h| h.checked_mul(from[3].known()?));
-                // Collapses height and width into one dimension after the channels.
+                let area = from.iter().skip(2).try_fold(1i64, |n, d| n.checked_mul(d.known()?));
+                // Collapses the spatial dimensions into one after the channels.
                 if to.len() == 3
                     && from[0] == to[0]
                     && from[1].known().is_some()
                     && from[1] == to[1]
+                    && area.is_some()
                     && area == to[2].known()
                 {
                     let joined = b.add(&Reshape {
@@ -220,13 +218,13 @@ impl ChannelsLast {
             }
             (OpKind::Reduce, Some(x)) => {
                 let o = Reduce::of(op).ok_or_malformed(op)?;
-                let mut dims: Vec<i64> = o.dims.iter().map(|d| nhwc_dim(*d)).collect();
+                let mut dims: Vec<i64> = o.dims.iter().map(|d| nhwc_dim(rank, *d)).collect();
                 dims.sort_unstable();
                 let new = b.add(&Reduce { input: x, dims, ..o.clone() })?;
                 // The dimensions that are not reduced, in the present order and in the wanted one.
                 let now: Vec<i64> =
-                    CHANNELS_LAST.into_iter().filter(|d| !o.dims.contains(d)).collect();
-                let wanted = (0..4).filter(|d| !o.dims.contains(d));
+                    channels_last(rank).into_iter().filter(|d| !o.dims.contains(d)).collect();
+                let wanted = (0..rank as i64).filter(|d| !o.dims.contains(d));
                 let permutation: Vec<i64> =
                     wanted.map(|d| now.iter().position(|n| *n == d).unwrap_or(0) as i64).collect();
                 let same = permutation.iter().enumerate().all(|(i, p)| i as i64 == *p);
@@ -235,7 +233,7 @@ impl ChannelsLast {
             }
             (OpKind::BroadcastInDim, Some(input)) => {
                 let o = BroadcastInDim::of(op).ok_or_malformed(op)?;
-                if o.dims == [0, 1, 2, 3] {
+                if o.dims.len() == o.sizes.len() {
                     let new =
                         b.add(&BroadcastInDim { input, dims: o.dims, sizes: picked(&o.sizes) })?;
                     self.record(op, new);
@@ -282,7 +280,7 @@ impl ChannelsLast {
                     .ok_or_malformed(op)?
                     .dims
                     .iter()
-                    .map(|d| nhwc_dim(*d))
+                    .map(|d| nhwc_dim(rank, *d))
                     .collect();
                 dims.sort_unstable();
                 let new = b.add(&Reverse { input, dims })?;
@@ -292,7 +290,7 @@ impl ChannelsLast {
                 let o = Concat::of(op).ok_or_malformed(op)?;
                 let inputs =
                     o.inputs.iter().map(|v| self.nhwc(&b, *v)).collect::<Result<_, _>>()?;
-                let new = b.add(&Concat { inputs, axis: nhwc_dim(o.axis) })?;
+                let new = b.add(&Concat { inputs, axis: nhwc_dim(rank, o.axis) })?;
                 self.record(op, new);
             }
             _ if kind.is_elementwise() => {
@@ -317,8 +315,8 @@ impl ChannelsLast {
             if v.uses().iter().any(|(user, _)| !self.dead.contains(user)) {
                 let new = self.nhwc[v];
                 let b = new.def().and_then(Builder::after).ok_or("is in no block")?;
-                let first =
-                    b.add(&Transpose { input: new, permutation: CHANNELS_FIRST.to_vec() })?;
+                let permutation = channels_first(v.ty().dims().len());
+                let first = b.add(&Transpose { input: new, permutation })?;
                 v.replace_uses(first);
             }
         }

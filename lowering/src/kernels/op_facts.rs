@@ -94,13 +94,25 @@ pub fn folded_transpose(op: Op) -> Option<Op> {
     let reader = readers.next().filter(|_| readers.next().is_none())?;
     let permutation = Transpose::of(reader).filter(|_| contracts)?.permutation;
     let last = permutation.last().is_some_and(|p| *p as usize == permutation.len() - 1);
-    let fits =
-        if op.kind() == Some(OpKind::Convolution) { permutation == CHANNELS_LAST } else { last };
+    let fits = if op.kind() == Some(OpKind::Convolution) {
+        permutation == channels_last(permutation.len())
+    } else {
+        last
+    };
     fits.then_some(reader)
 }
 
-/// NCHW to NHWC.
-pub const CHANNELS_LAST: [i64; 4] = [0, 2, 3, 1];
+/// The permutation from NCHW to NHWC, or the like of other ranks.
+pub fn channels_last(rank: usize) -> Vec<i64> {
+    let spatial = 2..rank as i64;
+    [0].into_iter().chain(spatial).chain([1]).take(rank).collect()
+}
+
+/// The permutation from NHWC to NCHW, or the like of other ranks.
+pub fn channels_first(rank: usize) -> Vec<i64> {
+    let last = rank as i64 - 1;
+    [0, last].into_iter().chain(1..last).take(rank).collect()
+}
 
 /// The contraction or attention that folds this transpose into its store.
 pub fn folding_op(op: Op) -> Option<Op> {
@@ -108,10 +120,16 @@ pub fn folding_op(op: Op) -> Option<Op> {
     (folded_transpose(from)? == op).then_some(from)
 }
 
-/// Whether a convolution is a plain contraction: not transposed, and either one group or depthwise.
+/// Whether a convolution is a plain contraction: not transposed, and either one group or groups of
+/// known size.
 pub fn contracts(op: Op) -> bool {
     let Some(o) = Convolution::of(op) else { return false };
-    let channels = o.input.ty().dims().get(1).and_then(sym::Dim::known);
-    let filters = o.weight.ty().dims().first().and_then(sym::Dim::known);
-    !o.transposed && (o.groups == 1 || (channels == Some(o.groups) && filters == channels))
+    let known = |d: usize| o.weight.ty().dims().get(d).is_some_and(|n| n.known().is_some());
+    !o.transposed && (o.groups == 1 || known(0) && known(1))
+}
+
+/// Whether each channel of a convolution is a group of its own, with one filter.
+pub fn is_depthwise(o: &Convolution) -> bool {
+    let known = |d: usize| o.weight.ty().dims().get(d).and_then(sym::Dim::known);
+    o.groups != 1 && known(0) == Some(o.groups) && known(1) == Some(1)
 }

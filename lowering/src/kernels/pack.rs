@@ -15,6 +15,8 @@
 //! convolutions are stored as `[O, H, W, C]`, or for a depthwise convolution as `[H, W, 1, C]`, and
 //! no other weight is packed. Mutable weights are transposed in each call.
 //!
+//! The weight of a grouped convolution is stored as `[groups, window.., channels, filters]`.
+//!
 //! A weight of few columns or rows is not packed, nor one that would grow by more than `growth`
 //! percent; `kiln.pack` on the contraction records the reason.
 //!
@@ -27,7 +29,7 @@
 //! ```
 use crate::kernels::{
     frozen::{Frozen, STORED, is_movement},
-    op_facts::{CHANNELS_LAST, folded_transpose},
+    op_facts::{channels_last, folded_transpose, is_depthwise},
 };
 use kiln_dialects::{
     ir::*,
@@ -95,6 +97,11 @@ impl Pass for Pack {
                     }
                     continue;
                 }
+                if let Some(filters) = filters_of_a_group(op) {
+                    op.set_operand(operand, by_group(op, w, filters).at(op)?);
+                    op.set_attr("kiln.pack", Attr::string(op.ctx(), "by group, filters last"));
+                    continue;
+                }
                 let said = match self.pays(op, w, columns) {
                     Ok(()) => {
                         op.set_operand(operand, self.packed(op, w, columns).at(op)?);
@@ -130,12 +137,13 @@ fn weight(op: Op) -> Option<(usize, usize)> {
 /// channels innermost, or for a depthwise convolution the channels themselves.
 fn windowed(op: Op, w: Value) -> Option<(Vec<i64>, &'static str)> {
     let sizes: Vec<i64> = w.ty().dims().iter().filter_map(|d| d.known()).collect();
-    let one = Convolution::of(op)?.groups == 1;
+    let o = Convolution::of(op)?;
+    let (one, depthwise) = (o.groups == 1, is_depthwise(&o));
     match sizes[..] {
         [_, c, h, w] if one && c > 1 && h * w > 1 => {
-            Some((CHANNELS_LAST.to_vec(), "with input channels last"))
+            Some((channels_last(4), "with input channels last"))
         }
-        [_, 1, h, w] if !one && h * w > 1 => Some((vec![2, 3, 1, 0], "with channels last")),
+        [_, 1, h, w] if depthwise && h * w > 1 => Some((vec![2, 3, 1, 0], "with channels last")),
         _ => None,
     }
 }
@@ -147,7 +155,7 @@ impl Pack {
         let depth: i64 =
             sizes.iter().enumerate().filter(|(i, _)| *i != columns).map(|(_, n)| n).product();
         let whole = (n + self.block - 1) / self.block * self.block;
-        let depthwise = Convolution::of(op).is_some_and(|o| o.groups != 1);
+        let depthwise = Convolution::of(op).is_some_and(|o| is_depthwise(&o));
         match () {
             () if depthwise => Err("each channel has a window of its own".into()),
             () if depth < self.depth => {
@@ -251,6 +259,28 @@ fn stored(b: &Builder, input: Value, permutation: Vec<i64>) -> Result<Value> {
     let op = b.create_node(&Transpose { input, permutation })?;
     op.set_attr(STORED, Attr::unit(b.ctx));
     b.add(&Transpose { input: op.result(0), permutation: back })
+}
+
+/// Filters of each group of a grouped convolution whose weight is stored group by group.
+fn filters_of_a_group(op: Op) -> Option<i64> {
+    let o = Convolution::of(op).filter(|o| o.groups != 1 && !is_depthwise(o))?;
+    o.weight.ty().dims().first()?.known().map(|n| n / o.groups).filter(|n| *n > 1)
+}
+
+/// The weight stored as `[groups, window.., channels, filters]`: a vector holds filters of one
+/// group.
+fn by_group(op: Op, w: Value, filters: i64) -> Result<Value> {
+    let b = Builder::before(op).ok_or("is in no block")?.at(w.loc());
+    let sizes: Vec<i64> = w.ty().dims().iter().filter_map(|d| d.known()).collect();
+    let (Some(all), true) = (sizes.first(), sizes.len() == w.ty().dims().len()) else {
+        return Err("has a weight of unknown size".into());
+    };
+    let split = [&[all / filters, filters], &sizes[1..]].concat();
+    let apart = b.add(&Reshape { input: w, sizes: Size::all(&split) })?;
+    let window = 3..split.len() as i64;
+    let permutation = [0].into_iter().chain(window).chain([2, 1]).collect();
+    let apart = stored(&b, apart, permutation)?;
+    b.add(&Reshape { input: apart, sizes: Size::all(&sizes) })
 }
 
 /// Whether a weight of few columns is better stored with the columns innermost: for a matrix, if

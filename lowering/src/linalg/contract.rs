@@ -232,11 +232,7 @@ pub fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     }
     let (out, weight) = (k.sizes_of(op.result(0))?, k.sizes_of(o.weight)?);
     let spatial = out.len() - 2;
-    let depthwise = o.groups != 1;
-    let one_each = weight[1].known() == Some(1) && weight[0].known() == Some(o.groups);
-    if depthwise && !one_each {
-        return grouped(k, op, o, &out, &weight);
-    }
+    let known = |s: &Size| s.known().ok_or("has groups of an unknown number of channels");
     // Loops in memory order: an NHWC convolution also reads its input in NHWC order.
     let last = folded_transpose(op).is_some();
     let order = if last {
@@ -262,7 +258,19 @@ pub fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
             .position(|o| *o == d)
             .map_or(IndexExpr::number(0), |i| IndexExpr::dim(parallel + i))
     };
-    let mut lhs = vec![at(0), if depthwise { at(1) } else { inner(1) }];
+    // Filters of one group read the same channels.
+    let channel = match o.groups {
+        1 => inner(1),
+        groups => {
+            let (filters, channels) = (known(&weight[0])? / groups, known(&weight[1])?);
+            let group = match filters {
+                1 => at(1),
+                _ => at(1).floordiv(IndexExpr::number(filters.max(1))),
+            };
+            group.times(IndexExpr::number(channels)).plus(inner(1))
+        }
+    };
+    let mut lhs = vec![at(0), channel];
     let mut rhs = vec![at(1), inner(1)];
     for i in 0..spatial {
         let window = inner(2 + i);
@@ -280,59 +288,4 @@ pub fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
         dtype(op.result(0))?,
         &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs },
     )
-}
-
-/// A grouped convolution. Groups are a loop of their own, and a dimension of the result until a
-/// reshape to `[N, O, ..]`.
-fn grouped(k: &Kernel, op: Op, o: &Convolution, out: &[Size], weight: &[Size]) -> Tensors {
-    let known = |s: &Size| {
-        s.known()
-            .ok_or("has groups of an unknown number of channels, which have no compiled form yet")
-    };
-    let (filters, channels) = (known(&weight[0])? / o.groups, known(&weight[1])?);
-    let spatial = out.len() - 2;
-    let mut sizes = vec![out[0], Size::Static(o.groups), Size::Static(filters)];
-    sizes.extend(&out[2..]);
-    let parallel = sizes.len();
-    sizes.extend(&weight[1..]);
-    let within = |each: i64, d: usize| {
-        IndexExpr::dim(1).times(IndexExpr::number(each)).plus(IndexExpr::dim(d))
-    };
-    let mut lhs = vec![IndexExpr::dim(0), within(channels, parallel)];
-    let mut rhs = vec![within(filters, 2), IndexExpr::dim(parallel)];
-    for i in 0..spatial {
-        let window = IndexExpr::dim(parallel + 1 + i);
-        lhs.push(
-            IndexExpr::dim(3 + i)
-                .times(IndexExpr::number(o.strides[i]))
-                .plus(window.clone().times(IndexExpr::number(o.dilation[i]))),
-        );
-        rhs.push(window);
-    }
-    let made = contract(
-        k,
-        o.input,
-        o.weight,
-        dtype(op.result(0))?,
-        &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs },
-    )?;
-    let c = k.b.ctx;
-    let groups = |i: usize| if i == 1 { vec![1, 2] } else { vec![i as i64 + i64::from(i > 1)] };
-    let number = |d: i64| Attr::i64(c, d);
-    let mut reassociation = vec![];
-    for i in 0..out.len() {
-        reassociation.push(Attr::array(c, &groups(i).into_iter().map(number).collect::<Vec<_>>()));
-    }
-    let element = made[0].ty().element().ok_or("is no tensor")?.dtype()?;
-    let dims: Vec<_> =
-        out.iter().map(|s| s.known().map_or(SymDim::Unknown, SymDim::Known)).collect();
-    let attrs = [("reassociation", Attr::array(c, &reassociation))];
-    let flat = k.b.generic(
-        tensor::CollapseShape::NAME,
-        &[made[0]],
-        &[Type::tensor(c, element, &dims)],
-        &attrs,
-        &mut [],
-    )?;
-    Ok(vec![flat.result(0)])
 }
