@@ -110,6 +110,10 @@ def others():
     add(lambda x: x.topk(x.shape[0] - 3, 0, largest=False), f(7, 2), dyn=[{0: AUTO}])
     add(lambda x: torch.arange(x.shape[0], -x.shape[0], -1.0) + x[0], f(7), dyn=[{0: AUTO}])
     add(lambda x: torch.arange(0.0, x.shape[0], 2.0), f(7), dyn=[{0: AUTO}])
+    # Attentions that write slices of a result.
+    halves = lambda q, k, v: torch.cat([F.scaled_dot_product_attention(q, k, t, is_causal=True).transpose(1, 2) for t in v.chunk(2, 1)], -1)
+    add(halves, f(2, 2, 6, 8), f(2, 2, 6, 8), f(2, 4, 6, 8), dyn=[{0: Dim("b", min=2), 2: Dim("s", min=2)}] * 3)
+    add(halves, f(2, 2, 6, 8), f(2, 2, 6, 8), f(2, 4, 6, 8))
     # Windows that exceed the image.
     for pool in (F.avg_pool2d, F.max_pool2d):
         add(lambda x, pool=pool: pool(x, 64, ceil_mode=True), f(1, 2, 3, 3))

@@ -61,6 +61,17 @@ fn written_attention_as_pytorch() {
 }
 
 #[test]
+fn convolutions_as_pytorch() {
+    check("convolutions", "convolutions", true);
+    check("convolutions.dynamic", "convolutions", true);
+}
+
+#[test]
+fn gradients_as_pytorch() {
+    check("gradients", "gradients", true);
+}
+
+#[test]
 fn mobilenetv3_as_pytorch() {
     check("mobilenetv3_small", "mobilenetv3_small", true);
 }

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import torch
+from archive import save
 from safetensors.torch import save_file
 from torch import nn
 
@@ -57,7 +58,7 @@ if __name__ == "__main__":
         results = model(*args)
         program = torch.export.export(model, args)
         dynamic = torch.export.export(model, args, dynamic_shapes=({0: batch},) * 4)
-    torch.export.save(program, out / "convolutions.pt2")
-    torch.export.save(dynamic, out / "convolutions.dynamic.pt2")
+    save(program, out / "convolutions.pt2")
+    save(dynamic, out / "convolutions.dynamic.pt2")
     tensors = {f"input_{i}": a for i, a in enumerate(args)} | {f"output_{i}": x.contiguous() for i, x in enumerate(results)}
     save_file(tensors, str(out / "convolutions.safetensors"))

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import torch
+from archive import save
 from safetensors.torch import save_file
 from torch import nn
 from torch.func import functional_call
@@ -102,7 +103,7 @@ def networks():
     norm = lambda n: (nn.BatchNorm2d(n), nn.ReLU())
     yield nn.Sequential(nn.Linear(12, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 5), nn.Softmax(-1)), r(7, 12)
     yield nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(6, 8, 3), nn.ELU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 10)), r(3, 1, 16, 16)
-    yield nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), *norm(8), nn.Conv2d(8, 8, 3, padding=2, dilation=2, groups=2, bias=False), *norm(8), nn.GroupNorm(2, 8)), r(2, 3, 11, 12)
+    yield nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), *norm(8), nn.Conv2d(8, 8, 3, padding=2, dilation=2, groups=2, bias=False), *norm(8), nn.GroupNorm(2, 8), nn.Conv2d(8, 4, 1)), r(2, 3, 11, 12)
     yield nn.Sequential(nn.Conv2d(2, 6, 3, padding=1), nn.LeakyReLU(0.1), nn.ConvTranspose2d(6, 4, 2, stride=2), nn.Upsample(scale_factor=2, mode="bilinear"), nn.Conv2d(4, 1, 1)), r(2, 2, 5, 6)
     yield nn.Sequential(nn.Conv3d(2, 4, 3, padding=1, bias=False), nn.BatchNorm3d(4), nn.SiLU(), nn.MaxPool3d(2), nn.Flatten(2), nn.Conv1d(4, 6, 3)), r(2, 2, 4, 6, 5)
     yield Excited(), r(2, 8, 7, 6)
@@ -148,6 +149,6 @@ if __name__ == "__main__":
     # Recurrent layers as ATen's ops, not as one of oneDNN's.
     with torch.backends.mkldnn.flags(enabled=False):
         program = torch.export.export(make_fx(steps)(*args), args, strict=False)
-    torch.export.save(program, out / "gradients.pt2")
+    save(program, out / "gradients.pt2")
     tensors = {f"input_{i}": a.contiguous() for i, a in enumerate(args)}
     save_file(tensors | {f"output_{i}": x.contiguous() for i, x in enumerate(results)}, str(out / "gradients.safetensors"))

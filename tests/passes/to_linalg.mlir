@@ -134,6 +134,27 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 }
 
 // -----
+// An attention that writes a slice of a larger tensor, without a copy.
+// CASE: attention_of_a_slice
+// CHECK: kiln.structured.attention
+// CHECK: tensor.insert_slice
+// IMPLICIT-CHECK-NOT: linalg.generic
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "attention"}} {
+  func.func @k(%q: tensor<?x4x9x8xf32>, %k: tensor<?x4x7x8xf32>, %v: tensor<?x4x7x8xf32>, %whole: tensor<?x9x4x24xf32>, %b: index) -> tensor<?x9x4x24xf32> {
+    kiln.bind_shape %q, [%b, 4, 9, 8] : tensor<?x4x9x8xf32>
+    kiln.bind_shape %k, [%b, 4, 7, 8] : tensor<?x4x7x8xf32>
+    kiln.bind_shape %v, [%b, 4, 7, 8] : tensor<?x4x7x8xf32>
+    kiln.bind_shape %whole, [%b, 9, 4, 24] : tensor<?x9x4x24xf32>
+    %0 = kiln.attention %q, %k, %v : tensor<?x4x9x8xf32>, tensor<?x4x7x8xf32>, tensor<?x4x7x8xf32>
+    %1 = kiln.transpose %0 permutation = [0, 2, 1, 3] : tensor<?x4x9x8xf32>
+    %2 = kiln.insert_slice %1 into %whole offsets = [0, 0, 0, 8] sizes = [%b, 9, 4, 24] : tensor<?x9x4x8xf32> into tensor<?x9x4x24xf32>
+    return %2 : tensor<?x9x4x24xf32>
+  }
+}
+}
+
+// -----
 // A partially read dimension next to one whose size is an argument.
 // CASE: slice_of_a_symbolic_size
 // CHECK: tensor.extract_slice %arg0[0, 0] [1, %arg1] [1, 1]

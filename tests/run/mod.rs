@@ -37,6 +37,7 @@ pub const MODELS: &[(&str, &[&str])] = &[
     ("bert_tiny", &["bert_tiny"]),
     ("bert_tiny.core", &["bert_tiny"]),
     ("mobilenetv3_small", &["mobilenetv3_small"]),
+    ("gradients", &["gradients"]),
     ("convolutions", &["convolutions"]),
     ("convolutions.dynamic", &["convolutions"]),
     ("written_attention", &["written_attention"]),

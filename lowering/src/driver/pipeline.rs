@@ -155,6 +155,12 @@ pub const PIPELINE: &[PipelineStep] = &[
     step(
         Level::Prims,
         On::Module,
+        "kiln-expand-conv1d",
+        "before padding is exposed: what pads two dimensions as it loads then pads one",
+    ),
+    step(
+        Level::Prims,
+        On::Module,
         "kiln-expose-padding",
         "a kernel writes the padding once, instead of a test in the window loop",
     ),

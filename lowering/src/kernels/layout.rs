@@ -200,13 +200,18 @@ impl ChannelsLast {
                 let o = Reshape::of(op).ok_or_malformed(op)?;
                 let (from, to) = (o.input.ty().dims(), op.result(0).ty().dims());
                 let area = from.iter().skip(2).try_fold(1i64, |n, d| n.checked_mul(d.known()?));
+                // A length of any size is known to be kept where the batch is.
+                let length = from.len() == 4 && from[2].known() == Some(1);
+                let kept = match area {
+                    Some(_) => area == to.get(2).and_then(SymDim::known),
+                    None => length && from[0].known().is_some(),
+                };
                 // Collapses the spatial dimensions into one after the channels.
                 if to.len() == 3
                     && from[0] == to[0]
                     && from[1].known().is_some()
                     && from[1] == to[1]
-                    && area.is_some()
-                    && area == to[2].known()
+                    && kept
                 {
                     let joined = b.add(&Reshape {
                         input: x,

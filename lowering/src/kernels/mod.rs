@@ -1,5 +1,6 @@
 //! From `prims` to `kernels`: fusion into kernels, and the host function that launches them.
 pub(crate) mod class;
+pub mod expand_conv1d;
 pub mod expose_padding;
 pub mod fold_scales;
 pub mod freeze;

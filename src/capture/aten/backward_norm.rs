@@ -217,6 +217,8 @@ fn attention(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     if rank_of(q) != 4 {
         return Err(format!("wants tensors of rank 4, has rank {}", rank_of(q)).into());
     }
+    let (heads, groups) = (cx.b.size_of(q, 1)?, cx.b.size_of(k, 1)?);
+    let (k, v) = (repeated(cx, k, heads)?, repeated(cx, v, heads)?);
     let product = |cx: &Cx, lhs: Value, rhs: Value, left: i64, right: i64| {
         cx.b.add(&DotGeneral {
             lhs,
@@ -261,9 +263,40 @@ fn attention(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let by_scores = value(cx, |f| f.of(weights) * (f.of(by_weights) - f.of(level)) * f.of(scale))?;
     let by_query = product(cx, by_scores, k, 3, 2)?;
     let by_key = product(cx, by_scores, q, 2, 2)?;
+    let (by_key, by_value) = (over_heads(cx, by_key, groups)?, over_heads(cx, by_value, groups)?);
     let all = [by_query, by_key, by_value]
         .into_iter()
         .map(|v| cx.convert(v, narrow))
         .collect::<Result<Vec<_>, _>>()?;
     cx.many(&all)
+}
+
+/// Keys or values `[B, G, S, D]` with one of the `G` heads for each of the queries' `heads`, in
+/// runs, as grouped-query attention reads them.
+fn repeated(cx: &Cx, v: Value, heads: Size) -> Result<Value> {
+    let sizes = cx.b.sizes_of(v)?;
+    let Some(each) = ratio(heads, sizes[1])? else { return Ok(v) };
+    let apart = [sizes[0], sizes[1], Size::Static(each), sizes[2], sizes[3]];
+    let v =
+        cx.b.add(&BroadcastInDim { input: v, dims: vec![0, 1, 3, 4], sizes: apart.to_vec() })?;
+    cx.reshape(v, vec![sizes[0], heads, sizes[2], sizes[3]])
+}
+
+/// The sum of gradients `[B, H, S, D]` over the heads of queries that read the same of `groups`.
+fn over_heads(cx: &Cx, v: Value, groups: Size) -> Result<Value> {
+    let sizes = cx.b.sizes_of(v)?;
+    let Some(each) = ratio(sizes[1], groups)? else { return Ok(v) };
+    let apart = vec![sizes[0], groups, Size::Static(each), sizes[2], sizes[3]];
+    let v = cx.reshape(v, apart)?;
+    sum(cx, v, vec![2])
+}
+
+/// How many heads of queries read one of the keys; `None` if one.
+fn ratio(heads: Size, groups: Size) -> Result<Option<i64>> {
+    match (heads.known(), groups.known()) {
+        (Some(h), Some(g)) if h == g => Ok(None),
+        (Some(h), Some(g)) if g > 0 && h % g == 0 => Ok(Some(h / g)),
+        _ if heads == groups => Ok(None),
+        _ => Err("has heads of queries that are no multiple of those of keys".into()),
+    }
 }
