@@ -108,3 +108,39 @@ module {
     return %0 : tensor<1x2x2x2xf32>
   }
 }
+
+// -----
+// A volume and its mean, in NDHWC.
+// CASE: volumes
+// CHECK: permutation = [0, 2, 3, 4, 1]
+// CHECK: kiln.reduce sum %
+// CHECK: dims = [1, 2, 3]
+module {
+  kiln.global "private" @w : tensor<4x2x3x3x3xf32> from "w#w"
+  func.func @main(%x: tensor<2x2x4x5x6xf32>) -> tensor<2x4xf32> {
+    %w = kiln.get_global @w : tensor<4x2x3x3x3xf32>
+    %zeros = kiln.splat [2, 4, 2, 3, 4], 0.0 : f32
+    %0 = kiln.convolution %x, %w strides = [1, 1, 1] pad = [0, 0, 0] x [0, 0, 0] dilation = [1, 1, 1] : tensor<2x2x4x5x6xf32>, tensor<4x2x3x3x3xf32>
+    %1 = kiln.max %0, %zeros : tensor<2x4x2x3x4xf32>
+    %2 = kiln.reduce sum %1 dims = [2, 3, 4] : tensor<2x4x2x3x4xf32>
+    return %2 : tensor<2x4xf32>
+  }
+}
+
+// -----
+// A sequence with a unit height: the height is dropped where the channels are last.
+// CASE: sequences
+// CHECK: kiln.reshape
+// CHECK-SAME: tensor<?x1x6x4xf32>
+module {
+  kiln.global "private" @w : tensor<4x2x1x3xf32> from "w#w"
+  func.func @main(%x: tensor<?x2x1x8xf32>) -> tensor<?x6x4xf32> {
+    %n = kiln.sym @n
+    kiln.bind_shape %x, [%n, 2, 1, 8] : tensor<?x2x1x8xf32>
+    %w = kiln.get_global @w : tensor<4x2x1x3xf32>
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<?x2x1x8xf32>, tensor<4x2x1x3xf32>
+    %1 = kiln.reshape %0 sizes = [%n, 4, 6] : tensor<?x4x1x6xf32>
+    %2 = kiln.transpose %1 permutation = [0, 2, 1] : tensor<?x4x6xf32>
+    return %2 : tensor<?x6x4xf32>
+  }
+}

@@ -84,6 +84,22 @@ module {
 }
 
 // -----
+// The weight of three groups: window, channels and filters of each, the filters innermost.
+// CASE: groups
+// CHECK: @frozen_0 : tensor<3x3x3x2x4xf32>
+// CHECK: kiln.pack = "by group, filters last"
+module {
+  kiln.global "private" @w : tensor<12x2x3x3xf32> from "w#w"
+  func.func @main(%x: tensor<1x5x5x6xf32>) -> tensor<1x3x3x12xf32> {
+    %w = kiln.get_global @w : tensor<12x2x3x3xf32>
+    %t = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<1x5x5x6xf32>
+    %0 = kiln.convolution %t, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 3 : i64} : tensor<1x6x5x5xf32>, tensor<12x2x3x3xf32>
+    %1 = kiln.transpose %0 permutation = [0, 2, 3, 1] : tensor<1x12x3x3xf32>
+    return %1 : tensor<1x3x3x12xf32>
+  }
+}
+
+// -----
 // Instructions that multiply pairs of bf16 read two interleaved rows.
 // CASE: rows_in_pairs
 // RUN: kiln-pack{block=4 depth=2 pairs=true},cse,kiln-freeze

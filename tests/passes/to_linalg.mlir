@@ -81,6 +81,19 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 }
 
 // -----
+// Filters of one group read the same channels: two of six for each pair of filters.
+// CASE: grouped_convolution
+// CHECK: (d1 floordiv 2) * 2 + d4
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "contract"}} {
+  func.func @k(%x: tensor<1x6x7x7xf32>, %w: tensor<6x2x3x3xf32>) -> tensor<1x6x5x5xf32> {
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 3 : i64} : tensor<1x6x7x7xf32>, tensor<6x2x3x3xf32>
+    return %0 : tensor<1x6x5x5xf32>
+  }
+}
+}
+
+// -----
 // The inputs of a concatenation and the border of a pad are slices of the result.
 // CASE: slices
 // CHECK: tensor.insert_slice
@@ -165,22 +178,6 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
     kiln.bind_shape %x, [2, %n] : tensor<2x?xf32>
     %0 = kiln.slice %x offsets = [0, 0] sizes = [1, %n] strides = [1, 1] : tensor<2x?xf32>
     return %0 : tensor<1x?xf32>
-  }
-}
-}
-
-// -----
-// Heads that are split off the batch again: their product is a size argument of its own.
-// CASE: split_of_a_product_of_sizes
-// CHECK: affine_map<(d0, d1, d2, d3) -> (d0 * 4 + d1, d2, d3)>
-// IMPLICIT-CHECK-NOT: arith.divui
-module attributes {kiln.level = "kernels"} {
-module @k attributes {kiln.kernel = {kind = "pointwise"}} {
-  func.func @k(%x: tensor<?x?x8xf32>, %batch: index, %keys: index, %product: index {kiln.divisor = 4 : i64, kiln.least = 8 : i64}) -> tensor<?x4x?x8xf32> {
-    kiln.bind_shape %x, [%product, %keys, 8] : tensor<?x?x8xf32>
-    %0 = kiln.reshape %x sizes = [%batch, 4, %keys, 8] : tensor<?x?x8xf32>
-    %1 = kiln.exp %0 : tensor<?x4x?x8xf32>
-    return %1 : tensor<?x4x?x8xf32>
   }
 }
 }

@@ -329,3 +329,24 @@ fn delinearize(linear: IndexExpr, sizes: &[IndexExpr]) -> Vec<IndexExpr> {
     }
     ix
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reshape_groups_match_equal_trailing_sizes() {
+        let (batch, keys, product) = (SymDim::sym("b"), SymDim::sym("k"), SymDim::sym("p"));
+        let n = SymDim::Known;
+        // Heads split off a product of sizes that has a name of its own.
+        let from = [product.clone(), keys.clone(), n(8)];
+        let to = [batch.clone(), n(4), keys.clone(), n(8)];
+        assert_eq!(reshape_groups(&from, &to), [(0..1, 0..2), (1..2, 2..3), (2..3, 3..4)]);
+        // Proven products stay in the smallest groups, and an unknown size matches nothing.
+        let (from, to) = ([n(6), n(4), n(5)], [n(3), n(2), n(20)]);
+        assert_eq!(reshape_groups(&from, &to), [(0..1, 0..2), (1..3, 2..3)]);
+        let unknown = SymDim::Unknown;
+        let from = [product, unknown.clone()];
+        assert_eq!(reshape_groups(&from, &[batch, keys, unknown]), [(0..2, 0..3)]);
+    }
+}
