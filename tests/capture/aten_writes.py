@@ -32,7 +32,8 @@ def outputs():
     column = lambda d: ((3,), d)
     for op in (torch.add, torch.sub, torch.mul, torch.div, torch.true_divide, torch.atan2, torch.maximum, torch.fmod, torch.copysign, torch.pow):
         add(op, [same], f(3, 4), f(3, 4))
-        add(op, [wide], f(3, 4), f(4))
+    for op in (torch.add, torch.sub, torch.mul, torch.maximum, torch.fmod):
+        add(op, [wide], i(3, 4), i(4))
     for op in (torch.exp, torch.abs, torch.sigmoid, torch.neg, torch.erf, torch.ceil):
         add(op, [same], f(3, 4))
     add(lambda x, y, out: torch.div(x, y, rounding_mode="floor", out=out), [same], f(3, 4), f(3, 4))
@@ -87,7 +88,7 @@ def others():
 
     add(part, f(4), f(4))
     add(lambda x, y: torch.cat((x, y), out=torch.empty(0)), f(3, 4), f(2, 4))
-    add(lambda x, y: torch.add(x, y, out=torch.empty(0, dtype=torch.float64)), f(3, 4), f(4))
+    add(lambda x, y: torch.add(x, y, out=torch.empty(0, dtype=torch.float64)), i(3, 4), i(4))
 
     def read(x, y):
         y = y * 3
@@ -105,7 +106,7 @@ def others():
     add(lambda x: A.remainder.Scalar_Tensor(-7, x), i(3, 4))
     add(lambda x: A.remainder.Scalar_Tensor(2.5, x), i(3, 4))
     add(lambda x: A.split.sizes(x, [1, 0, 3], 1), f(2, 4))
-    add(lambda x, y: (x.to(y), y.to(x)), f(3), i(3))
+    add(lambda x, y: (A.to.other(x, y), A.to.other(y, x)), f(3), i(3))
     add(lambda x: x.topk(min(3, x.shape[1])), f(2, 6), dyn=[{1: AUTO}])
     add(lambda x: x.topk(x.shape[0] - 3, 0, largest=False), f(7, 2), dyn=[{0: AUTO}])
     add(lambda x: torch.arange(x.shape[0], -x.shape[0], -1.0) + x[0], f(7), dyn=[{0: AUTO}])
