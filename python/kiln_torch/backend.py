@@ -14,9 +14,9 @@ from . import _kiln
 from . import freezing
 from .attention import keep_whole
 from .cudagraphs import CudaGraphs
-from .decompositions import table
-from .graph import Unserialisable
-from .partition import device_of, is_random, runs_of
+from .decompositions import decompose, is_random, table
+from .graph import Unserialisable, overload
+from .partition import device_of, runs_of
 from .program import Program
 from .runner import boxed
 from .sizes import supply
@@ -68,17 +68,18 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     rebase(module.graph)
     refused: dict[str, str] = {}
     if chosen.fallback_random:
-        refused = {n.name: "draws from PyTorch's generator (fallback_random)" for n in module.graph.nodes if is_random(n)}
+        refused = {n.name: "draws from PyTorch's generator (fallback_random)" for n in module.graph.nodes if is_random(n.target)}
     while True:
         try:
             return compile_runs(kind, chosen, module, refused, frozen)
         except _kiln.UnsupportedError as error:
-            message, names = error.args
-            log.info("stays eager: %s", message)
-            names = set(names) - refused.keys()
-            if not names:
+            message, names, reason = error.args
+            log.info("not supported: %s", message)
+            found = [n for n in module.graph.nodes if n.op == "call_function" and {n.name, overload(n)} & {*names} and n.name not in refused]
+            if not found:
                 raise
-            refused |= dict.fromkeys(names, "with these arguments")
+            # PyTorch's decomposition of a call that a row refuses is better than eager.
+            refused |= {n.name: reason for n in found if not decompose(n)}
 
 
 def compile_runs(kind, chosen, module, refused, frozen):
@@ -114,7 +115,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
         try:
             program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward)
         except Unserialisable as error:
-            raise _kiln.UnsupportedError(str(error), [n.name for n in calls]) from error
+            raise _kiln.UnsupportedError(str(error), [error.node], str(error)) from error
         except _kiln.UnsupportedError:
             raise
         except _kiln.CompileError as error:

@@ -17,7 +17,11 @@ SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
 
 
 class Unserialisable(Exception):
-    """A value that the schema has no form for."""
+    """A value that the schema has no form for, and the name of the node that has it."""
+
+    def __init__(self, what: str, node: str = ""):
+        super().__init__(what)
+        self.node = node
 
 
 def size(value) -> dict:
@@ -38,15 +42,17 @@ def tensor_meta(t: torch.Tensor) -> dict:
     }
 
 
-def overload(node: torch.fx.Node) -> str:
-    """The name of a node's overload, as the ATen table has it: `aten.add.Tensor`, `_operator.mul`."""
-    target = node.target
+def overload_name(target) -> str:
+    """The name of an overload or function, as the ATen table has it: `aten.add.Tensor`, `_operator.mul`."""
     if isinstance(target, torch._ops.OpOverload):
         # kiln's own op is PyTorch's, kept whole.
         namespace = "aten" if target.namespace == "kiln" else target.namespace
         return f"{namespace}.{target._schema.name.split('::')[1]}.{target._overloadname}"
-    module = getattr(target, "__module__", "")
-    return f"{module}.{getattr(target, '__name__', target)}"
+    return f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
+
+
+def overload(node: torch.fx.Node) -> str:
+    return overload_name(node.target)
 
 
 def is_item(node: torch.fx.Node) -> bool:
@@ -194,7 +200,10 @@ def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: 
     for k in carried(inputs):
         specs.append({"user_input": {"arg": {"as_tensor": {"name": writer.carrier(inputs[k])}}}})
     for node in nodes:
-        writer.node(node)
+        try:
+            writer.node(node)
+        except Unserialisable as error:
+            raise Unserialisable(str(error), node.name) from error
     results = [writer.names[o] if order is None else writer.permuted(o, order) for o, order in zip(outputs, orders)]
     ranges = {}
     for symbol, r in (env.var_to_range if env else {}).items():

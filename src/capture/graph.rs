@@ -304,7 +304,7 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
     for node in &graph.nodes {
         let target = aten::short(&node.target);
         let names = outputs(node);
-        let op_error = |e: Error| CaptureError::op(source_location(node), target, e);
+        let op_error = |e: Error| CaptureError::op(node, target, e);
         cx.b.loc = location(cx.b.ctx, node, names.first().map_or(target, String::as_str));
         cx.location = source_location(node);
         if wrap::is_wrapper(target) {
