@@ -8,21 +8,20 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "fuzz"))
-from check import compared  # noqa: E402
+from check import compared, is_within  # noqa: E402
 from generate import generate  # noqa: E402
 
 LOW, HIGH = map(int, os.environ.get("KILN_FUZZ_SEEDS", "0..150").split(".."))
 PER = 10
 
 
-def traces(function, module):
-    """Whether PyTorch itself compiles a function: AOTAutograd, with eager in place of a compiler."""
+def by_pytorch(function, module, backend):
+    """The results of a function that PyTorch compiles without a compiler; None if it fails."""
     torch._dynamo.reset()
     try:
-        results(function, torch.compile(module, backend="aot_eager"))
+        return results(function, torch.compile(module, backend=backend))
     except Exception:
-        return False
-    return True
+        return None
 
 
 def results(function, run):
@@ -48,15 +47,19 @@ def test_as_eager(first, device):
         try:
             have = results(function, torch.compile(module, backend="kiln"))
         except Exception as error:
-            if traces(function, module):
-                wrong.append(f"seed {seed}: {error}\n{function.text()}")
-            else:
+            if by_pytorch(function, module, "aot_eager") is None:
                 skipped.append(seed)
+            else:
+                wrong.append(f"seed {seed}: {error}\n{function.text()}")
             continue
-        for k, each in enumerate(zip(have, want, exact)):
-            what, detail = compared(*each)
-            if what == "wrong":
-                wrong.append(f"seed {seed}, result {k}: {detail}\n{function.text()}")
+        found = [(k, *compared(*each)) for k, each in enumerate(zip(have, want, exact))]
+        found = [(k, detail) for k, what, detail in found if what == "wrong"]
+        # Dynamo rewrites some ops, such as `addcdiv` with a value, to others that give other results.
+        traced = by_pytorch(function, module, "eager") if found else None
+        if traced and all(is_within(have[k], traced[k]) for k, _ in found):
+            skipped.append(seed)
+            continue
+        wrong += [f"seed {seed}, result {k}: {detail}\n{function.text()}" for k, detail in found]
     assert not wrong, "\n".join(wrong)
     if skipped:
-        warnings.warn(f"{len(skipped)} functions that PyTorch's aot_eager does not compile either: seeds {skipped}", stacklevel=1)
+        warnings.warn(f"{len(skipped)} functions that PyTorch traces otherwise or not at all: seeds {skipped}", stacklevel=1)
