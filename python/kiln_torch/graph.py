@@ -11,7 +11,7 @@ from .sizes import carried
 # The schema's numbers of element types.
 DTYPES = {
     torch.uint8: 1, torch.int8: 2, torch.int16: 3, torch.int32: 4, torch.int64: 5, torch.float16: 6, torch.float32: 7,
-    torch.float64: 8, torch.bool: 12, torch.bfloat16: 13, torch.float8_e4m3fn: 29, torch.float8_e5m2: 30,
+    torch.float64: 8, torch.complex64: 10, torch.complex128: 11, torch.bool: 12, torch.bfloat16: 13, torch.float8_e4m3fn: 29, torch.float8_e5m2: 30,
 }
 SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
 
@@ -63,6 +63,11 @@ def is_item(node: torch.fx.Node) -> bool:
     return node.target is operator.getitem and isinstance(source, torch.fx.Node) and isinstance(source.meta.get("val"), (tuple, list))
 
 
+def floating(x: float) -> float | str:
+    """A float as JSON has it."""
+    return {float("inf"): "Infinity", float("-inf"): "-Infinity"}.get(x, "NaN" if x != x else x)
+
+
 class Writer:
     """Writes the nodes of one graph."""
 
@@ -83,8 +88,9 @@ class Writer:
             case int():
                 return {"as_int": value}
             case float():
-                text = {float("inf"): "Infinity", float("-inf"): "-Infinity"}.get(value, "NaN" if value != value else value)
-                return {"as_float": text}
+                return {"as_float": floating(value)}
+            case complex():
+                return {"as_complex": {"real": floating(value.real), "imag": floating(value.imag)}}
             case str():
                 return {"as_string": value}
             case torch.dtype():
