@@ -10,6 +10,7 @@ from torch._guards import detect_fake_mode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from . import _kiln
+from .derivatives import DERIVATIVES
 from .graph import is_item, overload_name
 
 log = logging.getLogger("kiln_torch")
@@ -21,10 +22,10 @@ NOTHING = (aten.detach.default, aten.alias.default)
 
 @functools.cache
 def core() -> dict:
-    """Core ATen's decompositions."""
+    """Core ATen's decompositions, and kiln's own."""
     from torch._decomp import core_aten_decompositions
 
-    return dict(core_aten_decompositions())
+    return {**DERIVATIVES, **core_aten_decompositions()}
 
 
 def is_random(target) -> bool:

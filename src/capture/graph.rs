@@ -412,6 +412,16 @@ pub(super) fn outputs(node: &GraphNode) -> Vec<String> {
     node.outputs.iter().flat_map(each).collect()
 }
 
+/// The error of a result that a row does not compute, such as statistics for a backward pass.
+fn not_computed(program: &Program, name: &str) -> CaptureError {
+    let e = super::unsupported(format!("result {name} is not computed"));
+    let nodes = &program.graph_module.graph.nodes;
+    match nodes.iter().find(|n| outputs(n).iter().any(|o| o == name)) {
+        Some(node) => CaptureError::op(node, aten::short(&node.target), e),
+        None => CaptureError::file("model.json", e),
+    }
+}
+
 fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
     let plain = |e: Error| CaptureError::file("model.json", e);
     let (mut values, mut kinds) = (vec![], vec![]);
@@ -441,7 +451,7 @@ fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
                 let whole = cx.interleaved(re, im).map_err(plain)?;
                 cx.store.get(&cx.b, whole).map_err(plain)?
             }
-            _ => return Err(plain(format!("output {name} is no tensor").into())),
+            _ => return Err(not_computed(program, &name)),
         };
         values.push(value);
         kinds.push(output);
