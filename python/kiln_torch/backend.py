@@ -15,6 +15,7 @@ from . import freezing
 from .attention import keep_whole
 from .cudagraphs import CudaGraphs
 from .decompositions import decompose, is_random, table
+from .factors import factor_transposed
 from .graph import Unserialisable, overload
 from .partition import device_of, runs_of
 from .program import Program
@@ -66,6 +67,7 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     if not any(n.op == "call_function" for n in module.graph.nodes):
         return make_boxed_func(module.forward)
     rebase(module.graph)
+    factor_transposed(module.graph)
     refused: dict[str, str] = {}
     if chosen.fallback_random:
         refused = {n.name: "draws from PyTorch's generator (fallback_random)" for n in module.graph.nodes if is_random(n.target)}

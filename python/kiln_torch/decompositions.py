@@ -25,7 +25,7 @@ def core() -> dict:
     """Core ATen's decompositions, and kiln's own."""
     from torch._decomp import core_aten_decompositions
 
-    return {**DERIVATIVES, **core_aten_decompositions()}
+    return {**core_aten_decompositions(), **DERIVATIVES}
 
 
 def is_random(target) -> bool:

@@ -1,4 +1,4 @@
-"""Derivatives for which neither kiln's ATen table has a row nor PyTorch a decomposition."""
+"""Derivatives for which neither kiln's ATen table has a row nor PyTorch a decomposition that is as exact as eager."""
 from __future__ import annotations
 
 import torch
@@ -57,11 +57,24 @@ def pdist_backward(grad, self, p, pdist):
     return torch.zeros_like(self).index_add(0, i, slope).index_add(0, j, slope, alpha=-1)
 
 
+def soft_margin_loss_backward(grad_output, self, target, reduction):
+    # PyTorch's decomposition subtracts 1 from a sigmoid near 1.
+    grad = -target * (-target * self).sigmoid() * grad_output
+    return grad / self.numel() if reduction == 1 else grad
+
+
+def zeros(size, **kwargs):
+    """The derivative of what is constant, which PyTorch does not store."""
+    return torch.zeros(size, **kwargs)
+
+
 DERIVATIVES = {
+    aten._efficientzerotensor.default: zeros,
     aten.replication_pad1d_backward.default: replication_pad_backward,
     aten.replication_pad2d_backward.default: replication_pad_backward,
     aten.replication_pad3d_backward.default: replication_pad_backward,
     aten.masked_scatter_backward.default: masked_scatter_backward,
     aten._cdist_backward.default: cdist_backward,
     aten._pdist_backward.default: pdist_backward,
+    aten.soft_margin_loss_backward.default: soft_margin_loss_backward,
 }

@@ -40,7 +40,7 @@ def device_of(module: torch.fx.GraphModule) -> torch.device:
 def is_moved(node: torch.fx.Node) -> bool:
     """Whether a node is a scalar of the processor's from outside of the graph, which a call moves to the GPU."""
     val = node.meta.get("val")
-    return node.op != "call_function" and isinstance(val, torch.Tensor) and val.dim() == 0 and val.device.type == "cpu"
+    return node.op != "call_function" and isinstance(val, torch.Tensor) and val.dim() == 0 and val.device.type == "cpu" and val.dtype in DTYPES
 
 
 def has_generator(node: torch.fx.Node) -> bool:
