@@ -3,7 +3,8 @@ import pytest
 import torch
 
 import kiln_torch
-from kiln_torch import kiln, reports
+from kiln_torch import _kiln, kiln, reports
+from kiln_torch.program import Program
 
 f = torch.randn
 
@@ -104,6 +105,24 @@ def test_ops_outside_the_table_stay_eager_and_are_named():
     torch._dynamo.reset()
     with pytest.raises(Exception, match="kiln.strict"):
         compiled(fn, **{"kiln.strict": True})(x)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_call_that_a_row_refuses_is_decomposed(monkeypatch, dynamic):
+    """Where PyTorch has a decomposition; otherwise that call alone stays eager."""
+    made, aten = Program.__init__, torch.ops.aten
+
+    def refusing(self, inputs, nodes, *rest):
+        for n in nodes:
+            if n.target in (aten.roll.default, aten.aminmax.default) or n.target is aten.exp.default and n.args[0].target is aten.sin.default:
+                raise _kiln.UnsupportedError("refused", [n.name], "refused")
+        made(self, inputs, nodes, *rest)
+
+    monkeypatch.setattr(Program, "__init__", refusing)
+    fn = lambda x: (x.roll(1, 0).exp(), x.aminmax(dim=1)[1], x.sin().exp() * x.exp())
+    x = f(3, 4)
+    same(torch.compile(fn, backend=kiln, dynamic=dynamic)(x), fn(x))
+    assert [(*r.eager.values(),) for r in reports] == [("refused",)], reports
 
 
 def masked(q, k, v, m):
