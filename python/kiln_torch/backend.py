@@ -14,9 +14,10 @@ from . import _kiln
 from . import freezing
 from .attention import keep_whole
 from .cudagraphs import CudaGraphs
-from .decompositions import table
+from .decompositions import decompose, is_random, table
+from .factors import factor_transposed
 from .graph import Unserialisable
-from .partition import device_of, is_random, runs_of
+from .partition import device_of, runs_of
 from .program import Program
 from .runner import boxed
 from .sizes import supply
@@ -66,19 +67,19 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     if not any(n.op == "call_function" for n in module.graph.nodes):
         return make_boxed_func(module.forward)
     rebase(module.graph)
+    factor_transposed(module.graph)
     refused: dict[str, str] = {}
     if chosen.fallback_random:
-        refused = {n.name: "draws from PyTorch's generator (fallback_random)" for n in module.graph.nodes if is_random(n)}
+        refused = {n.name: "draws from PyTorch's generator (fallback_random)" for n in module.graph.nodes if is_random(n.target)}
     while True:
         try:
             return compile_runs(kind, chosen, module, refused, frozen)
         except _kiln.UnsupportedError as error:
-            message, names = error.args
-            log.info("stays eager: %s", message)
-            names = set(names) - refused.keys()
-            if not names:
-                raise
-            refused |= dict.fromkeys(names, "with these arguments")
+            message, names, reason = error.args
+            log.info("not supported: %s", message)
+            found = [n for n in module.graph.nodes if n.op == "call_function" and n.name in names]
+            # PyTorch's decomposition of a call that a row refuses is better than eager.
+            refused |= {n.name: reason for n in found if not decompose(n)}
 
 
 def compile_runs(kind, chosen, module, refused, frozen):
@@ -96,6 +97,8 @@ def compile_runs(kind, chosen, module, refused, frozen):
         raise RuntimeError(f"kiln.strict: these ops would run in eager:\n{listed}")
     graph, mapping = torch.fx.Graph(), {}
     graph.output(graph.graph_copy(module.graph, mapping))
+    for n, copy in mapping.items():
+        copy.meta["kiln_origin"] = n.name
     for n in graph.nodes:
         if n.op == "get_attr":
             n.meta.setdefault("val", getattr(module, n.target))
@@ -113,15 +116,15 @@ def compile_runs(kind, chosen, module, refused, frozen):
         outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         try:
             program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward)
-        except Unserialisable as error:
-            raise _kiln.UnsupportedError(str(error), [n.name for n in calls]) from error
-        except _kiln.UnsupportedError:
-            raise
-        except _kiln.CompileError as error:
+        except (_kiln.CompileError, Unserialisable) as error:
+            message, names, reason = error.args if isinstance(error, _kiln.UnsupportedError) else (str(error), [getattr(error, "node", "")], str(error))
+            names = [n.meta["kiln_origin"] for n in calls if n.name in names]
+            if names:
+                raise _kiln.UnsupportedError(message, names, reason) from error
             # A defect of the compiler costs speed, not the call.
-            log.warning("%d ops stay eager, since kiln failed: %s", len(calls), error)
+            log.warning("%d ops stay eager, since kiln failed: %s", len(calls), message)
             for n in calls:
-                report.eager[f"{n.target} at {source(n)}"] = f"kiln failed: {str(error).splitlines()[0]}"
+                report.eager[f"{n.target} at {source(n)}"] = f"kiln failed: {message.splitlines()[0]}"
             report.programs -= 1
             if chosen.strict:
                 raise

@@ -1,28 +1,76 @@
-"""Which ops AOTAutograd decomposes: core ATen's, without those that kiln takes whole."""
+"""Which ops are decomposed: those of core ATen's decompositions for which kiln's ATen table has no row, and calls that a row refuses."""
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
 
 import torch
+from torch._guards import detect_fake_mode
+from torch.fx.experimental.proxy_tensor import make_fx
 
+from . import _kiln
+from .derivatives import DERIVATIVES
+from .graph import is_item, overload_name
+
+log = logging.getLogger("kiln_torch")
 aten = torch.ops.aten
+
+# Decomposed although kiln has rows for them, since nothing is left of them.
+NOTHING = (aten.detach.default, aten.alias.default)
 
 
 @functools.cache
-def table(fallback_random: bool = False):
-    """The decompositions. With `fallback_random` none replaces an op that draws random numbers by others that draw."""
+def core() -> dict:
+    """Core ATen's decompositions, and kiln's own."""
     from torch._decomp import core_aten_decompositions
 
-    chosen = dict(core_aten_decompositions())
-    # kiln has kernels or shorter decompositions for these.
-    whole = (
-        aten._softmax, aten._log_softmax, aten.gelu, aten.silu, aten.hardswish, aten.hardsigmoid, aten.elu, aten.leaky_relu,
-        aten.addmm, aten.baddbmm, aten.native_layer_norm, aten.native_group_norm, aten.rms_norm, aten.upsample_nearest2d,
-        aten.upsample_bilinear2d, aten.linear, aten.embedding, aten._scaled_dot_product_flash_attention_for_cpu,
-    )
-    for packet in whole:
-        for name in packet.overloads():
-            chosen.pop(getattr(packet, name), None)
-    if fallback_random:
-        chosen = {op: made for op, made in chosen.items() if torch.Tag.nondeterministic_seeded not in getattr(op, "tags", ())}
-    return chosen
+    return {**core_aten_decompositions(), **DERIVATIVES}
+
+
+def is_random(target) -> bool:
+    """Whether an op draws from a generator."""
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
+@functools.cache
+def table(fallback_random: bool = False) -> dict:
+    """AOTAutograd's decompositions. With `fallback_random` none replaces an op that draws random numbers by others that draw."""
+    chosen = {op: made for op, made in core().items() if op in NOTHING or not _kiln.supports(overload_name(op))}
+    return {op: made for op, made in chosen.items() if not (fallback_random and is_random(op))}
+
+
+def decompose(node: torch.fx.Node) -> bool:
+    """Replaces a node by core ATen's decomposition of its op; returns whether there is one."""
+    made = core().get(node.target)
+    if made is None or is_random(node.target):
+        return False
+    given = node.all_input_nodes
+    values = [n.meta["val"] for n in given]
+
+    def call(*values):
+        value = dict(zip(given, values)).__getitem__
+        return node.target(*torch.fx.map_arg(node.args, value), **torch.fx.map_arg(node.kwargs, value))
+
+    try:
+        with detect_fake_mode(values) or contextlib.nullcontext():
+            inner = make_fx(call, decomposition_table=table() | {node.target: made})(*values).graph
+    except Exception as error:  # a decomposition may refuse what its op takes
+        log.info("%s is not decomposed: %s", node.target, error)
+        return False
+    if any(n.op == "get_attr" or n.target is node.target for n in inner.nodes):
+        return False
+    copies = dict(zip(inner.find_nodes(op="placeholder"), given))
+    with node.graph.inserting_before(node):
+        results = node.graph.graph_copy(inner, copies)
+    for n, copy in copies.items():
+        if n.op == "call_function":
+            copy.meta["stack_trace"] = node.meta.get("stack_trace")
+    for user in [*node.users]:
+        if is_item(user):
+            user.replace_all_uses_with(results[user.args[1]])
+            node.graph.erase_node(user)
+    if node.users:
+        node.replace_all_uses_with(results)
+    node.graph.erase_node(node)
+    return True

@@ -26,5 +26,5 @@ def of_graph(module: torch.fx.GraphModule, parameters: dict[int, torch.Tensor], 
         return {}
     written = {a for n in module.graph.nodes if n.target is torch.ops.aten.copy_.default for a in n.args[:1]}
     chosen = {placeholders[k]: t for k, t in parameters.items()}
-    same = lambda n, t: isinstance(n.meta["val"], torch.Tensor) and n.meta["val"].shape == t.shape and n.meta["val"].dtype == t.dtype
+    same = lambda n, t: isinstance(n.meta["val"], torch.Tensor) and n.meta["val"].shape == t.shape and n.meta["val"].dtype == t.dtype and not t.is_complex()
     return {n: t for n, t in chosen.items() if same(n, t) and n not in written}

@@ -11,13 +11,17 @@ from .sizes import carried
 # The schema's numbers of element types.
 DTYPES = {
     torch.uint8: 1, torch.int8: 2, torch.int16: 3, torch.int32: 4, torch.int64: 5, torch.float16: 6, torch.float32: 7,
-    torch.float64: 8, torch.bool: 12, torch.bfloat16: 13, torch.float8_e4m3fn: 29, torch.float8_e5m2: 30,
+    torch.float64: 8, torch.complex64: 10, torch.complex128: 11, torch.bool: 12, torch.bfloat16: 13, torch.float8_e4m3fn: 29, torch.float8_e5m2: 30,
 }
 SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
 
 
 class Unserialisable(Exception):
-    """A value that the schema has no form for."""
+    """A value that the schema has no form for, and the name of the node that has it."""
+
+    def __init__(self, what: str, node: str = ""):
+        super().__init__(what)
+        self.node = node
 
 
 def size(value) -> dict:
@@ -38,15 +42,17 @@ def tensor_meta(t: torch.Tensor) -> dict:
     }
 
 
-def overload(node: torch.fx.Node) -> str:
-    """The name of a node's overload, as the ATen table has it: `aten.add.Tensor`, `_operator.mul`."""
-    target = node.target
+def overload_name(target) -> str:
+    """The name of an overload or function, as the ATen table has it: `aten.add.Tensor`, `_operator.mul`."""
     if isinstance(target, torch._ops.OpOverload):
         # kiln's own op is PyTorch's, kept whole.
         namespace = "aten" if target.namespace == "kiln" else target.namespace
         return f"{namespace}.{target._schema.name.split('::')[1]}.{target._overloadname}"
-    module = getattr(target, "__module__", "")
-    return f"{module}.{getattr(target, '__name__', target)}"
+    return f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
+
+
+def overload(node: torch.fx.Node) -> str:
+    return overload_name(node.target)
 
 
 def is_item(node: torch.fx.Node) -> bool:
@@ -55,6 +61,11 @@ def is_item(node: torch.fx.Node) -> bool:
 
     source = node.args[0] if node.args else None
     return node.target is operator.getitem and isinstance(source, torch.fx.Node) and isinstance(source.meta.get("val"), (tuple, list))
+
+
+def floating(x: float) -> float | str:
+    """A float as JSON has it."""
+    return {float("inf"): "Infinity", float("-inf"): "-Infinity"}.get(x, "NaN" if x != x else x)
 
 
 class Writer:
@@ -77,8 +88,9 @@ class Writer:
             case int():
                 return {"as_int": value}
             case float():
-                text = {float("inf"): "Infinity", float("-inf"): "-Infinity"}.get(value, "NaN" if value != value else value)
-                return {"as_float": text}
+                return {"as_float": floating(value)}
+            case complex():
+                return {"as_complex": {"real": floating(value.real), "imag": floating(value.imag)}}
             case str():
                 return {"as_string": value}
             case torch.dtype():
@@ -194,7 +206,10 @@ def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: 
     for k in carried(inputs):
         specs.append({"user_input": {"arg": {"as_tensor": {"name": writer.carrier(inputs[k])}}}})
     for node in nodes:
-        writer.node(node)
+        try:
+            writer.node(node)
+        except Unserialisable as error:
+            raise Unserialisable(str(error), node.name) from error
     results = [writer.names[o] if order is None else writer.permuted(o, order) for o, order in zip(outputs, orders)]
     ranges = {}
     for symbol, r in (env.var_to_range if env else {}).items():

@@ -40,12 +40,7 @@ def device_of(module: torch.fx.GraphModule) -> torch.device:
 def is_moved(node: torch.fx.Node) -> bool:
     """Whether a node is a scalar of the processor's from outside of the graph, which a call moves to the GPU."""
     val = node.meta.get("val")
-    return node.op != "call_function" and isinstance(val, torch.Tensor) and val.dim() == 0 and val.device.type == "cpu"
-
-
-def is_random(node: torch.fx.Node) -> bool:
-    """Whether an op draws from a generator."""
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return node.op != "call_function" and isinstance(val, torch.Tensor) and val.dim() == 0 and val.device.type == "cpu" and val.dtype in DTYPES
 
 
 def has_generator(node: torch.fx.Node) -> bool:
@@ -90,9 +85,8 @@ def reason_against(node: torch.fx.Node, device: torch.device, refused: dict[str,
     name = overload(node)
     if name in COMPUTED and any(n.args[1] not in COMPUTED[name] for n in node.users if is_item(n)):
         return f"{name} whose statistics are used, as a backward pass does"
-    why = refused.get(node.name) or refused.get(name)
-    if why:
-        return f"{name} {why}"
+    if node.name in refused:
+        return refused[node.name]
     if not _kiln.supports(name):
         return f"{name} is not in the ATen table"
     return None

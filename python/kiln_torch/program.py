@@ -27,6 +27,11 @@ def row_major(size: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(size), tuple(reversed(strides))
 
 
+def real(t: torch.Tensor) -> torch.Tensor:
+    """A tensor as programs take it: in memory as it is, a complex one with a last dimension of two parts."""
+    return torch.view_as_real(t.resolve_conj()) if t.is_complex() else t.resolve_neg()
+
+
 class Program:
     """`nodes` of a graph as one program of a device. A call takes the values of `inputs`, tensors and sizes in that order,
     and returns the tensors of `outputs`. Inputs in `frozen` have their values compiled in. `eager` computes the same of the
@@ -37,6 +42,9 @@ class Program:
         self.eager = eager
         self.takes = [k for k, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n not in frozen]
         given = [inputs[k].meta["val"] for k in self.takes]
+        self.converted = [k for k, t in enumerate(given) if t.is_complex() or t.is_neg()]
+        self.complex = [k for k, o in enumerate(outputs) if o.meta["val"].is_complex()]
+        given = [real(t) for t in given]
         layouts = [Layout.of(o.meta["val"]) for o in outputs]
         self.orders = {k: order for k, t in enumerate(given) if (order := dense_order(t)) is not None}
         # kiln's fusion reads the first result of an op only, so that the others are permuted here.
@@ -62,6 +70,8 @@ class Program:
 
     def __call__(self, values):
         inputs = [values[k] for k in self.takes]
+        for k in self.converted:
+            inputs[k] = real(inputs[k])
         for k in self.sizes:
             if values[k] < 0:
                 # No tensor has a negative size by which it could come in.
@@ -71,6 +81,8 @@ class Program:
         if self.draws:
             inputs.append(self.state())
         outputs = self.call(inputs)
+        for k in self.complex:
+            outputs[k] = torch.view_as_complex(outputs[k])
         for k, layout, permuted in self.relaid:
             t = outputs[k] if permuted else outputs[k].permute(layout.order).contiguous()
             outputs[k] = layout.apply(t)

@@ -2,7 +2,7 @@
 mod tensors;
 
 use compiler::{
-    Error, Exit, Model, Options,
+    Error, Model, Options,
     capture::{CaptureError, aten, weight::Weight},
     dialects::value::DType,
 };
@@ -20,7 +20,7 @@ pyo3::create_exception!(
     _kiln,
     UnsupportedError,
     CompileError,
-    "A graph with ops or arguments that kiln does not support: (message, overloads)."
+    "A graph with ops or arguments that kiln does not support: (message, overloads or nodes, reason)."
 );
 
 /// A compiled graph.
@@ -37,13 +37,12 @@ fn failure(e: Error) -> PyErr {
     match &e {
         Error::Capture(CaptureError::Unsupported(all)) => {
             let names: Vec<String> = all.iter().map(|u| u.target.clone()).collect();
-            UnsupportedError::new_err((message, names))
+            UnsupportedError::new_err((message, names, "is not in the ATen table"))
         }
-        Error::Capture(CaptureError::Op { target, .. }) => {
-            UnsupportedError::new_err((message, vec![target.clone()]))
-        }
-        _ if e.exit() == Exit::Unsupported => {
-            UnsupportedError::new_err((message, Vec::<String>::new()))
+        Error::Capture(CaptureError::Op { node, reason, .. }) => {
+            // Of several results the name has a number.
+            let node = node.split('#').next().unwrap_or_default().to_string();
+            UnsupportedError::new_err((message, vec![node], reason.clone()))
         }
         _ => CompileError::new_err(message),
     }

@@ -3,7 +3,8 @@ import pytest
 import torch
 
 import kiln_torch
-from kiln_torch import kiln, reports
+from kiln_torch import _kiln, kiln, reports
+from kiln_torch.program import Program
 
 f = torch.randn
 
@@ -58,6 +59,10 @@ FUNCTIONS = {
     "cat and split": (lambda x, y: torch.cat([x, y], 1).split([2, 3, 3], 1), lambda: (f(2, 4), f(2, 4))),
     "f64": (lambda x: torch.tanh(x) @ x.T, lambda: (f(3, 4, dtype=torch.float64),)),
     "bf16": (lambda x: torch.relu(x) + x, lambda: (f(3, 4).bfloat16(),)),
+    "a Fourier transform": (lambda x: torch.fft.rfft(x[:, :1] * torch.arange(8.0, device=x.device)), lambda: (f(5, 4),)),
+    "complex numbers": (lambda x: ((x * 2j + 1).t(), (x @ x.T).conj(), x.abs(), x.mul_(1 - 1j)), lambda: (f(3, 4, dtype=torch.complex64),)),
+    "a conjugate": (lambda x: (x.real + 1, x.exp()), lambda: (f(3, 4, dtype=torch.complex128).conj(),)),
+    "lazily negated": (lambda x: x + 1, lambda: (f(3, 4, dtype=torch.complex64).conj().imag,)),
     "constant": (lambda x: x + torch.tensor([1.0, 2.0, 3.0], device=x.device), lambda: (f(2, 3),)),
     "arange and full": (lambda x: x + torch.arange(4, device=x.device) + torch.full((4,), 0.5, device=x.device), lambda: (f(3, 4),)),
 }
@@ -90,16 +95,34 @@ def test_a_growing_size_compiles_twice():
 
 def test_ops_outside_the_table_stay_eager_and_are_named():
     def fn(x):
-        y = torch.fft.fft(x).abs()
+        y = torch.linalg.eigvals(x).abs()
         return y.sin() + 1
 
-    x = f(4, 8)
+    x = f(5, 5)
     same(compiled(fn)(x), fn(x))
-    assert any("fft" in op for r in reports for op in r.eager)
-    assert "fft" in kiln_torch.explain(fn, x) and "test_functions.py" in kiln_torch.explain(fn, x)
+    assert any("eig" in op for r in reports for op in r.eager)
+    assert "eig" in kiln_torch.explain(fn, x) and "test_functions.py" in kiln_torch.explain(fn, x)
     torch._dynamo.reset()
     with pytest.raises(Exception, match="kiln.strict"):
         compiled(fn, **{"kiln.strict": True})(x)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_call_that_a_row_refuses_is_decomposed(monkeypatch, dynamic):
+    """Where PyTorch has a decomposition; otherwise that call alone stays eager."""
+    made, aten = Program.__init__, torch.ops.aten
+
+    def refusing(self, inputs, nodes, *rest):
+        for n in nodes:
+            if n.target in (aten.roll.default, aten.aminmax.default) or n.target is aten.exp.default and n.args[0].target is aten.sin.default:
+                raise _kiln.UnsupportedError("refused", [n.name], "refused")
+        made(self, inputs, nodes, *rest)
+
+    monkeypatch.setattr(Program, "__init__", refusing)
+    fn = lambda x: (x.roll(1, 0).exp(), x.aminmax(dim=1)[1], x.sin().exp() * x.exp())
+    x = f(3, 4)
+    same(torch.compile(fn, backend=kiln, dynamic=dynamic)(x), fn(x))
+    assert [(*r.eager.values(),) for r in reports] == [("refused",)], reports
 
 
 def masked(q, k, v, m):

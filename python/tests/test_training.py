@@ -60,6 +60,33 @@ def test_losses_and_gradients_as_eager(name):
     assert {r.kind for r in reports} == {"forward", "backward"}
 
 
+FUNCTIONS = {
+    "an output padding that holds a window": (
+        lambda x, w: nn.functional.conv_transpose2d(x, w, stride=(3, 2), padding=(1, 2), output_padding=(2, 3), groups=2, dilation=4),
+        lambda: (torch.randn(2, 2, 4, 4), torch.randn(2, 2, 4, 5)),
+    ),
+    "a determinant": (lambda x: torch.logdet(x @ x.mT + x.abs()), lambda: (torch.eye(4) * 3 + torch.randn(4, 4) / 4,)),
+    "determinants of transposes": (lambda x: torch.linalg.det(x.mT), lambda: (torch.randn(2, 3, 3),)),
+    "a loss near its limit": (lambda x: nn.functional.soft_margin_loss(x, x.detach().sign() * 1.75), lambda: (torch.tensor([-8.0, 9.0]),)),
+    "padding of an empty batch": (lambda x: nn.functional.pad(x, (1, 2), mode="reflect"), lambda: (torch.randn(0, 3, 3),)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients_of_functions_as_eager(name):
+    fn, inputs = FUNCTIONS[name]
+    given = [t.requires_grad_() for t in inputs()]
+    found = []
+    for call in (fn, torch.compile(fn, backend=kiln)):
+        out = call(*given)
+        torch.manual_seed(1)
+        found.append(torch.autograd.grad(out, given, torch.randn(out.shape)))
+    for want, got in zip(*found):
+        assert got.shape == want.shape
+        close(got, want, name)
+    assert not any(r.eager for r in reports)
+
+
 def test_sgd_follows_eager():
     model = MODELS["mlp"][0]()
     twin = copy.deepcopy(model)

@@ -3,7 +3,7 @@
 use super::{
     CaptureError,
     aten::{Cx, Val},
-    graph::{nodes, outputs, source_location},
+    graph::{nodes, outputs},
     schema::*,
     srepr::{self, Symbols},
 };
@@ -32,7 +32,7 @@ pub(super) fn emit(
     node: &GraphNode,
     target: &str,
 ) -> Result<Vec<Val>, CaptureError> {
-    let op_error = |e: Error| CaptureError::op(source_location(node), target, e);
+    let op_error = |e: Error| CaptureError::op(node, target, e);
     let arg = |i: usize| {
         node.inputs
             .get(i)
@@ -41,7 +41,7 @@ pub(super) fn emit(
     };
     let sub = |i: usize| arg(i).and_then(|a| subgraph(a).map_err(op_error));
     let b = cx.b;
-    let mut run = Regions { cx, symbols, location: source_location(node), target, error: None };
+    let mut run = Regions { cx, symbols, node, target, error: None };
     let list = |run: &mut Regions, i: usize| -> Result<Vec<Val>, CaptureError> {
         let Some(named) = node.inputs.get(i) else { return Ok(vec![]) };
         match run.cx.argument(&named.arg).map_err(op_error)? {
@@ -151,8 +151,8 @@ fn bind(cx: &Cx, symbols: &mut Symbols, value: Value, meta: Option<&TensorMeta>)
 type Sub<'a> = (&'a Graph, usize, Vec<Type>);
 
 struct Regions<'a, 'b> {
-    /// The user's source line, and the higher-order op.
-    location: String,
+    /// The higher-order op.
+    node: &'a GraphNode,
     target: &'a str,
     cx: &'a mut Cx,
     symbols: &'b mut Symbols,
@@ -218,8 +218,8 @@ impl Regions<'_, '_> {
         args: Vec<Value>,
         outside: &[Val],
     ) -> Result<Vec<Type>, CaptureError> {
-        let (at, target) = (self.location.clone(), self.target);
-        let fail = |e: Error| CaptureError::op(at.clone(), target, e);
+        let (node, target) = (self.node, self.target);
+        let fail = |e: Error| CaptureError::op(node, target, e);
         let name = |j: &Json| j["as_tensor"]["name"].as_str().map(str::to_string);
         let (names, values, known) =
             (self.cx.names.clone(), self.cx.store.values(), self.symbols.values.clone());

@@ -304,7 +304,7 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
     for node in &graph.nodes {
         let target = aten::short(&node.target);
         let names = outputs(node);
-        let op_error = |e: Error| CaptureError::op(source_location(node), target, e);
+        let op_error = |e: Error| CaptureError::op(node, target, e);
         cx.b.loc = location(cx.b.ctx, node, names.first().map_or(target, String::as_str));
         cx.location = source_location(node);
         if wrap::is_wrapper(target) {
@@ -398,6 +398,16 @@ pub(super) fn outputs(node: &GraphNode) -> Vec<String> {
     node.outputs.iter().flat_map(each).collect()
 }
 
+/// The error of a result that a row does not compute, such as statistics for a backward pass.
+fn not_computed(program: &Program, name: &str) -> CaptureError {
+    let e = super::unsupported(format!("result {name} is not computed"));
+    let nodes = &program.graph_module.graph.nodes;
+    match nodes.iter().find(|n| outputs(n).iter().any(|o| o == name)) {
+        Some(node) => CaptureError::op(node, aten::short(&node.target), e),
+        None => CaptureError::file("model.json", e),
+    }
+}
+
 fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
     let plain = |e: Error| CaptureError::file("model.json", e);
     let (mut values, mut kinds) = (vec![], vec![]);
@@ -427,7 +437,7 @@ fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
                 let whole = cx.interleaved(re, im).map_err(plain)?;
                 cx.store.get(&cx.b, whole).map_err(plain)?
             }
-            _ => return Err(plain(format!("output {name} is no tensor").into())),
+            _ => return Err(not_computed(program, &name)),
         };
         values.push(value);
         kinds.push(output);

@@ -73,15 +73,23 @@ pub enum CaptureError {
         location: String,
         /// The overload, such as `aten.relu.default`.
         target: String,
+        /// The graph's name of the node's first result; empty without one.
+        node: String,
         /// What is wrong.
         reason: String,
     },
 }
 
 impl CaptureError {
-    /// An error of one op, at the user's source line.
-    fn op(location: String, target: &str, e: Error) -> CaptureError {
-        CaptureError::Op { kind: e.kind, location, target: target.into(), reason: e.to_string() }
+    /// An error of one node, at the user's source line.
+    fn op(node: &schema::GraphNode, target: &str, e: Error) -> CaptureError {
+        CaptureError::Op {
+            kind: e.kind,
+            location: graph::source_location(node),
+            target: target.into(),
+            node: graph::outputs(node).into_iter().next().unwrap_or_default(),
+            reason: e.to_string(),
+        }
     }
     /// An error of the file `file`.
     fn file(file: &str, reason: impl ToString) -> CaptureError {

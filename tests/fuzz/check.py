@@ -58,7 +58,8 @@ def compared(have, want, exact):
         return ("nearer" if half else "wrong"), f"{detail}; other elements are finite"
     if eagers > AMPLIFIED:
         return "undecided", detail
-    return ("nearer" if own <= max(10 * eagers, TOLERANCE[name_of(want.dtype)]) else "wrong"), detail
+    # Eager may be NaN, which `max` ignores as its second argument.
+    return ("nearer" if own <= max(TOLERANCE[name_of(want.dtype)], 10 * eagers) else "wrong"), detail
 
 
 def sizes_of(program):

@@ -265,7 +265,18 @@ fn convolution_backward(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
             transposed: false,
             output_padding: None,
         };
-        (cx.b.add(&node)?, c.by_weight(cx, g, x, weight)?)
+        let mut by_input = cx.b.add(&node)?;
+        // An output padding of a whole stride leaves room for windows after the last.
+        let extra = spread(a.ints("output_padding")?, n, 0)?;
+        if extra.iter().zip(&c.strides).any(|(e, s)| e >= s) {
+            by_input = cx.b.add(&Slice {
+                input: by_input,
+                offsets: vec![Size::Static(0); n + 2],
+                sizes: sizes.clone(),
+                strides: vec![1; n + 2],
+            })?;
+        }
+        (by_input, c.by_weight(cx, g, x, weight)?)
     } else {
         (c.by_input(cx, g, weight, &sizes)?, c.by_weight(cx, x, g, weight)?)
     };

@@ -82,8 +82,12 @@ pub(super) const ROWS: &[Row] = &[
             let mask = cx.operand(a, "mask", DType::I1)?;
             let fill = cx.operand(a, "fill", dtype_of(x)?)?;
             if x.ty().dims().iter().any(|d| d.known() == Some(0)) {
-                let sizes = cx.b.sizes_of(mask)?;
-                let v = cx.broadcast_to(fill, &sizes)?;
+                // The mask may lack dimensions that the indices have.
+                let mut shaped = vec![mask];
+                for alias in a.optional_aliases("indices")?.into_iter().flatten() {
+                    shaped.push(cx.get(alias)?);
+                }
+                let v = cx.broadcast_to(fill, &cx.common(&shaped)?)?;
                 return cx.one(v);
             }
             let inner = clamped(cx, a, x, None)?;
