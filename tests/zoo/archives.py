@@ -257,6 +257,11 @@ def one_form(a, form, module, args, folder, before):
     for device in a.devices.split(","):
         start = time.time()
         what, detail, said = run_on(a, device, path)
+        if what == "refused" and form == "dynamic":
+            try:
+                program.module()(*args)
+            except Exception as e:
+                what, detail = "not exported", f"the exported program refuses these sizes: {say(e)}"
         if what == "wrong":
             try:
                 what, detail = second_look(program, module, args, want, f"{path}.{device}")

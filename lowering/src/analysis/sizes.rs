@@ -138,6 +138,18 @@ impl<'a> SizeValues<'a> {
         }
     }
 
+    /// The same with one value for the sizes of each pair.
+    pub fn equated(mut self, pairs: &[(Dim, Dim)]) -> SizeValues<'a> {
+        let at = |all: &[(Dim, Value)], d: &Dim| all.iter().find(|(k, _)| k == d).map(|(_, v)| *v);
+        for (one, other) in pairs {
+            let (Some(kept), Some(gone)) = (at(&self.known, one), at(&self.known, other)) else {
+                continue;
+            };
+            self.known.iter_mut().filter(|(_, v)| *v == gone).for_each(|(_, v)| *v = kept);
+        }
+        self
+    }
+
     /// A dimension of a value, as a constant or an SSA size.
     pub fn size(&mut self, v: Value, axis: usize) -> Result<Size> {
         if let Some(n) = v.ty().dims().get(axis).and_then(Dim::known) {

@@ -139,6 +139,21 @@ fn sizes_attr(c: Ctx, facts: &Facts, args: &[Value]) -> Attr {
     Attr::array(c, &args.iter().map(one).collect::<Vec<_>>())
 }
 
+/// Pairs of sizes that an elementwise op takes to be equal. Each size argument has a symbol of its
+/// own, so that a kernel would have loops over both.
+fn equal(facts: &Facts, ops: &[Op]) -> Vec<(SymDim, SymDim)> {
+    let mut all = vec![];
+    for op in ops.iter().filter(|o| o.kind().is_some_and(OpKind::is_elementwise)) {
+        let mut shapes = op.operands().into_iter().map(|v| facts.dims(v));
+        let Some(first) = shapes.next() else { continue };
+        for other in shapes {
+            let pairs = first.iter().zip(other).filter(|(a, b)| a != b);
+            all.extend(pairs.map(|(a, b)| (a.clone(), b.clone())));
+        }
+    }
+    all
+}
+
 fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Result<()> {
     let pairs: Vec<(Value, Value)> = old.args().into_iter().zip(args.iter().copied()).collect();
     let index = || pairs.iter().copied().filter(|(v, _)| v.ty().is_index());
@@ -146,7 +161,7 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
     let stages = stages(&ops, end);
     let mut k = Kernel {
         b,
-        sizes: RefCell::new(SizeValues::of_kernel(facts, index(), b)),
+        sizes: RefCell::new(SizeValues::of_kernel(facts, index(), b).equated(&equal(facts, &ops))),
         indices: index().collect(),
         tensors: RefCell::new(pairs.iter().copied().filter(|(v, _)| v.ty().is_tensor()).collect()),
         bound: RefCell::default(),
