@@ -120,5 +120,6 @@ def outcomes(count, columns):
 
 
 def cell(text, most=160):
-    """Text of one line for a cell of a table."""
-    return re.sub(r"\s+", " ", text.replace("|", "/"))[:most]
+    """Text of one line for a cell of a table, with files named without their folders."""
+    text = re.sub(r"(?<![\w.])/[\w./-]*/", "", text.replace("|", "/"))
+    return re.sub(r"\s+", " ", text)[:most]
