@@ -83,12 +83,14 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 // -----
 // Filters of one group read the same channels: two of six for each pair of filters.
 // CASE: grouped_convolution
-// CHECK: (d1 floordiv 2) * 2 + d4
+// CHECK: (d3 floordiv 2) * 2 + d6
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "contract"}} {
-  func.func @k(%x: tensor<1x6x7x7xf32>, %w: tensor<6x2x3x3xf32>) -> tensor<1x6x5x5xf32> {
-    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 3 : i64} : tensor<1x6x7x7xf32>, tensor<6x2x3x3xf32>
-    return %0 : tensor<1x6x5x5xf32>
+  func.func @k(%x: tensor<1x7x7x6xf32>, %w: tensor<6x2x3x3xf32>) -> tensor<1x5x5x6xf32> {
+    %t = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<1x7x7x6xf32>
+    %0 = kiln.convolution %t, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 3 : i64} : tensor<1x6x7x7xf32>, tensor<6x2x3x3xf32>
+    %r = kiln.transpose %0 permutation = [0, 2, 3, 1] : tensor<1x6x5x5xf32>
+    return %r : tensor<1x5x5x6xf32>
   }
 }
 }

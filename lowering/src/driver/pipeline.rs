@@ -219,8 +219,8 @@ pub const PIPELINE: &[PipelineStep] = &[
     cuda(
         Level::Prims,
         On::Module,
-        "kiln-layout{mutable=true}",
-        "sees the whole graph; after passes that would cancel its transposes",
+        "kiln-layout{mutable=true groups=false}",
+        "sees the whole graph; cuDNN and naive_contraction take grouped convolutions as given",
     ),
     cuda(
         Level::Prims,

@@ -22,7 +22,7 @@
 //! ```
 use crate::kernels::{
     frozen::Frozen,
-    op_facts::{channels_first, channels_last, contracts},
+    op_facts::{channels_first, channels_last, contracts, is_depthwise},
 };
 use kiln_dialects::{
     ir::*,
@@ -40,6 +40,8 @@ kiln_passes::pass_options! {
         pub flops: i64 = 1000000,
         /// Counts convolutions with mutable weights too
         pub mutable: bool = false,
+        /// Takes grouped convolutions too, other than depthwise ones
+        pub groups: bool = true,
     }
 }
 
@@ -68,8 +70,7 @@ impl Pass for Layout {
                 .map(flops)
                 .fold(0, i64::saturating_add);
             let said = if flops >= self.flops {
-                let mut rewrite =
-                    ChannelsLast { nhwc: HashMap::new(), dead: HashSet::new(), transposed: vec![] };
+                let mut rewrite = ChannelsLast { groups: self.groups, ..ChannelsLast::default() };
                 for op in &ops {
                     rewrite.op(*op).at(*op)?;
                 }
@@ -107,8 +108,17 @@ pub(crate) fn flops(o: &Convolution) -> i64 {
         .fold(1, i64::saturating_mul)
 }
 
+/// Whether a convolution can be channels last.
+fn takes(op: Op, groups: bool) -> bool {
+    let plain = |o: Convolution| groups || o.groups == 1 || is_depthwise(&o);
+    contracts(op) && Convolution::of(op).is_some_and(plain)
+}
+
 /// Maps NCHW values to their NHWC counterparts.
+#[derive(Default)]
 struct ChannelsLast {
+    /// Whether grouped convolutions are taken.
+    groups: bool,
     nhwc: HashMap<Value, Value>,
     /// Ops that have been replaced.
     dead: HashSet<Op>,
@@ -157,7 +167,7 @@ impl ChannelsLast {
 
     fn op(&mut self, op: Op) -> Result<()> {
         let Some(b) = Builder::before(op) else { return Ok(()) };
-        if contracts(op) {
+        if takes(op, self.groups) {
             let o = Convolution::of(op).ok_or_malformed(op)?;
             let rank = o.strides.len() + 2;
             let x = self.nhwc(&b, o.input)?;
@@ -175,7 +185,9 @@ impl ChannelsLast {
             self.nhwc.insert(op.result(0), t.input);
             return Ok(());
         }
-        if kind == OpKind::Pad && op.result(0).uses().iter().all(|(user, _)| contracts(*user)) {
+        if kind == OpKind::Pad
+            && op.result(0).uses().iter().all(|(user, _)| takes(*user, self.groups))
+        {
             // The first op of a graph: its kernel reads NCHW and writes NHWC.
             self.nhwc(&b, op.operand(0))?;
         }

@@ -167,7 +167,10 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
                 }
                 let steps = weight[axis].sub(&Dim::Known(1)).mul(&Dim::Known(o.dilation[i]));
                 let padded = input[axis].add(&Dim::Known(o.pad_low[i] + o.pad_high[i]));
-                window_fits(name, axis, steps.add(&Dim::Known(1)), padded)
+                // Dimensions are not numbered: `kiln-expand-conv1d` may have added one.
+                let words = format!("{name}: the window must not exceed the padded input");
+                let window = steps.add(&Dim::Known(1));
+                Condition { lhs: window, rhs: padded, equal: false, message: words }
             };
             (0..o.strides.len()).map(one).collect()
         }

@@ -1,7 +1,7 @@
 //! Contractions: matrix products, convolutions, and sums of products that reuse an operand.
 use crate::{
     analysis::index_expr::{IndexExpr, through},
-    kernels::op_facts::{contracts, folded_transpose},
+    kernels::op_facts::{contracts, folded_transpose, is_depthwise},
     linalg::{
         common::{Read, Tensors, id},
         expr::{Body, Input, Inputs, dtype},
@@ -235,6 +235,9 @@ pub fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     let known = |s: &Size| s.known().ok_or("has groups of an unknown number of channels");
     // Loops in memory order: an NHWC convolution also reads its input in NHWC order.
     let last = folded_transpose(op).is_some();
+    if o.groups != 1 && !last && !is_depthwise(o) {
+        return grouped(k, op, o, &out, &weight);
+    }
     let order = if last {
         [vec![0], (2..spatial + 2).collect(), vec![1]].concat()
     } else {
@@ -288,4 +291,59 @@ pub fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
         dtype(op.result(0))?,
         &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs },
     )
+}
+
+/// A grouped convolution in NCHW. Groups are a loop of their own, and a dimension of the result until
+/// a reshape to `[N, O, ..]`.
+fn grouped(k: &Kernel, op: Op, o: &Convolution, out: &[Size], weight: &[Size]) -> Tensors {
+    let known = |s: &Size| {
+        s.known()
+            .ok_or("has groups of an unknown number of channels, which have no compiled form yet")
+    };
+    let (filters, channels) = (known(&weight[0])? / o.groups, known(&weight[1])?);
+    let spatial = out.len() - 2;
+    let mut sizes = vec![out[0], Size::Static(o.groups), Size::Static(filters)];
+    sizes.extend(&out[2..]);
+    let parallel = sizes.len();
+    sizes.extend(&weight[1..]);
+    let within = |each: i64, d: usize| {
+        IndexExpr::dim(1).times(IndexExpr::number(each)).plus(IndexExpr::dim(d))
+    };
+    let mut lhs = vec![IndexExpr::dim(0), within(channels, parallel)];
+    let mut rhs = vec![within(filters, 2), IndexExpr::dim(parallel)];
+    for i in 0..spatial {
+        let window = IndexExpr::dim(parallel + 1 + i);
+        lhs.push(
+            IndexExpr::dim(3 + i)
+                .times(IndexExpr::number(o.strides[i]))
+                .plus(window.clone().times(IndexExpr::number(o.dilation[i]))),
+        );
+        rhs.push(window);
+    }
+    let made = contract(
+        k,
+        o.input,
+        o.weight,
+        dtype(op.result(0))?,
+        &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs },
+    )?;
+    let c = k.b.ctx;
+    let groups = |i: usize| if i == 1 { vec![1, 2] } else { vec![i as i64 + i64::from(i > 1)] };
+    let number = |d: i64| Attr::i64(c, d);
+    let mut reassociation = vec![];
+    for i in 0..out.len() {
+        reassociation.push(Attr::array(c, &groups(i).into_iter().map(number).collect::<Vec<_>>()));
+    }
+    let element = made[0].ty().element().ok_or("is no tensor")?.dtype()?;
+    let dims: Vec<_> =
+        out.iter().map(|s| s.known().map_or(SymDim::Unknown, SymDim::Known)).collect();
+    let attrs = [("reassociation", Attr::array(c, &reassociation))];
+    let flat = k.b.generic(
+        tensor::CollapseShape::NAME,
+        &[made[0]],
+        &[Type::tensor(c, element, &dims)],
+        &attrs,
+        &mut [],
+    )?;
+    Ok(vec![flat.result(0)])
 }

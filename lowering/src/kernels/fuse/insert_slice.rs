@@ -87,7 +87,11 @@ impl Grouping<'_> {
     pub(crate) fn previous_slice_kernel(&self, n: usize) -> Option<usize> {
         let place = self.graph.nodes[n].value.def().and_then(InsertSlice::of)?;
         let before = self.kernel_of(place.dest?)?;
-        (self.kernel_of(self.graph.base(place.source)) != Some(before)).then_some(before)
+        // The source may be seen through movements, such as a reshape that drops a unit dimension.
+        let own = |v: Value| self.kernel_of(self.graph.base(v)) == Some(before);
+        let computed =
+            own(place.source) || self.graph.leaves(place.source).iter().any(|leaf| own(leaf.value));
+        (!computed).then_some(before)
     }
 
     /// Whether a kernel can write its result directly into the destination of a pad or a
