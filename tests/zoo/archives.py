@@ -33,7 +33,8 @@ from opinfo import BAD, run_kiln  # noqa: E402
 STATES = ("agrees", "eager", "undecided", "random") + BAD + ("not exported", "not eager", "left out")
 INTRODUCTION = """Exported models with random weights, run by `kiln run` and compared with eager in float32.
 `./x zoo` runs them: `tests/zoo/archives.py`, which says what the forms are.
-`./x zoo --report --csv tests/zoo/archives.csv --page docs/models.md` writes the table and this page.
+`./x zoo --report --csv tests/zoo/archives.csv --page docs/models.md` writes this page and the
+table.
 Times are of one thread, beside other models that run at the same time.
 
 | outcome | meaning |
