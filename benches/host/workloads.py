@@ -78,6 +78,15 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
+class Lstm(nn.Module):
+    def __init__(self, width=256):
+        super().__init__()
+        self.layer = nn.LSTM(width, width, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x)[0]
+
+
 class First(nn.Module):
     """A Hugging Face model reduced to one tensor."""
 
@@ -141,6 +150,7 @@ WORKLOADS = {
     "conv": (lambda: (Convolution(), (rand(32, 64, 56, 56),)), 2 * 32 * 64 * 64 * 9 * 56 * 56, 0),
     "attn": (lambda: (Attention(), tuple(rand(4, 12, 512, 64) for _ in range(3))), 4 * 4 * 12 * 64 * (512 * 513 // 2), 0),
     "block": (block, 2 * 512 * 768 * 768 * 12 + 4 * 4 * 12 * 128 * 128 * 64, 0),
+    "lstm": (lambda: (Lstm(), (rand(8, 64, 256),)), 2 * 8 * 64 * 1024 * 512, 0),
     "resnet18_b1": (lambda: resnet18(1), 0, 0),
     "resnet18_b8": (lambda: resnet18(8), 0, 0),
     "vit_b1": (lambda: vit(1), 0, 0),

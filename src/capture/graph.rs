@@ -7,6 +7,7 @@ use super::{
     pt2::Weight,
     schema::*,
     srepr::{self, Symbols},
+    storage::ViewOp,
     wrap,
 };
 use kiln_dialects::{
@@ -346,10 +347,33 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
         let results = writes.finish(cx, outcome).map_err(op_error)?;
         autocast_args::check(cx, &results).map_err(op_error)?;
         for (name, result) in names.iter().zip(results) {
+            let result = as_declared(cx, result, &declared(graph, name)).map_err(op_error)?;
             cx.names.insert(name.clone(), result);
         }
     }
     Ok(())
+}
+
+/// A result with the static sizes that the graph gives for it, where its type leaves these open.
+/// Dtypes are not compared: the graph's are those of fake tensors, whose `unique` and `bincount`
+/// differ from eager's.
+fn as_declared(cx: &mut Cx, result: Val, declared: &Declared) -> Result<Val> {
+    let Val::Tensor(alias) = result else { return Ok(result) };
+    let value = cx.get(alias)?;
+    let mut sizes = cx.b.sizes_of(value)?;
+    if sizes.len() != declared.sizes.len() {
+        return Ok(result);
+    }
+    let mut refined = false;
+    for (size, known) in sizes.iter_mut().zip(&declared.sizes) {
+        if let (None, Some(n)) = (size.known(), known) {
+            (*size, refined) = (Size::Static(*n), true);
+        }
+    }
+    if !refined {
+        return Ok(result);
+    }
+    cx.view(alias, &[ViewOp::Reshape(sizes)]).map(Val::Tensor)
 }
 
 /// Unbacked symbols that a node's results have and no earlier value has, with their ranges.

@@ -77,3 +77,19 @@ def fourier():
     add(lambda x: A.stft.default(x, 8, 4, None, None, False, None, False), f(16))
     add(lambda x, w: A.stft.default(x, 6, 3, None, w, False, False, True), c(15), w)
     add(lambda x, w: A.istft.default(x, 8, 2, 6, w, True, True, True, 9), c(2, 5, 6), w)
+
+
+def fourier_symbolic():
+    """Transforms of symbolic lengths."""
+    add = lambda fn, *a, **k: case("fourier_symbolic", fn, *a, **k)
+    n, m = Dim("n", min=4, max=64), Dim("m", min=16, max=64)
+    add(A.fft_fft.default, c(3, 10), dyn=[{1: n}])
+    add(lambda x: A.fft_ifft.default(x, None, -1, "ortho"), c(9), dyn=[{0: n}])
+    add(lambda x: A.fft_fftn.default(x, None, [0, 1]), f(4, 16), dyn=[{0: n, 1: m}])
+    add(lambda x: (A.fft_irfft.default(x), A.fft_hfft.default(x, None, 1, "ortho")), c(2, 5), dyn=[{1: n}])
+    add(lambda x: A._fft_c2r.default(x, [1], 2, 2 * x.shape[1] - 1), c(2, 5), dyn=[{1: n}])
+    add(A.fft_rfft.default, f(9), dyn=[{0: n}])
+    add(lambda x: A.fft_rfft.default(x, 7), f(16), dyn=[{0: m}])
+    for name in "fftshift ifftshift".split():
+        add(getattr(A, f"fft_{name}").default, c(2, 5), dyn=[{1: n}])
+    add(lambda x: A.stft.center(x, 8, 3, 6, None, True, "reflect", True, None, True), f(2, 21), dyn=[{1: m}])

@@ -75,3 +75,26 @@ def data_sizes():
     add(lambda x: few(A.bincount.default(x, None, 9)), i(0, 6, 5))
     add(lambda x, w: few(A.bincount.default(x, w)), i(0, 6, 9), f(9))
     add(lambda x, w: A.bincount.default(x, w, 3), i(0, 6, 9, dtype=torch.uint8), i(0, 6, 9))
+
+
+def filled(x, size):
+    return torch.nn.functional.pad(x, [0, size - x.shape[0]])
+
+
+def padded(x, k, most):
+    """The first k of a number of elements that depends on data, padded to a number that does not."""
+    chosen = x[x > k]
+    n = torch.sym_min(most, chosen.shape[0])
+    first = torch.topk(chosen, n).values * 2
+    return torch.nn.functional.pad(first, [0, most - n], value=-1.0) + torch.arange(most)
+
+
+def selections():
+    """Selections that may be empty, or as large as what they select from."""
+    add = lambda fn, *a, **k: case("selections", fn, *a, **k)
+    for least in (-100, 0, 100):
+        add(lambda x, k: A.masked_scatter.default(x, x > k, x[x > k] * 2), f(3, 4), torch.tensor(float(least)))
+        add(lambda x, k: A.masked_scatter.default(x, (x > k)[:, :1], x[(x > k)[:, 0]]), f(3, 1), torch.tensor(float(least)))
+        add(lambda x, k: filled(x[x > k], 12), f(12), torch.tensor(float(least)))
+        for most in (1, 4):
+            add(lambda x, k, most=most: padded(x, k, most), f(9), torch.tensor(float(least)))

@@ -4,8 +4,13 @@ use super::*;
 #[test]
 fn sizes_that_depend_on_data_as_pytorch() {
     crate::watchdog::arm();
-    let path = root().join("capture/aten_data_sizes.pt2");
-    let model = kiln::load(&path).expect("an archive");
+    for archive in ["aten_data_sizes", "aten_selections"] {
+        agrees(&root().join(format!("capture/{archive}.pt2")));
+    }
+}
+
+fn agrees(path: &std::path::Path) {
+    let model = kiln::load(path).expect("an archive");
     let exe = model.compile(&kiln::Options { threads: 2, ..Default::default() }).expect("compiles");
     let file = path.with_extension("safetensors");
     let (inputs, want) = (tensors(&file, "input"), tensors(&file, "output"));

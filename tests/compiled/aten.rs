@@ -7,12 +7,15 @@ use kiln::{dialects::ir::Context, tolerance};
 /// that compiles fails the test until its line is removed.
 const NOT_COMPILED: &[(&str, usize, &str)] = &[];
 
-pub const ARCHIVES: [&str; 19] = [
+pub const ARCHIVES: [&str; 22] = [
     "aten_binary",
+    "aten_complex",
     "aten_contract",
     "aten_create",
     "aten_empty",
     "aten_float8",
+    "aten_fourier",
+    "aten_fourier_symbolic",
     "aten_fuzz_02",
     "aten_image",
     "aten_in_place",

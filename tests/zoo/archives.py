@@ -332,6 +332,19 @@ def rows(lines):
             yield said | {"detail": cell("; ".join(dict.fromkeys(d for o, d in found.values() if d)))}
 
 
+def merged(before, table):
+    """A table with what an earlier one has beyond it: models, forms, and the columns of a device that was left out."""
+    at = lambda r: (r["model"], r["form"])
+    new, models = {at(r): r for r in table}, {r["model"] for r in table}
+    for old in before:
+        fresh = new.get(at(old))
+        if fresh is None and (old["form"] or old["model"] not in models):
+            new[at(old)] = old
+        elif fresh is not None and "cuda" not in fresh:
+            fresh |= {k: old[k] for k in ("cuda", "gpu_kernels", "gpu_compile_s") if old.get(k)}
+    return [new[k] for k in sorted(new)]
+
+
 def page(table, measured):
     """`docs/models.md`."""
     whole = [r for r in table if r["form"]]
@@ -363,12 +376,15 @@ def main():
     parser.add_argument("--threads", type=int, default=1, help="threads of eager, of kiln's calls and of its compiler")
     parser.add_argument("--keep", help="keep archives, inputs and results in a folder of each model here")
     parser.add_argument("--measured", default="", help="a sentence for the page: date, machine, versions")
-    parser.add_argument("--csv", help="write the table to this file")
+    parser.add_argument("--csv", help="write the table to this file; what it has of models that did not run stays")
     a = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(a.threads)
     forked.run(a, one)
     table = list(rows(forked.lines_of(a.out)))
     if a.csv:
+        if Path(a.csv).exists():
+            with open(a.csv, newline="") as file:
+                table = merged(list(csv.DictReader(file)), table)
         with open(a.csv, "w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             writer.writeheader()

@@ -157,6 +157,8 @@ impl<'a> SizeValues<'a> {
         }
         let dim = self.facts.dims(v).get(axis).cloned().unwrap_or(Dim::Unknown);
         match self.value(&dim) {
+            // The type leaves open what the facts know, so an op that makes it wants an operand.
+            Ok(Size::Static(n)) => self.constant(n).map(Size::Dynamic),
             Ok(size) => Ok(size),
             // A free symbol: the size of an argument can be read by `kiln.dim`.
             Err(_) if v.block_arg().is_some() => {
@@ -168,6 +170,17 @@ impl<'a> SizeValues<'a> {
             }
             Err(e) => Err(e),
         }
+    }
+
+    /// A constant as an SSA value.
+    fn constant(&mut self, n: i64) -> Result<Value> {
+        let dim = Dim::Known(n);
+        if let Some(made) = self.cached(&dim) {
+            return Ok(made);
+        }
+        let made = self.builder.index(n)?;
+        self.cache(&dim, made);
+        Ok(made)
     }
 
     /// A size as a constant or an SSA value; materialised from symbols if it has none yet.

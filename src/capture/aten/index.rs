@@ -318,12 +318,12 @@ fn put_masked(
     };
     let dims: Vec<i64> = (at as i64..end as i64).collect();
     // The dimension of the mask's places in the values, counted from the end.
-    let chosen = rank_of(values).checked_sub(after.len() + 1);
-    let v = match chosen {
+    let axis = rank_of(values).checked_sub(after.len() + 1);
+    let v = match axis {
         Some(c) if values.ty().dims()[c].known() != Some(1) => {
             let n = cx.b.size_of(values, c)?;
             let values = cx.broadcast_to(values, &[before, &[n], after].concat())?;
-            cx.take_axis(values, ranks(cx, mask)?, at)?
+            chosen(cx, values, mask, at)?
         }
         Some(c) => {
             let values = cx.dropped(values, c)?;
@@ -344,6 +344,22 @@ fn put_masked(
         cx.select(mask, v, x)?
     };
     cx.one(v)
+}
+
+/// For each set place of a mask, the next element of a dimension of `source`. Where nothing is set,
+/// the dimension may be empty, but a gather needs an element.
+pub(super) fn chosen(cx: &Cx, source: Value, mask: Value, axis: usize) -> Result<Value> {
+    let mut source = source;
+    if cx.b.size_of(source, axis)?.known().is_none() {
+        let low = vec![Size::Static(0); rank_of(source)];
+        let mut high = low.clone();
+        if let Some(size) = high.get_mut(axis) {
+            *size = Size::Static(1);
+        }
+        let value = cx.number(dtype_of(source)?, 0.0)?;
+        source = cx.b.add(&Pad { input: source, value, low, high })?;
+    }
+    cx.take_axis(source, ranks(cx, mask)?, axis)
 }
 
 /// For each place of a mask, how many places before it are set.

@@ -116,7 +116,7 @@ fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 }
 
 /// A dimension of symbolic size, or by a symbolic shift: element i comes from (i - shift) mod n.
-fn rolled(cx: &Cx, x: Value, d: usize, shift: Size) -> Result<Value> {
+pub(super) fn rolled(cx: &Cx, x: Value, d: usize, shift: Size) -> Result<Value> {
     let n = cx.b.size_of(x, d)?;
     let i = cx.count(n)?;
     let n = cx.size_value(n)?;

@@ -2,7 +2,7 @@
 use super::{
     Args, Cx, Outcome, Row, Val,
     formula::value,
-    index::{coordinates, index, index_list, index_put, positive, ranks},
+    index::{chosen, coordinates, index, index_list, index_put, positive},
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
@@ -321,7 +321,7 @@ fn masked(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     if source.ty().dims().iter().any(|d| d.known() == Some(0)) {
         return cx.one(x);
     }
-    let v = cx.take_axis(cx.flat(source)?, ranks(cx, mask)?, 0)?;
+    let v = chosen(cx, cx.flat(source)?, mask, 0)?;
     let v = cx.select(mask, v, x)?;
     cx.one(v)
 }

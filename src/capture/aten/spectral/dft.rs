@@ -19,13 +19,16 @@ pub(super) struct Dft {
     pub scale: f64,
 }
 
+/// One element of a dimension.
+pub(super) const ONE: Size = Size::Static(1);
+
 /// A part of a dimension.
-pub(super) fn part(cx: &Cx, input: Value, axis: usize, from: i64, n: i64) -> Result<Value> {
+pub(super) fn part(cx: &Cx, input: Value, axis: usize, from: i64, n: Size) -> Result<Value> {
     let mut sizes = cx.b.sizes_of(input)?;
     let mut offsets = vec![Size::Static(0); sizes.len()];
     let strides = vec![1; sizes.len()];
     if let (Some(size), Some(offset)) = (sizes.get_mut(axis), offsets.get_mut(axis)) {
-        (*size, *offset) = (Size::Static(n), Size::Static(from));
+        (*size, *offset) = (n, Size::Static(from));
     }
     cx.b.add(&Slice { input, offsets, sizes, strides })
 }
@@ -56,7 +59,7 @@ impl Dft {
             let scale = if stage == 0 { self.scale } else { 1.0 };
             let product = cx.b.add(&DotGeneral {
                 lhs: cx.reshape(state, sizes)?,
-                rhs: matrix(cx, d, (*n, c), self.inverse, scale)?,
+                rhs: self.matrix(cx, d, (*n, c), scale)?,
                 lhs_batch: vec![],
                 rhs_batch: vec![],
                 lhs_contract: contracted,
@@ -66,8 +69,12 @@ impl Dft {
             (r, k, c) = (r * k, *n, 2);
             state = cx.reshape(product, vec![batch, fixed(m), fixed(r), fixed(c), fixed(k)])?;
             if m > 1 {
-                let at = grid(cx, &[m, 1, k], 0, 2)?;
-                state = times(cx, state, Roots { n: k * m, inverse: self.inverse }.at(cx, at)?)?;
+                let at = grid(cx, &[fixed(m), ONE, fixed(k)], 0, 2)?;
+                state = times(
+                    cx,
+                    state,
+                    Roots { n: Size::Static(k * m), inverse: self.inverse }.at(cx, at)?,
+                )?;
             }
         }
         // The first factor's digit is the lowest one of the result, and the slowest of the state.
@@ -80,13 +87,19 @@ impl Dft {
         cx.reshape(state, vec![batch, fixed(2), fixed(self.n)])
     }
 
+    /// The matrix of one factor.
+    fn matrix(self, cx: &Cx, d: DType, (n, parts): (i64, i64), scale: f64) -> Result<Value> {
+        let n = Size::Static(n);
+        matrix(cx, d, Roots { n, inverse: self.inverse }, (n, parts, n), scale)
+    }
+
     /// As a cyclic convolution of a power of two: `jk = (j^2 + k^2 - (k - j)^2) / 2` (Bluestein, "A
     /// linear filtering approach to the computation of discrete Fourier transform", 1970).
     fn chirp(self, cx: &Cx, x: Value) -> Result<Value> {
         let n = self.n;
         let length = 2 * n.cast_unsigned().next_power_of_two().cast_signed();
-        let roots = Roots { n: 2 * n, inverse: self.inverse };
-        let squares = |count| grid(cx, &[count, 1], 0, 0);
+        let roots = Roots { n: Size::Static(2 * n), inverse: self.inverse };
+        let squares = |count| grid(cx, &[Size::Static(count), ONE], 0, 0);
         let line = |v| cx.reshape(v, vec![Size::Static(n)]);
         let chirp = roots.at(cx, squares(n)?)?;
         let chirp = (line(chirp.0)?, line(chirp.1)?);
@@ -107,7 +120,7 @@ impl Dft {
         let forward = Dft { n: length, inverse: false, scale: 1.0 };
         // Of numbers that are known, so it runs once, at load.
         let filter = forward.emit(cx, cx.stacked(re, im, 1)?)?;
-        let filter = |at| cx.reshape(part(cx, filter, 1, at, 1)?, vec![Size::Static(length)]);
+        let filter = |at| cx.reshape(part(cx, filter, 1, at, ONE)?, vec![Size::Static(length)]);
         let filter = (filter(0)?, filter(1)?);
         let x = times(cx, self.complex(cx, x)?, chirp)?;
         let zero = cx.number(dtype_of(x)?, 0.0)?;
@@ -116,7 +129,7 @@ impl Dft {
         let x = cx.b.add(&Pad { input: x, value: zero, low, high })?;
         let x = times(cx, forward.emit(cx, x)?, filter)?;
         let x = Dft { inverse: true, ..forward }.emit(cx, x)?;
-        times(cx, part(cx, x, 2, 0, n)?, chirp)
+        times(cx, part(cx, x, 2, 0, Size::Static(n))?, chirp)
     }
 
     /// Real numbers as complex ones.
@@ -133,7 +146,7 @@ impl Dft {
     pub fn of_real(self, cx: &Cx, x: Value) -> Result<Value> {
         let half = self.n / 2;
         if self.n % 2 == 1 || factors(half).is_none() {
-            return part(cx, self.emit(cx, x)?, 2, 0, half + 1);
+            return part(cx, self.emit(cx, x)?, 2, 0, Size::Static(half + 1));
         }
         let pairs = vec![cx.b.size_of(x, 0)?, Size::Static(half), Size::Static(2)];
         let z = Dft { n: half, inverse: self.inverse, scale: self.scale * 0.5 };
@@ -150,7 +163,7 @@ impl Dft {
 
     /// `z[k]` and the conjugate of `z[h - k]` for k from 0 to h, where `z[h]` is `z[0]`.
     fn mirrored(self, cx: &Cx, z: Value) -> Result<(Value, Value)> {
-        let first = part(cx, z, 2, 0, 1)?;
+        let first = part(cx, z, 2, 0, ONE)?;
         let z = cx.b.add(&Concat { inputs: vec![z, first], axis: 2 })?;
         Ok((z, self.reversed(cx, z)?))
     }
@@ -167,7 +180,7 @@ impl Dft {
     /// The first powers of the root of unity.
     fn powers(self, cx: &Cx, count: i64) -> Result<(Value, Value)> {
         let k = cx.iota(DType::I64, vec![Size::Static(count)], 0)?;
-        Roots { n: self.n, inverse: self.inverse }.at(cx, k)
+        Roots { n: Size::Static(self.n), inverse: self.inverse }.at(cx, k)
     }
     /// Half a spectrum `[B, 2, h + 1]` whose first and last imaginary part are 0.
     fn without_ends(self, cx: &Cx, x: Value) -> Result<Value> {
@@ -187,15 +200,16 @@ impl Dft {
         let (half, batch, x) = (self.n / 2, cx.b.size_of(x, 0)?, self.complex(cx, x)?);
         if self.n % 2 == 1 || factors(half).is_none() {
             // For even n the middle is not repeated.
-            let rest = part(cx, x, 2, 1, (self.n - 1) / 2)?;
+            let rest = part(cx, x, 2, 1, Size::Static((self.n - 1) / 2))?;
             let rest = self.reversed(cx, rest)?;
             let z = cx.b.add(&Concat { inputs: vec![x, rest], axis: 2 })?;
-            let z = part(cx, self.emit(cx, z)?, 1, 0, 1)?;
+            let z = part(cx, self.emit(cx, z)?, 1, 0, ONE)?;
             return cx.reshape(z, vec![batch, Size::Static(self.n)]);
         }
         let x = self.without_ends(cx, x)?;
         let back = self.reversed(cx, x)?;
-        let (z, mirror) = (part(cx, x, 2, 0, half)?, part(cx, back, 2, 0, half)?);
+        let first = |v| part(cx, v, 2, 0, Size::Static(half));
+        let (z, mirror) = (first(x)?, first(back)?);
         let even = cx.binary(BinaryKind::Add, z, mirror)?;
         let odd = cx.binary(BinaryKind::Sub, z, mirror)?;
         let (re, im) = self.powers(cx, half)?;

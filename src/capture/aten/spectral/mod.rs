@@ -1,12 +1,13 @@
 //! Fourier transforms: rows, lengths, norms.
 mod dft;
+mod direct;
 mod roots;
 mod shift;
 mod windows;
 
-use super::{Args, Cx, Outcome, Row, Val, tools::*};
+use super::{Args, Cx, Outcome, Row, Val, formula as real, tools::*};
 use crate::capture::unsupported;
-use dft::{Dft, part};
+use dft::{Dft, ONE, part};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// What a transform takes and gives: complex to complex, real to half complex, and back.
@@ -117,37 +118,37 @@ fn each(x: Parts, make: &mut dyn FnMut(Value) -> Result<Value>) -> Result<Parts>
     Ok((make(x.0)?, x.1.map(make).transpose()?))
 }
 
-/// The size of a dimension, which must be static.
-fn length(cx: &Cx, x: Value, axis: usize) -> Result<i64> {
-    let n = cx.b.size_of(x, axis)?.known();
-    n.ok_or_else(|| unsupported("transforms a dimension of symbolic size, which is not supported"))
-}
-
 /// Pads with zeros or cuts at the end of a dimension.
-fn resized(cx: &Cx, x: Parts, axis: usize, n: i64) -> Result<Parts> {
-    if n < 1 {
-        return Err(format!("Invalid number of data points ({n}) specified").into());
+fn resized(cx: &Cx, x: Parts, axis: usize, n: Size) -> Result<Parts> {
+    positive(n)?;
+    let have = cx.b.size_of(x.0, axis)?;
+    if have == n {
+        return Ok(x);
     }
-    let have = length(cx, x.0, axis)?;
-    each(x, &mut |input| {
-        if have >= n {
-            return if have == n { Ok(input) } else { part(cx, input, axis, 0, n) };
+    let missing = cx.size_max(cx.size_sub(n, have)?, Size::Static(0))?;
+    let padded = |input: Value| {
+        if missing.known() == Some(0) {
+            return Ok(input);
         }
         let low = vec![Size::Static(0); rank_of(input)];
         let mut high = low.clone();
         if let Some(size) = high.get_mut(axis) {
-            *size = Size::Static(n - have);
+            *size = missing;
         }
         cx.b.add(&Pad { input, value: cx.number(dtype_of(input)?, 0.0)?, low, high })
+    };
+    each(x, &mut |input| {
+        let long = padded(input)?;
+        if cx.b.size_of(long, axis)? == n { Ok(long) } else { part(cx, long, axis, 0, n) }
     })
 }
 
-/// Transforms one dimension. Complex results are both parts; `to_real` gives as many real numbers.
+/// Transforms one dimension to length `n`. Complex results are both parts.
 fn along(
     cx: &Cx,
     x: Parts,
     axis: usize,
-    dft: Dft,
+    (n, inverse, scale): (Size, bool, f64),
     (kind, onesided): (Kind, bool),
 ) -> Result<Parts> {
     let rank = rank_of(x.0);
@@ -155,7 +156,7 @@ fn along(
     order.push(axis as i64);
     let mut back = vec![0; rank];
     order.iter().enumerate().for_each(|(to, from)| back[*from as usize] = to as i64);
-    let have = Size::Static(length(cx, x.0, axis)?);
+    let have = cx.b.size_of(x.0, axis)?;
     let moved = each(x, &mut |v| cx.transpose(v, order.clone()))?;
     let mut sizes = cx.b.sizes_of(moved.0)?;
     sizes.pop();
@@ -165,34 +166,42 @@ fn along(
         (re, Some(im)) => cx.b.add(&Concat { inputs: vec![re, im], axis: 1 })?,
         (re, None) => re,
     };
-    let (state, n) = match kind {
-        Kind::C2r => (dft.to_real(cx, state)?, dft.n),
-        Kind::R2c if onesided => (dft.of_real(cx, state)?, dft.n / 2 + 1),
-        _ => (dft.emit(cx, state)?, dft.n),
+    let count = if kind == Kind::R2c && onesided { half_of(cx, n)? } else { n };
+    let state = match n.known() {
+        None => direct::emit(cx, state, (n, inverse, scale), kind, count)?,
+        Some(n) => {
+            let dft = Dft { n, inverse, scale };
+            match kind {
+                Kind::C2r => dft.to_real(cx, state)?,
+                Kind::R2c if onesided => dft.of_real(cx, state)?,
+                _ => dft.emit(cx, state)?,
+            }
+        }
     };
-    sizes.push(Size::Static(n));
+    sizes.push(count);
     let place = |v: Value| cx.transpose(cx.reshape(v, sizes.clone())?, back.clone());
     if kind == Kind::C2r {
         return Ok((place(state)?, None));
     }
-    Ok((place(part(cx, state, 1, 0, 1)?)?, Some(place(part(cx, state, 1, 1, 1)?)?)))
+    let (re, im) = (part(cx, state, 1, 0, ONE)?, part(cx, state, 1, 1, ONE)?);
+    Ok((place(re)?, Some(place(im)?)))
 }
 
 /// Transforms dimensions, real numbers along the last of them. `n` is the last one's length.
 fn transformed(
     cx: &Cx,
     mut x: Parts,
-    (dims, n): (&[usize], i64),
+    (dims, n): (&[usize], Size),
     (kind, onesided): (Kind, bool),
     (inverse, scale): (bool, f64),
 ) -> Result<Parts> {
     let Some((last, others)) = dims.split_last() else { return Ok(x) };
     let line = |cx: &Cx, x: Parts, axis: usize, scale: f64| {
-        let dft = Dft { n: length(cx, x.0, axis)?, inverse, scale };
-        along(cx, x, axis, dft, (Kind::C2c, false))
+        let n = cx.b.size_of(x.0, axis)?;
+        along(cx, x, axis, (n, inverse, scale), (Kind::C2c, false))
     };
     if kind == Kind::R2c {
-        x = along(cx, x, *last, Dft { n, inverse, scale }, (kind, onesided))?;
+        x = along(cx, x, *last, (n, inverse, scale), (kind, onesided))?;
     }
     for axis in others.iter().rev() {
         x = line(cx, x, *axis, 1.0)?;
@@ -200,14 +209,65 @@ fn transformed(
     match kind {
         Kind::C2c => line(cx, x, *last, scale),
         Kind::R2c => Ok(x),
-        Kind::C2r => along(cx, x, *last, Dft { n, inverse, scale }, (kind, onesided)),
+        Kind::C2r => along(cx, x, *last, (n, inverse, scale), (kind, onesided)),
+    }
+}
+
+/// By what a transform is divided: the number of elements that one result is a sum of, or its root.
+#[derive(Clone, Copy, PartialEq)]
+enum Norm {
+    None,
+    Root,
+    Count,
+}
+
+/// A transform and its norm. The last dimension's length, of a real result its own, is `n`.
+fn normalized(
+    cx: &Cx,
+    x: Parts,
+    (dims, n): (&[usize], Size),
+    kind: (Kind, bool),
+    (inverse, norm): (bool, Norm),
+) -> Result<Parts> {
+    let others = dims.split_last().map_or(&[][..], |(_, others)| others);
+    let count = others.iter().try_fold(n, |all, d| cx.size_mul(all, cx.b.size_of(x.0, *d)?))?;
+    let (scale, symbolic) = match (norm, count.known()) {
+        (Norm::None, _) => (1.0, false),
+        (Norm::Root, Some(count)) => (1.0 / (count as f64).sqrt(), false),
+        (Norm::Count, Some(count)) => (1.0 / count as f64, false),
+        (_, None) => (1.0, true),
+    };
+    let x = transformed(cx, x, (dims, n), kind, (inverse, scale))?;
+    if !symbolic {
+        return Ok(x);
+    }
+    let count = cx.size_data(count, DType::F64)?;
+    let by = real::value(cx, |f| {
+        let count = f.of(count);
+        if norm == Norm::Root { count.sqrt() } else { count }
+    })?;
+    let by = cx.convert(by, dtype_of(x.0)?)?;
+    each(x, &mut |v| cx.binary(BinaryKind::Div, v, by))
+}
+
+/// How many numbers of a transform of real ones are stored: `n / 2 + 1`.
+fn half_of(cx: &Cx, n: Size) -> Result<Size> {
+    cx.size_add(cx.size_div(n, Size::Static(2))?, Size::Static(1))
+}
+
+/// Refuses a length that is known to be below 1.
+fn positive(n: Size) -> Result<()> {
+    match n.known() {
+        Some(n) if n < 1 => Err(format!("Invalid number of data points ({n}) specified").into()),
+        _ => Ok(()),
     }
 }
 
 /// Transformed dimensions and their lengths; -1 is the present one.
-fn places(cx: &Cx, a: &Args<'_>, x: Value, name: &str) -> Result<(Vec<usize>, Vec<Option<i64>>)> {
+fn places(a: &Args<'_>, x: Value, name: &str) -> Result<(Vec<usize>, Vec<Option<Size>>)> {
     let rank = rank_of(x);
-    let given = a.ints(if a.has("n") { "n" } else { "s" })?;
+    let given = if a.has("n") { "n" } else { "s" };
+    let given = a.has(given).then(|| a.sizes(given)).transpose()?;
     let dims = match a.ints("dim")? {
         Some(dims) => dims.iter().map(|d| wrap(*d, rank)).collect::<Result<Vec<_>>>()?,
         None if name.ends_with("n.default") => {
@@ -232,10 +292,9 @@ fn places(cx: &Cx, a: &Args<'_>, x: Value, name: &str) -> Result<(Vec<usize>, Ve
         Some(given) if given.len() != dims.len() => {
             return Err("When given, dim and shape arguments must have the same length".into());
         }
-        Some(given) => given.into_iter().map(|n| (n != -1).then_some(n)).collect(),
+        Some(given) => given.into_iter().map(|n| (n.known() != Some(-1)).then_some(n)).collect(),
         None => vec![None; dims.len()],
     };
-    let _ = cx;
     Ok((dims, sizes))
 }
 
@@ -244,7 +303,7 @@ fn named(cx: &mut Cx, a: &Args<'_>, name: &str, kind: Kind, inverse: bool) -> Re
     if kind == Kind::R2c && x.1.is_some() {
         return Err("expects a real input tensor, but got a complex one".into());
     }
-    let (dims, sizes) = places(cx, a, x.0, name)?;
+    let (dims, sizes) = places(a, x.0, name)?;
     let Some((last, _)) = dims.split_last() else {
         if kind != Kind::C2c {
             return Err("must transform at least one axis".into());
@@ -253,30 +312,27 @@ fn named(cx: &mut Cx, a: &Args<'_>, name: &str, kind: Kind, inverse: bool) -> Re
         return cx.one_complex(x.0, x.1.unwrap_or(im));
     };
     let last = *last;
-    let mut n = 0;
+    let mut n = Size::Static(0);
     for (axis, size) in dims.iter().zip(&sizes) {
-        let have = length(cx, x.0, *axis)?;
+        let have = cx.b.size_of(x.0, *axis)?;
         if kind == Kind::C2r && *axis == last {
-            n = size.unwrap_or(2 * (have - 1));
-            if n < 1 {
-                return Err(format!("Invalid number of data points ({n}) specified").into());
-            }
-            x = resized(cx, x, *axis, n / 2 + 1)?;
+            let twice = cx.size_mul(cx.size_add(have, Size::Static(-1))?, Size::Static(2))?;
+            n = size.unwrap_or(twice);
+            positive(n)?;
+            x = resized(cx, x, *axis, half_of(cx, n)?)?;
             continue;
         }
         n = size.unwrap_or(have);
         x = resized(cx, x, *axis, n)?;
     }
-    // Numbers that are transformed into one: all lengths, of a real result its own.
-    let others = dims[..dims.len() - 1].iter().map(|d| length(cx, x.0, *d));
-    let count = others.collect::<Result<Vec<_>>>()?.iter().product::<i64>() as f64 * n as f64;
-    let scale = match (a.text("norm", "backward")?.as_str(), inverse) {
-        ("ortho", _) => 1.0 / count.sqrt(),
-        ("backward", true) | ("forward", false) => 1.0 / count,
-        ("backward" | "forward", _) => 1.0,
+    let power = match (a.text("norm", "backward")?.as_str(), inverse) {
+        ("ortho", _) => Norm::Root,
+        ("backward", true) | ("forward", false) => Norm::Count,
+        ("backward" | "forward", _) => Norm::None,
         (other, _) => return Err(format!("Invalid normalization mode: \"{other}\"").into()),
     };
-    done(cx, transformed(cx, x, (&dims, n), (kind, true), (inverse, scale))?)
+    let x = normalized(cx, x, (&dims, n), (kind, true), (inverse, power))?;
+    done(cx, x)
 }
 
 fn done(cx: &mut Cx, x: Parts) -> Result<Outcome> {
@@ -294,18 +350,17 @@ fn core(cx: &mut Cx, a: &Args<'_>, kind: Kind) -> Result<Outcome> {
     let dims = dims.iter().map(|d| wrap(*d, rank)).collect::<Result<Vec<_>>>()?;
     let Some(last) = dims.last() else { return done(cx, x) };
     let n = match kind {
-        Kind::C2r => a.int("last_dim_size", None)?,
-        _ => length(cx, x.0, *last)?,
+        Kind::C2r => a.size("last_dim_size")?,
+        _ => cx.b.size_of(x.0, *last)?,
     };
     if kind == Kind::C2r {
-        x = resized(cx, x, *last, n / 2 + 1)?;
+        positive(n)?;
+        x = resized(cx, x, *last, half_of(cx, n)?)?;
     }
-    let others = dims[..dims.len() - 1].iter().map(|d| length(cx, x.0, *d));
-    let count = others.collect::<Result<Vec<_>>>()?.iter().product::<i64>() as f64 * n as f64;
-    let scale = match a.int("normalization", Some(0))? {
-        1 => 1.0 / count.sqrt(),
-        2 => 1.0 / count,
-        _ => 1.0,
+    let norm = match a.int("normalization", Some(0))? {
+        1 => Norm::Root,
+        2 => Norm::Count,
+        _ => Norm::None,
     };
     let inverse = match kind {
         Kind::C2c => !a.flag("forward", true)?,
@@ -313,5 +368,6 @@ fn core(cx: &mut Cx, a: &Args<'_>, kind: Kind) -> Result<Outcome> {
         Kind::C2r => true,
     };
     let onesided = a.flag("onesided", true)?;
-    done(cx, transformed(cx, x, (&dims, n), (kind, onesided), (inverse, scale))?)
+    let x = normalized(cx, x, (&dims, n), (kind, onesided), (inverse, norm))?;
+    done(cx, x)
 }

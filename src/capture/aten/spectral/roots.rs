@@ -11,7 +11,7 @@ const PRIME: i64 = 512;
 /// Powers of `e^(-2 pi i / n)`, or with a positive exponent if `inverse`.
 #[derive(Clone, Copy)]
 pub(super) struct Roots {
-    pub n: i64,
+    pub n: Size,
     pub inverse: bool,
 }
 
@@ -19,12 +19,16 @@ impl Roots {
     /// The powers of exponents that are not negative: real and imaginary parts, in f64. The angle is
     /// reduced to a quarter, so that multiples of a quarter are exact.
     pub fn at(self, cx: &Cx, exponents: Value) -> Result<(Value, Value)> {
-        let n = self.n as f64;
         real::pair(cx, |f| {
-            let four = f.of(exponents).rem(n) * 4.0;
+            let k = f.of(exponents);
+            let n = match self.n.known() {
+                Some(n) => k.number(n as f64),
+                None => f.emit(cx.size_data(self.n, k.dtype())),
+            };
+            let four = k.rem(n) * 4.0;
             let quarter = four.floor_div(n);
             let rest = (four - quarter * n).to(DType::F64);
-            let angle = rest / n * std::f64::consts::FRAC_PI_2;
+            let angle = rest / n.to(DType::F64) * std::f64::consts::FRAC_PI_2;
             let (sin, cos) = (angle.sin(), angle.cos());
             let odd = quarter.eq(1.0) | quarter.eq(3.0);
             let (re, im) = (odd.select(sin, cos), odd.select(cos, sin));
@@ -37,9 +41,9 @@ impl Roots {
 }
 
 /// The products of the indices of two dimensions of a shape.
-pub(super) fn grid(cx: &Cx, shape: &[i64], i: usize, j: usize) -> Result<Value> {
-    let sizes: Vec<Size> = shape.iter().map(|n| Size::Static(*n)).collect();
-    let (i, j) = (cx.iota(DType::I64, sizes.clone(), i)?, cx.iota(DType::I64, sizes, j)?);
+pub(super) fn grid(cx: &Cx, shape: &[Size], i: usize, j: usize) -> Result<Value> {
+    let sizes = || shape.to_vec();
+    let (i, j) = (cx.iota(DType::I64, sizes(), i)?, cx.iota(DType::I64, sizes(), j)?);
     cx.binary(BinaryKind::Mul, i, j)
 }
 
@@ -52,24 +56,24 @@ pub(super) fn times(cx: &Cx, x: Value, (re, im): (Value, Value)) -> Result<Value
     real::value(cx, |f| f.of(x) * f.of(same) + f.of(swapped) * f.of(cross))
 }
 
-/// The matrix `[n, parts, 2 n]` of a transform of length n: places and parts of its input, parts and
-/// places of its result. Real numbers have one part.
+/// The matrix `[n, parts, 2 k]` of a transform from n to k numbers: places and parts of its input,
+/// parts and places of its result. Real numbers have one part.
 pub(super) fn matrix(
     cx: &Cx,
     d: DType,
-    (n, parts): (i64, i64),
-    inverse: bool,
+    roots: Roots,
+    (n, parts, k): (Size, i64, Size),
     scale: f64,
 ) -> Result<Value> {
-    let (re, im) = Roots { n, inverse }.at(cx, grid(cx, &[n, n], 0, 1)?)?;
+    let (re, im) = roots.at(cx, grid(cx, &[n, k], 0, 1)?)?;
     let (re, im) = real::pair(cx, |f| (f.of(re) * scale, f.of(im) * scale))?;
     let mut all = cx.stacked(re, im, 1)?;
     if parts == 2 {
         let turned = cx.stacked(cx.unary(UnaryKind::Neg, im)?, re, 1)?;
         all = cx.stacked(all, turned, 1)?;
     }
-    let sizes = [n, parts, n * 2];
-    cx.reshape(cx.convert(all, d)?, sizes.map(Size::Static).to_vec())
+    let sizes = vec![n, Size::Static(parts), cx.size_mul(k, Size::Static(2))?];
+    cx.reshape(cx.convert(all, d)?, sizes)
 }
 
 /// A length as factors of at most 32, or primes of at most 512; `None` if there are larger primes.

@@ -1,18 +1,18 @@
 //! Orders and values of frequencies.
-use super::super::formula as real;
-use super::{length, *};
+use super::super::{formula as real, join::rolled};
+use super::*;
 
 /// Each dimension turned by half its size: frequency 0 moves to the middle.
 pub(super) fn shift(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    turned(cx, a, |n| n / 2)
+    turned(cx, a, |cx, n| cx.size_div(n, Size::Static(2)))
 }
 
 /// The inverse of [`shift`].
 pub(super) fn shift_back(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    turned(cx, a, |n| n - n / 2)
+    turned(cx, a, |cx, n| cx.size_sub(n, cx.size_div(n, Size::Static(2))?))
 }
 
-fn turned(cx: &mut Cx, a: &Args<'_>, by: fn(i64) -> i64) -> Result<Outcome> {
+fn turned(cx: &mut Cx, a: &Args<'_>, by: fn(&Cx, Size) -> Result<Size>) -> Result<Outcome> {
     let mut x = cx.halves(a, "self")?;
     let rank = rank_of(x.0);
     let dims = match a.ints("dim")? {
@@ -21,12 +21,17 @@ fn turned(cx: &mut Cx, a: &Args<'_>, by: fn(i64) -> i64) -> Result<Outcome> {
     };
     for d in dims {
         let axis = wrap(d, rank)?;
-        let n = length(cx, x.0, axis)?;
-        let cut = n - by(n).min(n);
-        x = each(x, &mut |v| {
-            let inputs = vec![part(cx, v, axis, cut, n - cut)?, part(cx, v, axis, 0, cut)?];
-            cx.b.add(&Concat { inputs, axis: axis as i64 })
-        })?;
+        let n = cx.b.size_of(x.0, axis)?;
+        let by = by(cx, n)?;
+        x = match (n.known(), by.known()) {
+            (Some(n), Some(by)) => each(x, &mut |v| {
+                let (cut, by) = (n - by, Size::Static(by));
+                let first = part(cx, v, axis, cut, by)?;
+                let inputs = vec![first, part(cx, v, axis, 0, Size::Static(cut))?];
+                cx.b.add(&Concat { inputs, axis: axis as i64 })
+            })?,
+            _ => each(x, &mut |v| rolled(cx, v, axis, by))?,
+        };
     }
     done(cx, x)
 }

@@ -1,6 +1,12 @@
 //! Short-time transforms: `torch.stft` and `torch.istft`.
 use super::super::{complex::Z, find as row_of, formula as real};
-use super::{length, *};
+use super::*;
+
+/// The size of a dimension, which must be static.
+fn length(cx: &Cx, x: Value, axis: usize) -> Result<i64> {
+    let n = cx.b.size_of(x, axis)?.known();
+    n.ok_or_else(|| unsupported("has a dimension of symbolic size, which is not supported"))
+}
 
 /// What both directions are given.
 struct Frames {
@@ -96,11 +102,14 @@ pub(super) fn stft(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     if a.has("center") && a.flag("center", true)? {
         x = centred(cx, a, x, plan.n / 2)?;
     }
-    let have = length(cx, x.0, rank - 1)?;
-    if plan.n > have {
+    let have = cx.b.size_of(x.0, rank - 1)?;
+    if let Some(have) = have.known()
+        && plan.n > have
+    {
         return Err(format!("expected 0 < n_fft <= {have}, but got n_fft={}", plan.n).into());
     }
-    let sizes = vec![Size::Static(1 + (have - plan.n) / plan.hop), Size::Static(plan.n)];
+    let hops = cx.size_div(cx.size_add(have, Size::Static(-plan.n))?, Size::Static(plan.hop))?;
+    let sizes = vec![cx.size_add(hops, Size::Static(1))?, Size::Static(plan.n)];
     let hop = cx.integer(DType::I64, plan.hop)?;
     let first = cx.binary(BinaryKind::Mul, cx.iota(DType::I64, sizes.clone(), 0)?, hop)?;
     let at = cx.binary(BinaryKind::Add, first, cx.iota(DType::I64, sizes, 1)?)?;
@@ -114,7 +123,8 @@ pub(super) fn stft(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     if onesided && !real {
         return Err("Cannot have onesided output if window or input is complex".into());
     }
-    let x = transformed(cx, x, (&[rank], plan.n), (kind, onesided), (false, plan.scale))?;
+    let x =
+        transformed(cx, x, (&[rank], Size::Static(plan.n)), (kind, onesided), (false, plan.scale))?;
     let order: Vec<i64> = (0..rank as i64 - 1).chain([rank as i64, rank as i64 - 1]).collect();
     let x = each(x, &mut |v| cx.transpose(v, order.clone()))?;
     match x {
@@ -158,11 +168,11 @@ fn overlapped(cx: &Cx, x: Value, plan: &Frames) -> Result<Value> {
     let axis = rank_of(x) - 1;
     let count = length(cx, x, axis - 1)?;
     let blocks = (plan.n + plan.hop - 1) / plan.hop;
-    let (x, _) = resized(cx, (x, None), axis, blocks * plan.hop)?;
+    let (x, _) = resized(cx, (x, None), axis, Size::Static(blocks * plan.hop))?;
     let mut sum: Option<Value> = None;
     // The block i of frame t is a part of the result's block t + i.
     for i in 0..blocks {
-        let input = part(cx, x, axis, i * plan.hop, plan.hop)?;
+        let input = part(cx, x, axis, i * plan.hop, Size::Static(plan.hop))?;
         let mut low = vec![Size::Static(0); axis + 1];
         let mut high = low.clone();
         (low[axis - 1], high[axis - 1]) = (Size::Static(i), Size::Static(blocks - 1 - i));
@@ -177,7 +187,7 @@ fn overlapped(cx: &Cx, x: Value, plan: &Frames) -> Result<Value> {
     sizes.truncate(axis - 1);
     sizes.push(Size::Static((count + blocks - 1) * plan.hop));
     let flat = cx.reshape(sum, sizes)?;
-    part(cx, flat, axis - 1, 0, plan.n + plan.hop * (count - 1))
+    part(cx, flat, axis - 1, 0, Size::Static(plan.n + plan.hop * (count - 1)))
 }
 
 /// The inverse of [`stft`] by least squares: overlapped frames, divided by the overlapped squares of
@@ -209,8 +219,9 @@ pub(super) fn istft(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = each((x.0, Some(im)), &mut |v| cx.transpose(v, order.clone()))?;
     // A real result is that of the first half of the frequencies.
     let (kind, used) = if complex { (Kind::C2c, plan.n) } else { (Kind::C2r, plan.n / 2 + 1) };
-    let x = resized(cx, x, rank - 1, used)?;
-    let x = transformed(cx, x, (&[rank - 1], plan.n), (kind, true), (true, plan.scale))?;
+    let x = resized(cx, x, rank - 1, Size::Static(used))?;
+    let x =
+        transformed(cx, x, (&[rank - 1], Size::Static(plan.n)), (kind, true), (true, plan.scale))?;
     let window = match plan.window {
         Some(window) => window,
         None => (cx.b.splat(d, &[Size::Static(plan.n)], 1.0)?, None),
@@ -224,9 +235,9 @@ pub(super) fn istft(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let start = if a.flag("center", true)? { plan.n / 2 } else { 0 };
     let length = a.int("length", Some(whole - 2 * start))?;
     let stop = (start + length).min(whole);
-    let envelope = each(envelope, &mut |v| part(cx, v, 0, start, stop - start))?;
-    let x = each(x, &mut |v| part(cx, v, rank - 2, start, stop - start))?;
+    let envelope = each(envelope, &mut |v| part(cx, v, 0, start, Size::Static(stop - start)))?;
+    let x = each(x, &mut |v| part(cx, v, rank - 2, start, Size::Static(stop - start)))?;
     let x = divided(cx, x, envelope)?;
-    let x = resized(cx, x, rank - 2, length)?;
+    let x = resized(cx, x, rank - 2, Size::Static(length))?;
     done(cx, x)
 }

@@ -101,6 +101,8 @@ pub struct TileRoles {
 /// bytes.
 const L1_WAY_BYTES: i64 = 4096;
 
+/// Rows of accumulators that cover the latency of the FMA units.
+const FMA_ROWS: i64 = 6;
 /// Rows that share a packed panel before the next one is packed.
 const PACKED_ROWS: i64 = 1024;
 /// Most bytes of a packed panel.
@@ -125,7 +127,8 @@ pub fn contraction(k: &Kernel, plan: &NestPlan, bits: usize) -> Option<TileRoles
         (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && *d != vector).collect();
     // Rows share an operand that varies across lanes.
     let shared = |d: &usize| [a, b].iter().any(|x| !x.at.uses(*d) && x.at.uses(vector));
-    let length = |d: usize| nest.extents[d].known().unwrap_or(1024);
+    // A dynamic extent may be 1, as a batch is: known ones that fill the FMA pipeline come first.
+    let length = |d: usize| nest.extents[d].known().unwrap_or(FMA_ROWS);
     let rows = parallel.iter().copied().filter(shared).max_by_key(|d| (length(*d).min(64), *d))?;
     let other = if a.at.uses(rows) { a } else { b };
     let column = |d: &usize| *d != rows && !other.at.uses(*d);
@@ -181,9 +184,8 @@ fn blocks(nest: &Nest, r: &TileRoles, m: &Cpu) -> Params {
     let n = if rows == 1 || narrow { 4 } else { 2 }.min(vectors);
     let fit = (registers - 4) / n - if registers == 32 { 2 } else { 0 };
     let most = if narrow { 6 } else { fit.min(places) }.clamp(1, rows.max(1));
-    // Few rows are divided evenly; with many, the remainder does not matter. 6 rows keep as many
-    // accumulators in flight as an FMA has cycles of latency.
-    let even = (most.min(6)..=most).rev().find(|t| rows % t == 0 && rows <= 256);
+    // Few rows are divided evenly; with many, the remainder does not matter.
+    let even = (most.min(FMA_ROWS)..=most).rev().find(|t| rows % t == 0 && rows <= 256);
     let tile = even.unwrap_or(most);
     // A block of rows stays in half of the L2 cache while the columns stream past.
     let bytes = 4 * k;
