@@ -47,9 +47,9 @@ class MatmulEpilogue(nn.Module):
 
 
 class Convolution(nn.Module):
-    def __init__(self):
+    def __init__(self, channels=64, filters=64):
         super().__init__()
-        self.conv = nn.Conv2d(64, 64, 3, padding=1)
+        self.conv = nn.Conv2d(channels, filters, 3, padding=1)
 
     def forward(self, x):
         return F.relu(self.conv(x))
@@ -148,6 +148,7 @@ WORKLOADS = {
     "mmepi": (lambda: (MatmulEpilogue(), (rand(1024, 1024),)), 2 * 1024 * 1024 * 4096, 0),
     "mm2048bf16": (lambda: square(2048, torch.bfloat16), 2 * 2048**3, 0),
     "conv": (lambda: (Convolution(), (rand(32, 64, 56, 56),)), 2 * 32 * 64 * 64 * 9 * 56 * 56, 0),
+    "conv32": (lambda: (Convolution(128, 32), (rand(3, 128, 56, 56),)), 2 * 3 * 128 * 32 * 9 * 56 * 56, 0),
     "attn": (lambda: (Attention(), tuple(rand(4, 12, 512, 64) for _ in range(3))), 4 * 4 * 12 * 64 * (512 * 513 // 2), 0),
     "block": (block, 2 * 512 * 768 * 768 * 12 + 4 * 4 * 12 * 128 * 128 * 64, 0),
     "lstm": (lambda: (Lstm(), (rand(8, 64, 256),)), 2 * 8 * 64 * 1024 * 512, 0),

@@ -128,6 +128,26 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 }
 
 // -----
+// A batch of any size is no row of a tile where the image's rows are known.
+// CASE: convolution_of_a_dynamic_batch
+// CHECK: m = 8
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x10x10x16xf32> {kiln.sizes = array<i64: -1, 10, 10, 16>}, %w: tensor<3x3x16x32xf32> {kiln.sizes = array<i64: 3, 3, 16, 32>}, %s0: index) -> tensor<?x8x8x32xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%s0) : tensor<?x8x8x32xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x8x8x32xf32>) -> tensor<?x8x8x32xf32>
+  %c = kiln.structured.contract ins(%x, %w : tensor<?x10x10x16xf32>, tensor<3x3x16x32xf32>) outs(%f : tensor<?x8x8x32xf32>)
+      maps = [affine_map<(n, h, w, f, i, j, c) -> (n, h + i, w + j, c)>, affine_map<(n, h, w, f, i, j, c) -> (i, j, c, f)>, affine_map<(n, h, w, f, i, j, c) -> (n, h, w, f)>] {
+  ^bb0(%a: f32, %b: f32):
+    kiln.yield %a, %b : f32, f32
+  } -> tensor<?x8x8x32xf32>
+  return %c : tensor<?x8x8x32xf32>
+}
+}
+}
+
+// -----
 // RUN: kiln-schedule{vector-bits=256}
 // CASE: narrower_vectors
 // CHECK: bits = 256
