@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import weakref
 
 import torch
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
@@ -17,6 +18,7 @@ from .cudagraphs import CudaGraphs
 from .decompositions import decompose, is_random, table
 from .factors import factor_transposed
 from .graph import Unserialisable
+from .package import as_text
 from .partition import device_of, runs_of
 from .program import Program
 from .runner import boxed
@@ -37,6 +39,17 @@ class Report:
     kernels: int = 0
     eager: dict[str, str] = dataclasses.field(default_factory=dict)
     """Nodes that stay eager: overload and source line, with the reason."""
+    compiled: list[weakref.ref] = dataclasses.field(default_factory=list, repr=False)
+    """The programs; a report keeps none alive."""
+
+    def launches(self) -> list[list[tuple[str, str, list[str]]]]:
+        """For each program that lives, the kernels that it launches: name, strategy, ops."""
+        return [program.launches() for ref in self.compiled if (program := ref())]
+
+    @property
+    def pictures(self) -> list[str]:
+        """For each program that lives, its launches as SVG."""
+        return [program.svg() for ref in self.compiled if (program := ref())]
 
 
 reports: list[Report] = []
@@ -104,10 +117,8 @@ def compile_runs(kind, chosen, module, refused, frozen):
             n.meta.setdefault("val", getattr(module, n.target))
     fused = fuse_by_partitions(torch.fx.GraphModule(module, graph), [dict.fromkeys(mapping[n] for n in run) for run in runs], prefix="kiln_")
     values = {n.name: t for n, t in frozen.items()}
-    for name, part in list(fused.named_children()):
-        if not name.startswith("kiln_"):
-            continue
-        call = next(n for n in fused.graph.nodes if n.op == "call_module" and n.target == name)
+    for call in [n for n in fused.graph.nodes if n.op == "call_module" and n.target.startswith("kiln_")]:
+        part = getattr(fused, call.target)
         supply(call, part)
         inputs = [n for n in part.graph.nodes if n.op == "placeholder"]
         constants = {n: values[g.name] for n, g in zip(inputs, call.args) if g.name in values}
@@ -130,7 +141,8 @@ def compile_runs(kind, chosen, module, refused, frozen):
                 raise
             continue
         report.kernels += program.kernels
-        setattr(fused, name, Piece(program))
+        report.compiled.append(weakref.ref(program.compiled))
+        setattr(fused, call.target, Piece(program))
     fused.recompile()
     reports.append(report)
     return boxed(fused)
@@ -159,8 +171,7 @@ def settings(options: dict | None, mode: str | None) -> Settings:
     given.setdefault("threads", torch.get_num_threads())
     # A graph is captured as a whole, programs and eager ops, by PyTorch.
     given["cudagraphs"] = False
-    text = lambda v: str(v).lower() if isinstance(v, bool) else str(v)
-    return Settings([(name, text(v)) for name, v in given.items()], strict, frozen, graphs, fallback)
+    return Settings(as_text(given), strict, frozen, graphs, fallback)
 
 
 def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None = None, mode: str | None = None):

@@ -1,4 +1,5 @@
 //! The compiled half of `kiln_torch`: compiles graphs and calls them on tensors by pointer.
+mod package;
 mod tensors;
 
 use compiler::{
@@ -6,14 +7,14 @@ use compiler::{
     capture::{CaptureError, aten, weight::Weight},
     dialects::value::DType,
 };
-use kiln_runtime::{View, ViewMut, cuda::Stream, view::byte_size};
+use kiln_runtime::{View, ViewMut, cuda::Stream, program::Dim, view::byte_size};
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
     prelude::*,
     types::{PyBytes, PyList},
 };
 use std::{collections::BTreeMap, ffi::c_void};
-use tensors::{Tensor, objects, tensors};
+use tensors::{Tensor, arrays, objects, tensors};
 
 pyo3::create_exception!(_kiln, CompileError, PyRuntimeError, "A graph that kiln cannot compile.");
 pyo3::create_exception!(
@@ -24,10 +25,13 @@ pyo3::create_exception!(
 );
 
 /// A compiled graph.
-#[pyclass(frozen)]
+#[pyclass(frozen, weakref)]
 struct Program {
     exe: compiler::Executable,
 }
+
+/// A launch's kernel: its name, its strategy, its ops.
+type Launch = (String, String, Vec<String>);
 
 /// The shapes of a program's results, and the bytes of its workspace.
 type Allocation = (Vec<Vec<usize>>, usize);
@@ -159,6 +163,15 @@ impl Program {
     fn kernels(&self) -> usize {
         self.exe.program().kernels.len()
     }
+    /// The launches in order, with those of programs that control flow calls.
+    fn launches(&self) -> Vec<Launch> {
+        let all = self.exe.program().parts().into_iter().flat_map(|p| &p.kernels);
+        all.map(|k| (k.name.clone(), k.kind.clone(), k.ops.clone())).collect()
+    }
+    /// The launches and the data flow between them, as SVG.
+    fn svg(&self) -> String {
+        compiler::dump::svg(self.exe.program(), &[])
+    }
     /// Runs the program on host tensors. Outputs are row-major.
     fn call(
         &self,
@@ -166,9 +179,43 @@ impl Program {
         inputs: &Bound<'_, PyList>,
         outputs: &Bound<'_, PyList>,
     ) -> PyResult<()> {
-        let program = self.exe.program();
         let (held, made) = (objects(inputs), objects(outputs));
-        let (inputs, outputs) = (tensors(&held)?, tensors(&made)?);
+        self.run(py, &tensors(&held)?, &tensors(&made)?)
+    }
+    /// The same on NumPy's arrays, which are row-major.
+    fn call_arrays(
+        &self,
+        py: Python<'_>,
+        inputs: &Bound<'_, PyList>,
+        outputs: &Bound<'_, PyList>,
+    ) -> PyResult<()> {
+        let (held, made) = (objects(inputs), objects(outputs));
+        self.run(py, &arrays(&held)?, &arrays(&made)?)
+    }
+    /// The names, element types and sizes of the inputs; None where a size is dynamic.
+    fn signature(&self) -> Vec<(String, String, Vec<Option<usize>>)> {
+        let size = |n: &Dim| match n {
+            Dim::Known(n) => usize::try_from(*n).ok(),
+            _ => None,
+        };
+        let all = self.exe.program().inputs.iter();
+        all.map(|t| (t.name.clone(), t.dtype.clone(), t.dims.iter().map(size).collect())).collect()
+    }
+    /// The sizes of the results for inputs of these shapes.
+    fn shapes(&self, inputs: Vec<Vec<usize>>) -> PyResult<Vec<Vec<usize>>> {
+        let shapes: Vec<&[usize]> = inputs.iter().map(Vec::as_slice).collect();
+        self.exe.output_shapes(&shapes).map_err(failed)
+    }
+    /// Whether it is for a GPU.
+    fn on_gpu(&self) -> bool {
+        self.exe.cuda().is_some()
+    }
+}
+
+impl Program {
+    /// Runs the program on live host tensors of the dtypes that it states. Outputs are row-major.
+    fn run(&self, py: Python<'_>, inputs: &[Tensor], outputs: &[Tensor]) -> PyResult<()> {
+        let program = self.exe.program();
         for (what, given, wanted) in [
             ("inputs", inputs.len(), program.inputs.len()),
             ("outputs", outputs.len(), program.outputs.len()),
@@ -177,7 +224,7 @@ impl Program {
                 return Err(failed(format!("the graph takes {wanted} {what}, given {given}")));
             }
         }
-        if inputs.iter().chain(&outputs).any(|t| t.gpu.is_some()) {
+        if inputs.iter().chain(outputs).any(|t| t.gpu.is_some()) {
             return Err(failed("the program is for a processor, a tensor is on a GPU"));
         }
         let done = py.detach(|| {
@@ -213,6 +260,8 @@ fn supports(target: &str) -> bool {
 fn _kiln(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Program>()?;
     m.add_function(wrap_pyfunction!(supports, m)?)?;
+    m.add_function(wrap_pyfunction!(package::package, m)?)?;
+    m.add_function(wrap_pyfunction!(package::load, m)?)?;
     m.add("CompileError", m.py().get_type::<CompileError>())?;
     m.add("UnsupportedError", m.py().get_type::<UnsupportedError>())?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -108,6 +108,23 @@ impl<'t> Tensor<'t> {
         })
     }
 
+    /// Reads a row-major array of NumPy's, which must outlive the result and keep its shape.
+    fn of_array(object: &Bound<'_, PyAny>) -> PyResult<Tensor<'t>> {
+        let py = object.py();
+        let ctypes = object.getattr(intern!(py, "ctypes"))?;
+        let sizes: Vec<i64> = object.getattr(intern!(py, "shape"))?.extract()?;
+        let mut strides = vec![1; sizes.len()];
+        for i in (1..sizes.len()).rev() {
+            strides[i - 1] = strides[i] * sizes[i].max(1);
+        }
+        Ok(Tensor {
+            data: ctypes.getattr(intern!(py, "data"))?.extract()?,
+            gpu: None,
+            sizes: Sizes::Owned(sizes),
+            strides: Sizes::Owned(strides),
+        })
+    }
+
     pub fn shape(&self) -> &[usize] {
         let all = self.sizes.get();
         // SAFETY: sizes are not negative, and of the same width.
@@ -141,6 +158,11 @@ impl<'t> Tensor<'t> {
 /// The tensors of a list.
 pub fn tensors<'t>(objects: &'t [Bound<'_, PyAny>]) -> PyResult<Vec<Tensor<'t>>> {
     objects.iter().map(Tensor::of).collect()
+}
+
+/// The arrays of a list.
+pub fn arrays<'t>(objects: &'t [Bound<'_, PyAny>]) -> PyResult<Vec<Tensor<'t>>> {
+    objects.iter().map(Tensor::of_array).collect()
 }
 
 /// The objects of a list, which hold its tensors alive.

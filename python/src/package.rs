@@ -1,0 +1,42 @@
+//! Compiled packages: written of archives, loaded without PyTorch.
+use crate::{Program, failure};
+use compiler::Options;
+use pyo3::{exceptions::PyValueError, prelude::*};
+use std::path::PathBuf;
+
+fn named(options: &[(String, String)]) -> PyResult<Options> {
+    let named = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    Options::named(named).map_err(|e| PyValueError::new_err(e.to_string()))
+}
+
+/// Compiles an archive of `torch.export.save` to a package that holds its weights; returns how many
+/// kernels it has.
+#[pyfunction]
+pub fn package(
+    py: Python<'_>,
+    archive: PathBuf,
+    output: PathBuf,
+    options: Vec<(String, String)>,
+) -> PyResult<usize> {
+    let options = named(&options)?;
+    let write = || -> Result<usize, compiler::Error> {
+        let model = compiler::load(archive)?;
+        let (mut package, _) = model.build(&options, &|_, _| {})?;
+        model.embed_weights(&mut package, &options)?;
+        package.save(&output)?;
+        Ok(package.program.parts().iter().map(|p| p.kernels.len()).sum())
+    };
+    py.detach(write).map_err(failure)
+}
+
+/// Loads a package, or compiles an archive or IR.
+#[pyfunction]
+pub fn load(
+    py: Python<'_>,
+    path: PathBuf,
+    options: Vec<(String, String)>,
+) -> PyResult<Program> {
+    let options = named(&options)?;
+    let exe = py.detach(|| compiler::load(path)?.compile(&options)).map_err(failure)?;
+    Ok(Program { exe })
+}

@@ -1,0 +1,51 @@
+"""Calls: memory does not grow with their number."""
+import os
+
+import kiln_torch  # noqa: F401
+import pytest
+import torch
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+ALLOWED = 4 << 20
+
+
+def resident():
+    """Bytes of this process in memory."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * PAGE
+
+
+def grown(call, warm, count):
+    for _ in range(warm):
+        call()
+    before = resident()
+    for _ in range(count):
+        call()
+    return resident() - before
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_calls_without_growth(dynamic):
+    fast = torch.compile(lambda x, y: (x @ y).relu() + 1, backend="kiln", dynamic=dynamic)
+    x, y = torch.randn(4, 8), torch.randn(8, 16)
+    with torch.no_grad():
+        assert grown(lambda: fast(x, y), 2_000, 100_000) < ALLOWED
+
+
+def test_sizes_without_growth():
+    fast = torch.compile(lambda x: torch.softmax(x, -1).cumsum(0), backend="kiln", dynamic=True)
+    inputs = [torch.randn(n, 3 * n) for n in range(2, 34)]
+    with torch.no_grad():
+        assert grown(lambda: [fast(x) for x in inputs], 50, 1_000) < ALLOWED
+
+
+def test_training_without_growth():
+    layer = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16))
+    fast = torch.compile(layer, backend="kiln")
+    x = torch.randn(4, 8)
+
+    def step():
+        fast(x).square().sum().backward()
+        layer.zero_grad()
+
+    assert grown(step, 500, 10_000) < ALLOWED
