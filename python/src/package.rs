@@ -31,11 +31,7 @@ pub fn package(
 
 /// Loads a package, or compiles an archive or IR.
 #[pyfunction]
-pub fn load(
-    py: Python<'_>,
-    path: PathBuf,
-    options: Vec<(String, String)>,
-) -> PyResult<Program> {
+pub fn load(py: Python<'_>, path: PathBuf, options: Vec<(String, String)>) -> PyResult<Program> {
     let options = named(&options)?;
     let exe = py.detach(|| compiler::load(path)?.compile(&options)).map_err(failure)?;
     Ok(Program { exe })
