@@ -19,7 +19,7 @@ from .decompositions import decompose, is_random, table
 from .factors import factor_transposed
 from .graph import Unserialisable
 from .package import as_text
-from .partition import device_of, runs_of
+from .partition import device_of, restore_order, runs_of
 from .program import Program
 from .runner import boxed
 from .sizes import supply
@@ -116,6 +116,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
         if n.op == "get_attr":
             n.meta.setdefault("val", getattr(module, n.target))
     fused = fuse_by_partitions(torch.fx.GraphModule(module, graph), [dict.fromkeys(mapping[n] for n in run) for run in runs], prefix="kiln_")
+    restore_order(fused, {name: k for k, name in enumerate(nodes)})
     values = {n.name: t for n, t in frozen.items()}
     for call in [n for n in fused.graph.nodes if n.op == "call_module" and n.target.startswith("kiln_")]:
         part = getattr(fused, call.target)

@@ -77,6 +77,8 @@ def export(model, args: tuple, path: str | os.PathLike, *, kwargs: dict | None =
     `UnsupportedError`, which lists all ops that have no row in the ATen table."""
     import torch
 
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 8):
+        raise RuntimeError(f"archives of torch.export.save have the form that kiln reads from PyTorch 2.8 on; this is {torch.__version__}")
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         archive = os.path.join(folder, "model.pt2")
         torch.export.save(torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False), archive)

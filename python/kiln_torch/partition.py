@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import collections
+import heapq
 
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -13,11 +14,19 @@ from .graph import DTYPES, SYMBOLIC, is_item, overload
 from .views import addresses_storage
 
 
-# Of attention ops for GPUs the results that kiln computes: the output, and not the log-sum-exp and the generator's state.
+def factors_transposes() -> bool:
+    """Whether this PyTorch's solver gives the factors of the transposed matrix, as it did before 2.11; derivatives read them so."""
+    with torch.utils._python_dispatch._disable_current_modes():
+        upper = torch.tensor([[1.0, 1.0], [0.0, 1.0]], device="cpu")
+        return bool(torch.ops.aten._linalg_solve_ex(upper, upper)[1][1, 0] != 0)
+
+
+# Of some ops the results that kiln computes. Of attention ops for GPUs the output, and not the log-sum-exp and the generator's state.
 COMPUTED = {
     "aten._scaled_dot_product_flash_attention.default": {0},
     "aten._scaled_dot_product_efficient_attention.default": {0},
     "aten._scaled_dot_product_cudnn_attention.default": {0},
+    **({"aten._linalg_solve_ex.default": {0, 3}} if factors_transposes() else {}),
 }
 
 
@@ -84,7 +93,7 @@ def reason_against(node: torch.fx.Node, device: torch.device, refused: dict[str,
         return "takes an offset in the storage of an argument"
     name = overload(node)
     if name in COMPUTED and any(n.args[1] not in COMPUTED[name] for n in node.users if is_item(n)):
-        return f"{name} whose statistics are used, as a backward pass does"
+        return f"{name} whose other results are used, as a backward pass does"
     if node.name in refused:
         return refused[node.name]
     if not _kiln.supports(name):
@@ -122,3 +131,25 @@ def runs_of(module: torch.fx.GraphModule, device: torch.device, refused: dict[st
             runs[owner[n]].append(n)
     left = {n.name: support.reasons.get(n.name, "") for n in module.graph.nodes if n.op == "call_function" and n not in owner}
     return [r for r in runs if r], left
+
+
+def restore_order(fused: torch.fx.GraphModule, positions: dict[str, int]):
+    """Sorts nodes topologically, and where that leaves a choice as before fusion: ops that draw from a generator keep their order.
+
+    `positions`: those of the nodes before, by the name that `meta["kiln_origin"]` has."""
+    output = next(n for n in fused.graph.nodes if n.op == "output")
+    place = lambda n: positions.get(n.meta.get("kiln_origin"), -1)
+    # A program is where its last op was.
+    members = lambda n: getattr(fused, n.target).graph.nodes if n.op == "call_module" else [n]
+    keys = {n: (max(map(place, members(n)), default=-1), k) for k, n in enumerate(fused.graph.nodes)}
+    waiting = {n: len(n.all_input_nodes) for n in fused.graph.nodes}
+    ready = [(keys[n], n) for n, count in waiting.items() if count == 0]
+    heapq.heapify(ready)
+    while ready:
+        _, node = heapq.heappop(ready)
+        for user in node.users:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(ready, (keys[user], user))
+        if node is not output:
+            output.prepend(node)

@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "opinfo")
 from compiled import GOOD, checked  # noqa: E402
 from opinfo import operators  # noqa: E402
 
+from kiln_torch.partition import factors_transposes  # noqa: E402
+
 FORWARD = """add addcdiv addmm cumsum einsum fft.irfft fft.fft2 gather index_fill index_put linalg.solve linalg.svd logsumexp masked_fill
 nn.functional.conv2d nn.functional.cross_entropy nn.functional.interpolate.bilinear nn.functional.max_pool2d nn.functional.soft_margin_loss
 scatter_reduce.amin sort split_with_sizes std_mean take_along_dim topk triu unfold var_mean view_as_complex where"""
@@ -30,6 +32,8 @@ def known():
 
 @pytest.mark.parametrize("name, dtype, gradients", CASES)
 def test_operator_as_eager(name, dtype, gradients, known, device):
+    if name == "linalg.solve" and gradients and factors_transposes():
+        pytest.skip("this PyTorch's derivative reads other factors than kiln's, and stays eager")
     op, a = known[name], SimpleNamespace(gradients=gradients, dynamic=False)
     for k, sample in enumerate(op.sample_inputs(device, getattr(torch, dtype), requires_grad=gradients)):
         if k == 2:

@@ -42,8 +42,12 @@ def test_products_of_8_bit_floats():
     x, y = torch.randn(16, 32).to(torch.float8_e4m3fn), torch.randn(48, 32).to(torch.float8_e4m3fn)
     scale = torch.tensor(0.5)
     multiply = lambda x, y, s: A._scaled_mm(x, y.t(), s, s, out_dtype=torch.float32)
+    try:
+        want = multiply(x, y, scale)
+    except NotImplementedError:
+        pytest.skip("this PyTorch has no such product on processors")
     have, eager = compiled(multiply, x, y, scale)
-    torch.testing.assert_close(have, multiply(x, y, scale), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(have, want, rtol=1e-5, atol=1e-5)
     assert not eager
 
 

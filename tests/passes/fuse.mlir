@@ -52,6 +52,46 @@ func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
 }
 
 // -----
+// Kernels that read one tensor are one, so that it is read once.
+// CASE: siblings
+// CHECK: kiln.launch @exp_sin ins(
+// IMPLICIT-CHECK-NOT: kiln.launch @sin
+func.func @f(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %0 = kiln.exp %x : tensor<4x8xf32>
+  %1 = kiln.sin %x : tensor<4x8xf32>
+  return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// -----
+// A reduction's kernel takes what reads the same rows, before it and after it.
+// CASE: siblings_of_reductions
+// CHECK: kind = "rows"
+func.func @f(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x8xf32>) {
+  %0 = kiln.exp %x : tensor<4x8xf32>
+  %1 = kiln.reduce sum %x dims = [1] : tensor<4x8xf32>
+  %2 = kiln.reduce max %x dims = [1] : tensor<4x8xf32>
+  %3 = kiln.sin %x : tensor<4x8xf32>
+  return %0, %1, %2, %3 : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x8xf32>
+}
+
+// -----
+// Not merged: reads at other indices, and a merged kernel that would wait for itself.
+// CASE: no_siblings
+// CHECK: kiln.launch @exp
+// CHECK: kiln.launch @sin
+func.func @f(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
+  %0 = kiln.exp %x : tensor<8x8xf32>
+  %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [0] : tensor<8x8xf32>, tensor<8x8xf32>
+  %2 = kiln.reduce max %1 dims = [1] : tensor<8x8xf32>
+  %3 = kiln.broadcast_in_dim %2 dims = [0] sizes = [8, 8] : tensor<8xf32>
+  %4 = kiln.sin %x : tensor<8x8xf32>
+  %5 = kiln.mul %4, %3 : tensor<8x8xf32>
+  %6 = kiln.transpose %x permutation = [1, 0] : tensor<8x8xf32>
+  %7 = kiln.cos %6 : tensor<8x8xf32>
+  return %0, %5, %7 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
 // A transposed read needs other threads' elements, so the second op is a kernel of its own, with a
 // remark.
 // CASE: transposed_read

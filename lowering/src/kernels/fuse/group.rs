@@ -117,6 +117,9 @@ pub fn plan(graph: &Graph, how: FusionMode) -> FusionPlan {
     for n in 0..graph.nodes.len() {
         d.assign(n);
     }
+    if how != FusionMode::EachOp {
+        d.merge_siblings();
+    }
     d.ordered()
 }
 

@@ -45,6 +45,11 @@ impl Grouping<'_> {
         if !in_place {
             return;
         }
+        self.absorb(from, into);
+    }
+
+    /// Moves the nodes of a kernel into another, which must not make the merged one depend on itself.
+    pub(super) fn absorb(&mut self, from: usize, into: usize) {
         let moved = std::mem::take(&mut self.groups[from].nodes);
         let before = std::mem::take(&mut self.groups[from].dependencies);
         self.groups[from].merged = true;

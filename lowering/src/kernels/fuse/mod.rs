@@ -24,6 +24,7 @@ mod kernel_body;
 mod kernel_table;
 mod merge;
 mod outline;
+mod siblings;
 mod signature;
 
 use crate::{

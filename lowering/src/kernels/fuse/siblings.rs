@@ -1,0 +1,111 @@
+//! Merges kernels that read one tensor and do not depend on each other: horizontal fusion.
+use crate::kernels::{
+    class::Class,
+    fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES},
+};
+use kiln_dialects::ir::Value;
+use std::collections::HashMap;
+
+/// Most results of a merged kernel: each is a stream of stores, and a value in a register.
+const MOST_RESULTS: usize = 4;
+
+/// Most nodes between two kernels. What the later one computes lives from the earlier one on, so
+/// that distant ones would need memory for longer.
+const MOST_DISTANCE: usize = 32;
+
+impl Grouping<'_> {
+    /// Merges kernels that read a tensor at the same indices, in program order.
+    pub(super) fn merge_siblings(&mut self) {
+        let mut first: HashMap<Value, Vec<usize>> = HashMap::new();
+        for g in 0..self.groups.len() {
+            if self.groups[g].merged || !self.may_have_siblings(g) {
+                continue;
+            }
+            let read = self.read_in_place(g);
+            let found = read.iter().filter_map(|v| first.get(v)).flatten().copied();
+            let sibling = found.filter(|s| *s != g).find(|s| self.are_siblings(*s, g));
+            let into = match sibling {
+                None => g,
+                Some(s) => {
+                    // A reduction's kernel takes pointwise ones, not vice versa.
+                    let pointwise = self.groups[g].kind == Kind::Pointwise;
+                    let (from, into) = if pointwise { (g, s) } else { (s, g) };
+                    let reasons = std::mem::take(&mut self.groups[from].reasons);
+                    self.groups[into].reasons.extend(reasons);
+                    self.absorb(from, into);
+                    first.values_mut().flatten().filter(|r| **r == from).for_each(|r| *r = into);
+                    into
+                }
+            };
+            for v in read {
+                let all = first.entry(v).or_default();
+                if !all.contains(&into) {
+                    all.push(into);
+                }
+            }
+        }
+    }
+
+    /// Whether it is a loop nest that stores what it computes where it computes it.
+    fn may_have_siblings(&self, g: usize) -> bool {
+        let group = &self.groups[g];
+        matches!(group.kind, Kind::Pointwise | Kind::Rows)
+            && !group.dims.is_empty()
+            && group.nodes.iter().all(|n| {
+                matches!(self.graph.nodes[*n].class, Class::Pointwise | Class::Reduce)
+                    && !self.copies(*n)
+            })
+    }
+
+    /// Whether a node's value is computed elsewhere, and stored here.
+    fn copies(&self, n: usize) -> bool {
+        self.slice_source(n).is_some() || self.previous_slice_kernel(n).is_some()
+    }
+
+    /// The stored tensors that a kernel reads at the indices of all of its loops, in order.
+    fn read_in_place(&self, g: usize) -> Vec<Value> {
+        let mut all = vec![];
+        for n in &self.groups[g].nodes {
+            let node = &self.graph.nodes[*n];
+            if node.class == Class::Pointwise && self.forms[*n] != LoopSpan::Full {
+                continue;
+            }
+            for leaf in &node.leaves {
+                let outside = self.kernel_of(self.graph.base(leaf.value)) != Some(g);
+                if outside && !all.contains(&leaf.value) && self.reads_in_place(leaf, &node.loops())
+                {
+                    all.push(leaf.value);
+                }
+            }
+        }
+        all
+    }
+
+    fn are_siblings(&self, early: usize, late: usize) -> bool {
+        let (a, b) = (&self.groups[early], &self.groups[late]);
+        let near = match (a.nodes.last(), b.nodes.first()) {
+            (Some(last), Some(first)) => first.saturating_sub(*last) <= MOST_DISTANCE,
+            _ => false,
+        };
+        near && !a.merged
+            && a.dims == b.dims
+            && (a.kind != b.kind || a.reduced == b.reduced)
+            && self.within(&[&a.nodes, &b.nodes], MOST_NODES)
+            && self.results(early) + self.results(late) <= MOST_RESULTS
+            && !self.depends_on(early, late)
+            && !self.depends_on(late, early)
+    }
+
+    /// How many values of a kernel are read outside of it.
+    fn results(&self, g: usize) -> usize {
+        let inside = |v: Value| self.kernel_of(v) == Some(g);
+        let nodes = self.groups[g].nodes.iter().map(|n| self.graph.nodes[*n].value);
+        let read = |v: &Value| {
+            v.uses().iter().any(|(user, _)| {
+                let results = user.results();
+                results.is_empty() || !results.iter().all(|r| inside(*r))
+            })
+        };
+        nodes.filter(read).count()
+    }
+}
