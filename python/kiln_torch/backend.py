@@ -23,7 +23,7 @@ from .partition import device_of, restore_order, runs_of
 from .program import Program
 from .runner import boxed
 from .sizes import supply
-from .views import rebase
+from .views import RETURNED, rebase, return_views
 
 log = logging.getLogger("kiln_torch")
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")
@@ -81,9 +81,9 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
         return make_boxed_func(module.forward)
     rebase(module.graph)
     factor_transposed(module.graph)
-    refused: dict[str, str] = {}
+    refused = dict.fromkeys(return_views(module.graph), RETURNED)
     if chosen.fallback_random:
-        refused = {n.name: "draws from PyTorch's generator (fallback_random)" for n in module.graph.nodes if is_random(n.target)}
+        refused |= {n.name: "draws from PyTorch's generator (fallback_random)" for n in module.graph.nodes if is_random(n.target)}
     while True:
         try:
             return compile_runs(kind, chosen, module, refused, frozen)
@@ -101,7 +101,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
     runs, left = runs_of(module, device, refused)
     report = Report(kind, nodes=sum(n.op == "call_function" for n in module.graph.nodes), programs=len(runs))
     for name, why in left.items():
-        if "computes sizes" in why:
+        if "computes sizes" in why or why == RETURNED:
             continue
         report.eager[f"{nodes[name].target} at {source(nodes[name])}"] = why
         log.info("eager: %s: %s: %s", nodes[name].target, source(nodes[name]), why)

@@ -6,7 +6,7 @@ import json
 import sympy
 import torch
 
-from .sizes import carried
+from .sizes import carried, floats, is_float
 
 # The schema's numbers of element types.
 DTYPES = {
@@ -150,6 +150,21 @@ class Writer:
         self.tensors[name] = {"dtype": DTYPES[torch.int8], "sizes": sizes, "strides": [one, one], "storage_offset": {"as_int": 0}}
         return name
 
+    def scalar(self, node: torch.fx.Node) -> str:
+        """An argument float64[] by which a float comes in, and the op that reads it."""
+        name = f"{node.name}_scalar"
+        self.tensors[name] = {"dtype": DTYPES[torch.float64], "sizes": [], "strides": [], "storage_offset": {"as_int": 0}}
+        self.names[node] = node.name
+        self.nodes.append(
+            {
+                "target": "aten._local_scalar_dense.default",
+                "inputs": [{"name": "self", "arg": {"as_tensor": {"name": name}}}],
+                "outputs": [{"as_sym_float": {"as_name": node.name}}],
+                "metadata": {},
+            }
+        )
+        return name
+
     def permuted(self, node: torch.fx.Node, order: list[int]) -> str:
         """The name of a node's value with its dimensions in this order."""
         name = f"{node.name}#permuted"
@@ -187,7 +202,7 @@ class Writer:
 
 def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: list[torch.fx.Node], orders: list[list[int] | None], frozen) -> bytes:
     """A piece of a graph as JSON: `inputs` are tensors and sizes, of which those in `frozen` are parameters; `outputs` are tensors, each permuted to
-    its order. After the tensors come the arguments that carry sizes."""
+    its order. After the tensors come the arguments that carry sizes, then those that carry floats."""
     writer = Writer()
     specs, sizes, env = [], {}, None
     for node in inputs:
@@ -199,12 +214,14 @@ def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: 
             else:
                 specs.append({"user_input": {"arg": {"as_tensor": {"name": node.name}}}})
             env = env or getattr(val, "fake_mode", None) and val.fake_mode.shape_env
-        else:
+        elif not is_float(val):
             writer.names[node] = node.name
             sizes[node.name] = sympy.srepr(val.node.expr) if isinstance(val, torch.SymInt) else f"Integer({int(val)})"
             env = env or isinstance(val, torch.SymInt) and val.node.shape_env
     for k in carried(inputs):
         specs.append({"user_input": {"arg": {"as_tensor": {"name": writer.carrier(inputs[k])}}}})
+    for k in floats(inputs):
+        specs.append({"user_input": {"arg": {"as_tensor": {"name": writer.scalar(inputs[k])}}}})
     for node in nodes:
         try:
             writer.node(node)

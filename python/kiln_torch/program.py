@@ -8,7 +8,7 @@ from torch._C._dynamo.guards import _empty_strided_cuda as empty_cuda
 from . import _kiln
 from .graph import is_item, serialise
 from .layout import Layout, dense_order, unpermuted
-from .sizes import carried, carrier
+from .sizes import carried, carrier, floats
 
 DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
@@ -61,9 +61,10 @@ class Program:
         self.dtypes = [DTYPES[name] for name, _ in described]
         static_sizes = all(size is not None for _, size in described)
         self.fixed = [row_major(size) for _, size in described] if static_sizes else None
-        self.sizes = carried(inputs)
+        self.sizes, self.floats = carried(inputs), floats(inputs)
         static = not self.sizes and all(isinstance(n, int) for t in given for n in t.shape)
-        self.draws = self.compiled.inputs() > len(self.takes) + len(self.sizes)
+        self.draws = self.compiled.inputs() > len(self.takes) + len(self.sizes) + len(self.floats)
+        given += [torch.empty((), dtype=torch.float64, device="meta") for _ in self.floats]
         if self.draws:
             given.append(torch.empty(2, dtype=torch.int64, device="meta"))
         self.call = self.host if device.type == "cpu" else self.static_cuda(given) if static else self.cuda
@@ -78,6 +79,8 @@ class Program:
                 out = self.eager(*values)
                 return list(out) if isinstance(out, (tuple, list)) else [out]
             inputs.append(carrier(values[k], self.device))
+        for k in self.floats:
+            inputs.append(torch.tensor(float(values[k]), dtype=torch.float64, device=self.device))
         if self.draws:
             inputs.append(self.state())
         outputs = self.call(inputs)

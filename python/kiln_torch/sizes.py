@@ -1,4 +1,4 @@
-"""Sizes that no tensor argument of a program has: each comes in as the size of one more argument, without elements."""
+"""Numbers that no tensor argument of a program has: a size comes in as the size of one more argument, without elements."""
 from __future__ import annotations
 
 import sympy
@@ -34,6 +34,15 @@ def carried(inputs: list[torch.fx.Node]) -> list[int]:
             bound.add(symbol)
             found.append(k)
     return found
+
+
+def is_float(val) -> bool:
+    return isinstance(val, (float, torch.SymFloat))
+
+
+def floats(inputs: list[torch.fx.Node]) -> list[int]:
+    """Which inputs are floats: each comes in as one more argument, float64[]."""
+    return [k for k, node in enumerate(inputs) if is_float(node.meta["val"])]
 
 
 def carrier(value, device):

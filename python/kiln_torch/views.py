@@ -65,3 +65,35 @@ def addresses_storage(node: torch.fx.Node) -> bool:
     if k is None or node.args[0].op == "call_function":
         return False
     return len(node.args) > k and node.args[k] is not None
+
+
+RETURNED = "is a view that the graph returns, of a tensor that the caller has"
+
+
+def return_views(graph: torch.fx.Graph) -> set[str]:
+    """Lets results that are views of arguments or of other results be made by PyTorch, of copies of the ops that make them; gives the
+    names of these. A program would copy the elements, and AOTAutograd, which restores aliases from a result's storage offset, would find
+    the copy's.
+    """
+    output = next(n for n in graph.nodes if n.op == "output")
+    results = [n for n in output.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)]
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
+
+    def copied(node, start):
+        if node is start:
+            return node
+        if node not in copies:
+            source = node.args[0]
+            copy = copied(source, start)
+            copies[node] = graph.node_copy(node, lambda n: copy if n is source else n)
+        return copies[node]
+
+    with graph.inserting_before(output):
+        for node in results:
+            start = base(node)
+            if start is not node and (start.op != "call_function" or start in results):
+                output.replace_input_with(node, copied(node, start))
+    for node in reversed(copies):
+        if not node.users:
+            graph.erase_node(node)
+    return {n.name for n in copies.values()}
