@@ -99,7 +99,8 @@ def compile_runs(kind, chosen, module, refused, frozen):
     nodes = {n.name: n for n in module.graph.nodes}
     device = device_of(module)
     runs, left = runs_of(module, device, refused)
-    report = Report(kind, nodes=sum(n.op == "call_function" for n in module.graph.nodes), programs=len(runs))
+    counted = [n for n in module.graph.nodes if n.op == "call_function" and refused.get(n.name) != RETURNED]
+    report = Report(kind, nodes=len(counted), programs=len(runs))
     for name, why in left.items():
         if "computes sizes" in why or why == RETURNED:
             continue

@@ -58,3 +58,11 @@ def test_ops_whose_results_have_sizes_of_data_stay_eager():
     eager = {op.split()[0]: why for r in kiln_torch.reports for op, why in r.eager.items()}
     assert "depends on data" in eager["aten.index.Tensor"] and "depends on data" in eager["aten._unique2.default"], eager
     assert sum(r.programs for r in kiln_torch.reports) > 0
+
+
+def test_a_quotient_of_sizes_is_a_float():
+    f = lambda x, n: torch.nn.functional.interpolate(x, (n,), mode="nearest") * (x.shape[2] / n)
+    compiled = torch.compile(f, backend="kiln", dynamic=True)
+    for width, n in ((4, 5), (6, 4), (9, 13)):
+        x = torch.randn(2, 3, width)
+        torch.testing.assert_close(compiled(x, n), f(x, n))

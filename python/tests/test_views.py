@@ -1,4 +1,4 @@
-"""`as_strided`, which addresses the storage of its argument's base and not its argument."""
+"""`as_strided`, which addresses the storage of its argument's base and not its argument; and views that a graph returns."""
 import pytest
 import torch
 
@@ -29,3 +29,49 @@ def test_views_of_a_programs_values_are_compiled():
     f = CASES["across a transposed view"]
     torch.compile(f, backend="kiln")(torch.randn(5))
     assert not kiln_torch.reports[-1].eager
+
+
+def parts_of_a_value(x, k, n):
+    y = x + 1
+    return y, y.narrow(0, k, n), y[k:, 1], y.t()
+
+
+RETURNED = {
+    "narrow": lambda x, k, n: x.narrow(0, k, n),
+    "split": lambda x, k, n: torch.split(x, k),
+    "chunk": lambda x, k, n: torch.chunk(x, n),
+    "split with sizes": lambda x, k, n: torch.split_with_sizes(x, [k, n, x.shape[0] - k - n]),
+    "chain": lambda x, k, n: x[k:].t().unsqueeze(0)[:, 1:],
+    "transpose": lambda x, k, n: (x.t(), x.t() * 2),
+    "parts of a value": parts_of_a_value,
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", RETURNED)
+def test_returned_views_share_storage(name, dynamic):
+    f = RETURNED[name]
+    compiled = torch.compile(f, backend="kiln", dynamic=dynamic)
+    for k, n in ((2, 3), (1, 4)):
+        x = torch.randn(7, 5)
+        have, want = (torch.utils._pytree.tree_leaves(g(x, k, n)) for g in (compiled, f))
+        address = lambda t: t.untyped_storage().data_ptr()
+        for a, b in zip(have, want, strict=True):
+            assert torch.equal(a, b) and a.stride() == b.stride()
+            assert (address(a) == address(x)) == (address(b) == address(x))
+            # Of values that the graph computes, the same ones share.
+            assert [address(a) == address(other) for other in have] == [address(b) == address(other) for other in want]
+    assert not any(r.eager for r in kiln_torch.reports)
+
+
+def test_saved_views_of_parameters_are_not_copied():
+    layer = torch.nn.Linear(64, 32)
+    compiled = torch.compile(layer, backend="kiln")
+    x = torch.randn(3, 64)
+    held = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: held.append(t) or t, lambda t: t):
+        y = compiled(x)
+    storages = {t.untyped_storage().data_ptr() for t in (x, layer.weight, layer.bias, y)}
+    assert all(t.untyped_storage().data_ptr() in storages for t in held)
+    y.sum().backward()
+    torch.testing.assert_close(layer.weight.grad, x.sum(0).expand(32, 64))
