@@ -15,7 +15,7 @@ from . import _kiln
 from . import freezing
 from .attention import keep_whole
 from .cudagraphs import CudaGraphs
-from .decompositions import decompose, is_random, table
+from .decompositions import conversions_as_aten, decompose, is_random, table
 from .factors import factor_transposed
 from .graph import Unserialisable
 from .package import as_text
@@ -79,6 +79,7 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     """Compiles one graph of AOTAutograd. `frozen`: the values of its inputs that are constants."""
     if not any(n.op == "call_function" for n in module.graph.nodes):
         return make_boxed_func(module.forward)
+    conversions_as_aten(module.graph)
     rebase(module.graph)
     factor_transposed(module.graph)
     refused = dict.fromkeys(return_views(module.graph), RETURNED)

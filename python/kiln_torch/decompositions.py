@@ -40,6 +40,13 @@ def table(fallback_random: bool = False) -> dict:
     return {op: made for op, made in chosen.items() if not (fallback_random and is_random(op))}
 
 
+def conversions_as_aten(graph: torch.fx.Graph):
+    """Writes conversions of prims, by which PyTorch lets tensors compute with symbolic floats, as ATen's."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.prims.convert_element_type.default):
+        (x, dtype), node.target = node.args, aten._to_copy.default
+        node.args, node.kwargs = (x,), {"dtype": dtype}
+
+
 def decompose(node: torch.fx.Node) -> bool:
     """Replaces a node by core ATen's decomposition of its op; returns whether there is one."""
     made = core().get(node.target)

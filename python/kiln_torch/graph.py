@@ -6,7 +6,7 @@ import json
 import sympy
 import torch
 
-from .sizes import carried, floats, is_float
+from .sizes import carried, expression, floats, is_float
 
 # The schema's numbers of element types.
 DTYPES = {
@@ -28,7 +28,7 @@ def size(value) -> dict:
     """A size: a number, or an expression of symbols."""
     if isinstance(value, int):
         return {"as_int": value}
-    return {"as_expr": {"expr_str": sympy.srepr(value.node.expr)}}
+    return {"as_expr": {"expr_str": sympy.srepr(expression(value))}}
 
 
 def tensor_meta(t: torch.Tensor) -> dict:
@@ -216,7 +216,7 @@ def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: 
             env = env or getattr(val, "fake_mode", None) and val.fake_mode.shape_env
         elif not is_float(val):
             writer.names[node] = node.name
-            sizes[node.name] = sympy.srepr(val.node.expr) if isinstance(val, torch.SymInt) else f"Integer({int(val)})"
+            sizes[node.name] = sympy.srepr(expression(val)) if isinstance(val, torch.SymInt) else f"Integer({int(val)})"
             env = env or isinstance(val, torch.SymInt) and val.node.shape_env
     for k in carried(inputs):
         specs.append({"user_input": {"arg": {"as_tensor": {"name": writer.carrier(inputs[k])}}}})

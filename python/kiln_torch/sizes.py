@@ -1,20 +1,39 @@
 """Numbers that no tensor argument of a program has: a size comes in as the size of one more argument, without elements."""
 from __future__ import annotations
 
+import functools
+import itertools
+
 import sympy
 import torch
+from torch.utils._sympy import functions
+
+NUMBERS = itertools.count()
+ROUNDED = tuple(getattr(functions, name) for name in ("TruncToInt", "FloorToInt", "CeilToInt", "RoundToInt", "IntTrueDiv", "FloatTrueDiv", "ToFloat"))
+
+
+@functools.cache
+def opaque(expr: sympy.Expr) -> sympy.Symbol:
+    """A symbol in place of an expression."""
+    return sympy.Symbol(f"opaque_{next(NUMBERS)}", integer=True)
+
+
+def expression(val: torch.SymInt) -> sympy.Expr:
+    """A size as kiln has it: an expression of integers. One that is rounded from a float is a symbol, whose value Python computes."""
+    expr = val.node.expr
+    return opaque(expr) if expr.has(sympy.Float, *ROUNDED) else expr
 
 
 def symbol_of(val) -> sympy.Symbol | None:
     """The symbol that a SymInt is; None for other values and for expressions of symbols."""
-    expr = val.node.expr if isinstance(val, torch.SymInt) else None
+    expr = expression(val) if isinstance(val, torch.SymInt) else None
     return expr if isinstance(expr, sympy.Symbol) else None
 
 
 def symbols_in(val) -> set[sympy.Symbol]:
     """The symbols in a SymInt, or in the sizes of tensors."""
     if isinstance(val, torch.SymInt):
-        return set(val.node.expr.free_symbols)
+        return set(expression(val).free_symbols)
     if isinstance(val, torch.Tensor):
         return set().union(*(symbols_in(n) for n in val.shape))
     return set().union(*map(symbols_in, val)) if isinstance(val, (tuple, list)) else set()

@@ -143,11 +143,18 @@ impl Symbols {
     }
 }
 
+/// Largest exponent of a power that is written as a product. Equal sizes are one symbol in a graph:
+/// an image of `s` by `s` has `s**2` elements.
+const MOST_FACTORS: i64 = 8;
+
 /// `x kind y`, folded if both are static.
 pub fn size_op(b: &Builder, kind: SymKind, x: Size, y: Size) -> Result<Size> {
     if let (Some(x), Some(y)) = (x.known(), y.known()) {
         let overflow = || format!("{} of {x} and {y} has no value", kind.keyword()).into();
         return kiln_dialects::sym::evaluate(kind, x, y).map(Size::Static).ok_or_else(overflow);
+    }
+    if let (SymKind::Pow, Some(n @ 1..=MOST_FACTORS)) = (kind, y.known()) {
+        return (1..n).try_fold(x, |all, _| size_op(b, SymKind::Mul, all, x));
     }
     let value = |s: Size| match s {
         Size::Static(n) => b.index(n),
