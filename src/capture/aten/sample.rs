@@ -43,12 +43,12 @@ struct Axis {
 
 impl Axis {
     /// Coordinates in elements from coordinates in [-1, 1].
-    fn unnormalise<'f>(&self, f: &'f Formula<'f>, x: Term<'f>) -> Term<'f> {
+    fn unnormalise<'f>(&self, f: &'f Formula, x: Term<'f>) -> Term<'f> {
         let n = f.of(self.size);
         if self.align_corners { (x + 1.0) / 2.0 * (n - 1.0) } else { ((x + 1.0) * n - 1.0) / 2.0 }
     }
     /// Coordinates outside, moved inside as the padding says.
-    fn inside<'f>(&self, f: &'f Formula<'f>, x: Term<'f>) -> Term<'f> {
+    fn inside<'f>(&self, f: &'f Formula, x: Term<'f>) -> Term<'f> {
         let n = f.of(self.size);
         let clip = |x: Term<'f>| x.max(0.0).min(n - 1.0);
         match self.padding {
