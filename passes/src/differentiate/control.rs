@@ -1,6 +1,6 @@
 //! Control flow: regions are run again, and differentiated inside of the op's backward pass.
 use super::{
-    reverse::{inputs_of, pull_back},
+    reverse::{captured_by, inputs_of, pull_back},
     rule::Rule,
 };
 use crate::{
@@ -84,9 +84,7 @@ pub(super) fn scan(r: &mut Rule<'_>) -> Result<()> {
     let args = block.args();
     let carried: Vec<usize> = (0..n).filter(|i| is_float(&args[*i])).collect();
     let sliced: Vec<usize> = (0..o.inputs.len()).filter(|i| r.wants(o.inputs[*i])).collect();
-    let own: HashSet<Value> = op.operands().into_iter().collect();
-    let captured: Vec<Value> =
-        inputs_of(op).into_iter().filter(|v| r.wants(*v) && !own.contains(v)).collect();
+    let captured: Vec<Value> = captured_by(op).into_iter().filter(|v| r.wants(*v)).collect();
     let stacked: Vec<usize> =
         (n..op.result_count()).filter(|i| r.cotangent_of(*i).is_some()).collect();
 

@@ -78,7 +78,7 @@ impl ConvolutionGradient {
                     (end - pixels - self.pad_low[i]).max(0)
                 }
                 // Enough for any size; what is more is cut off.
-                _ => self.reach(weight, i)?.max(self.pad_high[i]),
+                _ => self.pad_high[i].max(0),
             });
         }
         let node = Convolution {

@@ -136,9 +136,14 @@ fn active(ops: &[Op], wrt: &[Value]) -> HashSet<Value> {
 /// The operands of an op, and the values outside of its regions that these read, each once.
 pub(super) fn inputs_of(op: Op) -> Vec<Value> {
     let mut seen = HashSet::new();
-    let mut all: Vec<Value> = op.operands().into_iter().filter(|v| seen.insert(*v)).collect();
+    let all = [op.operands(), captured_by(op)].concat();
+    all.into_iter().filter(|v| seen.insert(*v)).collect()
+}
+
+/// The values outside of an op's regions that these read, each once.
+pub(super) fn captured_by(op: Op) -> Vec<Value> {
     if op.regions().is_empty() {
-        return all;
+        return vec![];
     }
     let inner = walk(op);
     let ops: HashSet<Op> = inner.iter().copied().collect();
@@ -148,7 +153,7 @@ pub(super) fn inputs_of(op: Op) -> Vec<Value> {
         (None, Some((block, _))) => !own.contains(&block),
         (None, None) => false,
     };
+    let mut seen = HashSet::new();
     let read = inner.into_iter().skip(1).flat_map(|o| o.operands());
-    all.extend(read.filter(|v| outside(v)).filter(|v| seen.insert(*v)));
-    all
+    read.filter(|v| outside(v) && seen.insert(*v)).collect()
 }
