@@ -55,7 +55,8 @@ pub fn grad<F: Function<A>, A: FirstArgument>(function: F) -> Grad<F, A> {
 /// ```
 /// use kiln::Tensor;
 /// let step = kiln::compile(kiln::value_and_grad(|w: Tensor, x: Tensor| (x * w).sum(.., false)));
-/// let (w, x) = (Tensor::from_slice(&[2], &[1.0f32, 2.0])?, Tensor::from_slice(&[2], &[3.0f32, 4.0])?);
+/// let tensor = |values: &[f32]| Tensor::from_slice(&[values.len()], values);
+/// let (w, x) = (tensor(&[1.0, 2.0])?, tensor(&[3.0, 4.0])?);
 /// let (loss, by_w) = step.call((&w, &x))?;
 /// assert_eq!((loss.item::<f64>()?, by_w.to_vec::<f32>()?), (11.0, vec![3.0, 4.0]));
 /// # Ok::<(), kiln::Error>(())
@@ -147,9 +148,11 @@ pub struct Pullback<F, A> {
 ///
 /// ```
 /// use kiln::Tensor;
-/// let (x, y) = (Tensor::from_slice(&[2], &[1.0f32, 2.0])?, Tensor::from_slice(&[2], &[3.0f32, 4.0])?);
+/// let tensor = |values: &[f32]| Tensor::from_slice(&[values.len()], values);
+/// let (x, y) = (tensor(&[1.0, 2.0])?, tensor(&[3.0, 4.0])?);
 /// let (z, pullback) = kiln::vjp(|x: Tensor, y: Tensor| x * y, (&x, &y))?;
-/// let (by_x, by_y) = pullback.call(Tensor::from_slice(&[2], &[1.0f32, 10.0])?)?;
+/// assert_eq!(z.to_vec::<f32>()?, [3.0, 8.0]);
+/// let (by_x, by_y) = pullback.call(tensor(&[1.0, 10.0])?)?;
 /// assert_eq!(by_x.to_vec::<f32>()?, [3.0, 40.0]);
 /// assert_eq!(by_y.to_vec::<f32>()?, [1.0, 20.0]);
 /// # Ok::<(), kiln::Error>(())

@@ -88,7 +88,7 @@ fn compared(module: &Module, seed: u64) -> Result<usize, String> {
 
 #[test]
 fn random_graphs_have_the_gradients_of_differences() {
-    let graphs = if all() { 1500 } else { 150 };
+    let graphs = if all() { 5000 } else { 400 };
     let count = Cell::new(0);
     for number in 0..graphs {
         one_graph(&DIFFERENTIABLE, number, 300, |m, _| {

@@ -1,6 +1,7 @@
 //! Gradients of `kiln-differentiate` against central differences in f64, which the interpreter
 //! computes without rounding: of every op (`cases.mlir`), twice, and of random graphs.
 mod api;
+mod conventions;
 mod graphs;
 mod training;
 

@@ -94,11 +94,11 @@ pub(super) fn clamp(r: &mut Rule<'_>) -> Result<()> {
         r.give(o.input, v)?;
     }
     if r.wants(o.low) {
-        let v = r.formula(all, |[g, x, low, high]| (x.lt(low) & low.lt(high)).select(g, 0.0))?;
+        let v = r.formula(all, |[g, x, low, high]| (x.lt(low) & low.le(high)).select(g, 0.0))?;
         r.give(o.low, v)?;
     }
     if r.wants(o.high) {
-        let v = r.formula(all, |[g, x, low, high]| (x.gt(high) | low.ge(high)).select(g, 0.0))?;
+        let v = r.formula(all, |[g, x, low, high]| (x.gt(high) | low.gt(high)).select(g, 0.0))?;
         r.give(o.high, v)?;
     }
     Ok(())

@@ -3,6 +3,14 @@ use super::rule::Rule;
 use crate::decompose::tools::*;
 use kiln_dialects::{ir::*, ops::*, sym::Dim};
 
+/// The size of a dimension of a split cotangent.
+enum Axis {
+    /// That of a value.
+    Of(Value, usize),
+    /// How often a dimension of the input is repeated along one of the result.
+    Copies(usize, usize),
+}
+
 /// Sums over the dimensions that were broadcast. Where a dynamic size may be 1 or not, the
 /// dimension is split into (copies, own size), one of which is 1, and summed over the copies.
 pub(super) fn broadcast_in_dim(r: &mut Rule<'_>) -> Result<()> {
@@ -10,28 +18,33 @@ pub(super) fn broadcast_in_dim(r: &mut Rule<'_>) -> Result<()> {
     if !r.wants(o.input) {
         return Ok(());
     }
-    let own = r.m.sizes_of(o.input)?;
-    let (mut sizes, mut summed) = (vec![], vec![]);
+    let (mut sizes, mut summed, mut is_split) = (vec![], vec![], false);
     for axis in 0..rank(g) {
-        let n = r.m.size_of(g, axis)?;
         let Some(i) = o.dims.iter().position(|d| *d == axis as i64) else {
             summed.push(sizes.len() as i64);
-            sizes.push(n);
+            sizes.push(Axis::Of(g, axis));
             continue;
         };
         let (from, to) = (r.dim(o.input, i), r.dim(r.op.result(0), axis));
         if from != to || from == Dim::Unknown {
-            let one = Size::Static(1);
-            let copies = match from {
-                Dim::Known(1) => n,
-                _ => r.m.size(SymKind::Floordiv, n, r.m.size(SymKind::Max, own[i], one)?)?,
-            };
             summed.push(sizes.len() as i64);
-            sizes.push(copies);
+            is_split = true;
+            sizes.push(Axis::Copies(axis, i));
         }
-        sizes.push(own[i]);
+        sizes.push(Axis::Of(o.input, i));
     }
-    let split = if sizes.len() == rank(g) { g } else { r.m.reshape(g, &sizes)? };
+    let split = if is_split {
+        let size = |axis: &Axis| match *axis {
+            Axis::Of(v, axis) => r.m.size_of(v, axis),
+            Axis::Copies(axis, i) => {
+                let own = r.m.size(SymKind::Max, r.m.size_of(o.input, i)?, Size::Static(1))?;
+                r.m.size(SymKind::Floordiv, r.m.size_of(g, axis)?, own)
+            }
+        };
+        r.m.reshape(g, &sizes.iter().map(size).collect::<Result<Vec<_>>>()?)?
+    } else {
+        g
+    };
     let sum = if summed.is_empty() { split } else { r.m.reduce(ReduceKind::Sum, split, &summed)? };
     r.give(o.input, sum)
 }

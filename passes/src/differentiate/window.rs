@@ -1,5 +1,6 @@
 //! Reductions over sliding windows.
 use super::{
+    indexed::scatter_add,
     movement::{dilated, padded},
     rule::Rule,
 };
@@ -16,10 +17,12 @@ pub(super) fn reduce_window(r: &mut Rule<'_>) -> Result<()> {
         return r.give(o.input, v);
     }
     let windows = Windows::of(&o);
+    if windows.dims.is_empty() {
+        return r.give(o.input, g);
+    }
     let (elements, at) = windows.gather(r, &o)?;
     // [windows…, places in a window…, others…]
     let n = windows.dims.len();
-    let lead: Vec<i64> = (0..n as i64).collect();
     let places: Vec<i64> = (n as i64..2 * n as i64).collect();
     let others = complement(rank(g), &windows.dims);
     let g = r.m.transpose(g, &[windows.dims.clone(), others].concat())?;
@@ -45,8 +48,7 @@ pub(super) fn reduce_window(r: &mut Rule<'_>) -> Result<()> {
     let spread = m.broadcast(g, &kept, &merged)?;
     let updates = m.select(chosen, spread, m.full_like(spread, 0.0)?)?;
     let updates = m.reshape(updates, &sizes)?;
-    debug_assert_eq!(lead.len(), n);
-    let v = super::indexed::scatter_add(m, o.input, updates, at, windows.dims)?;
+    let v = scatter_add(m, o.input, updates, at, windows.dims)?;
     r.give(o.input, v)
 }
 
@@ -83,9 +85,7 @@ impl Windows {
         let slides = |d: &usize| {
             (o.window[*d], o.strides[*d], o.pad_low[*d], o.pad_high[*d]) != (1, 1, 0, 0)
         };
-        let dims: Vec<i64> = (0..o.window.len()).filter(slides).map(|d| d as i64).collect();
-        // One that does not slide is a window of one element.
-        Windows { dims: if dims.is_empty() { vec![0] } else { dims } }
+        Windows { dims: (0..o.window.len()).filter(slides).map(|d| d as i64).collect() }
     }
     fn sizes(&self, all: &[i64]) -> Vec<i64> {
         self.dims.iter().map(|d| all[*d as usize]).collect()
