@@ -1,8 +1,5 @@
 //! Control flow: regions are run again, and differentiated inside of the op's backward pass.
-use super::{
-    reverse::{captured_by, inputs_of, pull_back},
-    rule::Rule,
-};
+use super::rule::{PullBack, Rule, captured_by, inputs_of};
 use crate::{
     decompose::tools::{Math, dtype},
     refine_shapes::Facts,
@@ -30,6 +27,7 @@ fn copied(b: &Builder, facts: &RefCell<Facts>, block: Block, args: &[Value]) -> 
 
 /// Gradients by `wrt` of values in a region, zeros where they do not depend on one.
 fn gradients(
+    pull_back: PullBack,
     b: &Builder,
     facts: &RefCell<Facts>,
     outputs: &[(Value, Value)],
@@ -48,7 +46,7 @@ fn gradients(
 pub(super) fn branch(r: &mut Rule<'_>) -> Result<()> {
     let condition = r.node::<If>()?.condition;
     let wrt: Vec<Value> = inputs_of(r.op).into_iter().filter(|v| r.wants(*v)).collect();
-    let (facts, op) = (r.facts, r.op);
+    let (facts, op, back) = (r.facts, r.op, r.pull_back);
     let region = |index: usize, b: Builder| -> Result<()> {
         let block = op.regions().get(index).and_then(|x| x.first()).ok_or("has no region")?;
         let yielded = copied(&b, facts, block, &[])?;
@@ -56,7 +54,7 @@ pub(super) fn branch(r: &mut Rule<'_>) -> Result<()> {
             .filter_map(|i| Some((yielded[i], r.cotangent_of(i)?)))
             .map(|(v, g)| Ok((v, Math { b: &b }.retype(g, v.ty())?)))
             .collect::<Result<_>>()?;
-        let values = gradients(&b, facts, &outputs, &wrt)?;
+        let values = gradients(back, &b, facts, &outputs, &wrt)?;
         b.create_with(&Yield { values }, &[], &mut []).map(|_| ())
     };
     let types: Vec<Type> = wrt.iter().map(|v| v.ty()).collect();
@@ -77,7 +75,7 @@ fn is_float(v: &Value) -> bool {
 /// `kiln.scan`: runs forward once more, keeps the loop-carried values that each step begins with,
 /// and scans the other way over these.
 pub(super) fn scan(r: &mut Rule<'_>) -> Result<()> {
-    let (o, facts, op) = (r.node::<Scan>()?, r.facts, r.op);
+    let (o, facts, op, back) = (r.node::<Scan>()?, r.facts, r.op, r.pull_back);
     let block = op.regions().first().and_then(|x| x.first()).ok_or("has no body")?;
     let states = states(r, &o, block)?;
     let n = o.inits.len();
@@ -134,7 +132,7 @@ pub(super) fn scan(r: &mut Rule<'_>) -> Result<()> {
             .chain(captured.iter().copied())
             .chain(sliced.iter().map(|i| step[n + *i]))
             .collect();
-        let mut values = gradients(&b, facts, &outputs, &wrt)?;
+        let mut values = gradients(back, &b, facts, &outputs, &wrt)?;
         for (k, sum) in cotangents.iter().enumerate().skip(carried.len()) {
             values[k] = m.add(*sum, values[k])?;
         }

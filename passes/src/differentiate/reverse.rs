@@ -1,7 +1,7 @@
 //! The backward pass over a block: which ops matter, in which order, and the sums of cotangents.
 use super::{
     derivative::{Derivative, derivative},
-    rule::Rule,
+    rule::{Rule, inputs_of},
 };
 use crate::{decompose::tools::Math, refine_shapes::Facts};
 use kiln_dialects::{ir::*, rules::tensor_type};
@@ -29,7 +29,7 @@ pub fn vjp(
 
 /// As [`vjp`]; `leaves` are further values at which it stops. `fresh`: the ops on the way are not
 /// in `facts` yet.
-pub(super) fn pull_back(
+fn pull_back(
     b: &Builder,
     facts: &RefCell<Facts>,
     outputs: &[(Value, Value)],
@@ -55,7 +55,7 @@ pub(super) fn pull_back(
             continue;
         }
         let at = b.at(op.loc());
-        let mut rule = Rule::new(&at, op, facts, cotangents, &active);
+        let mut rule = Rule::new(&at, op, facts, cotangents, &active, pull_back);
         apply(&mut rule).at(op)?;
         for (operand, cotangent) in rule.given {
             sums.add(&at, operand, cotangent)?;
@@ -131,29 +131,4 @@ fn active(ops: &[Op], wrt: &[Value]) -> HashSet<Value> {
         }
     }
     all
-}
-
-/// The operands of an op, and the values outside of its regions that these read, each once.
-pub(super) fn inputs_of(op: Op) -> Vec<Value> {
-    let mut seen = HashSet::new();
-    let all = [op.operands(), captured_by(op)].concat();
-    all.into_iter().filter(|v| seen.insert(*v)).collect()
-}
-
-/// The values outside of an op's regions that these read, each once.
-pub(super) fn captured_by(op: Op) -> Vec<Value> {
-    if op.regions().is_empty() {
-        return vec![];
-    }
-    let inner = walk(op);
-    let ops: HashSet<Op> = inner.iter().copied().collect();
-    let own: HashSet<Block> = inner.iter().flat_map(|o| blocks(*o)).collect();
-    let outside = |v: &Value| match (v.def(), v.block_arg()) {
-        (Some(def), _) => !ops.contains(&def),
-        (None, Some((block, _))) => !own.contains(&block),
-        (None, None) => false,
-    };
-    let mut seen = HashSet::new();
-    let read = inner.into_iter().skip(1).flat_map(|o| o.operands());
-    read.filter(|v| outside(v) && seen.insert(*v)).collect()
 }

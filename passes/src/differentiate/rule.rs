@@ -1,6 +1,5 @@
 //! What a rule works with: the op, the cotangents of its results, and where to put those of its
 //! operands.
-use super::reverse;
 use crate::{
     decompose::{self, tools::*},
     formula::{Formula, Term},
@@ -8,6 +7,18 @@ use crate::{
 };
 use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
 use std::{cell::RefCell, collections::HashSet};
+
+/// The backward pass, which rules call for ops that they emit: at an insertion point, the
+/// cotangents of values, what to differentiate by, further values at which it stops, and whether
+/// the ops on the way are new to the facts.
+pub(super) type PullBack = fn(
+    &Builder,
+    &RefCell<Facts>,
+    &[(Value, Value)],
+    &[Value],
+    HashSet<Value>,
+    bool,
+) -> Result<Vec<Option<Value>>>;
 
 /// One application of a rule. Ops are emitted at the end of the backward pass so far, with the
 /// location of the op.
@@ -17,6 +28,7 @@ pub struct Rule<'a> {
     pub(super) facts: &'a RefCell<Facts>,
     cotangents: Vec<Option<Value>>,
     wanted: &'a HashSet<Value>,
+    pub(super) pull_back: PullBack,
     pub(super) given: Vec<(Value, Value)>,
 }
 
@@ -27,8 +39,9 @@ impl<'a> Rule<'a> {
         facts: &'a RefCell<Facts>,
         cotangents: Vec<Option<Value>>,
         wanted: &'a HashSet<Value>,
+        pull_back: PullBack,
     ) -> Rule<'a> {
-        Rule { m: Math { b }, op, facts, cotangents, wanted, given: vec![] }
+        Rule { m: Math { b }, op, facts, cotangents, wanted, pull_back, given: vec![] }
     }
     /// The op as plain data.
     pub(super) fn node<N: Node>(&self) -> Result<N> {
@@ -113,10 +126,10 @@ impl<'a> Rule<'a> {
     }
     /// Differentiates values that the rule has emitted as functions of the op's operands.
     pub(super) fn through(&mut self, outputs: &[(Value, Value)]) -> Result<()> {
-        let inputs = reverse::inputs_of(self.op);
+        let inputs = inputs_of(self.op);
         let wrt: Vec<Value> = inputs.iter().copied().filter(|v| self.wants(*v)).collect();
         let leaves = inputs.into_iter().collect();
-        let made = reverse::pull_back(self.m.b, self.facts, outputs, &wrt, leaves, true)?;
+        let made = (self.pull_back)(self.m.b, self.facts, outputs, &wrt, leaves, true)?;
         for (x, g) in wrt.into_iter().zip(made) {
             if let Some(g) = g {
                 self.give(x, g)?;
@@ -124,4 +137,29 @@ impl<'a> Rule<'a> {
         }
         Ok(())
     }
+}
+
+/// The operands of an op, and the values outside of its regions that these read, each once.
+pub(super) fn inputs_of(op: Op) -> Vec<Value> {
+    let mut seen = HashSet::new();
+    let all = [op.operands(), captured_by(op)].concat();
+    all.into_iter().filter(|v| seen.insert(*v)).collect()
+}
+
+/// The values outside of an op's regions that these read, each once.
+pub(super) fn captured_by(op: Op) -> Vec<Value> {
+    if op.regions().is_empty() {
+        return vec![];
+    }
+    let inner = walk(op);
+    let ops: HashSet<Op> = inner.iter().copied().collect();
+    let own: HashSet<Block> = inner.iter().flat_map(|o| blocks(*o)).collect();
+    let outside = |v: &Value| match (v.def(), v.block_arg()) {
+        (Some(def), _) => !ops.contains(&def),
+        (None, Some((block, _))) => !own.contains(&block),
+        (None, None) => false,
+    };
+    let mut seen = HashSet::new();
+    let read = inner.into_iter().skip(1).flat_map(|o| o.operands());
+    read.filter(|v| outside(v) && seen.insert(*v)).collect()
 }
