@@ -201,7 +201,7 @@ impl<'f> Term<'f> {
         self.binary(BinaryKind::Pow, y.like_term(self))
     }
     /// Remainder with this term's sign.
-    pub fn rem(self, y: impl Operand<'f>) -> Term<'f> {
+    pub fn remainder(self, y: impl Operand<'f>) -> Term<'f> {
         self.binary(BinaryKind::Rem, y.like_term(self))
     }
     /// Quotient rounded down.

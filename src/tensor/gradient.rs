@@ -18,6 +18,10 @@ use std::{marker::PhantomData, panic::Location};
 
 /// What a function returns, as a structure.
 type Results<F, A> = <<F as Function<A>>::Out as Returns>::Tree;
+/// What a function returns, and its vector-Jacobian product.
+type WithPullback<F, A> = (Results<F, A>, Pullback<F, A>);
+/// What a function returns, twice: values and their tangents.
+type WithTangents<F, A> = (Results<F, A>, Results<F, A>);
 
 /// A function's gradient; see [`grad`].
 pub struct Grad<F, A>(ValueAndGrad<F, A>);
@@ -161,7 +165,7 @@ pub struct Pullback<F, A> {
 pub fn vjp<F: Function<A>, A: Arguments>(
     function: F,
     arguments: impl Pack<A>,
-) -> Result<(Results<F, A>, Pullback<F, A>), TraceError> {
+) -> Result<WithPullback<F, A>, TraceError> {
     let primals = FlatTree::of(&arguments.pack());
     let mut traced = None;
     let call = |tensors| flat(function.invoke(primals.rebuild(tensors)?));
@@ -224,7 +228,7 @@ pub fn jvp<F: Function<A>, A: Arguments>(
     function: F,
     arguments: impl Pack<A>,
     tangents: impl Pack<A>,
-) -> Result<(Results<F, A>, Results<F, A>), TraceError> {
+) -> Result<WithTangents<F, A>, TraceError> {
     const OP: &str = "jvp";
     let site = Location::caller();
     let (primals, along) = (FlatTree::of(&arguments.pack()), FlatTree::of(&tangents.pack()));

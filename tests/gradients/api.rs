@@ -89,7 +89,7 @@ fn gradients_nest() {
     close(&kiln::compile(second).call(&x).unwrap(), &(x.exp() * x.cos() * 2));
     let cube = |x: Tensor| &x * &x * &x;
     let third = kiln::grad(kiln::grad(kiln::grad(cube)));
-    assert_eq!(third.call(&Tensor::scalar(2.0f64).unwrap()).unwrap().item::<f64>().unwrap(), 6.0);
+    assert_eq!(third.call(Tensor::scalar(2.0f64).unwrap()).unwrap().item::<f64>().unwrap(), 6.0);
 }
 
 /// The inner function reads the argument of the outer one, which does not count.
@@ -216,7 +216,7 @@ fn what_has_no_gradient_is_an_error_at_its_line() {
     );
     assert!(e.contains("is by a tensor that is not of floats"), "{e}");
     let read = |x: Tensor| -> Made { Ok(&x * x.sum(.., false).item::<f64>()?) };
-    let e = message(kiln::grad(read).call(&Tensor::scalar(1.0f64).unwrap()));
+    let e = message(kiln::grad(read).call(Tensor::scalar(1.0f64).unwrap()));
     assert!(e.contains("api.rs") && e.contains("read"), "{e}");
     let invalid = |x: Tensor| x.matmul(numbers(&[2, 2], 1.0)).sum(.., false);
     let e = message(kiln::grad(invalid).call(&x));

@@ -157,7 +157,7 @@ fn states(r: &Rule<'_>, o: &Scan, block: Block) -> Result<Vec<Value>> {
     let types: Vec<Type> = args.iter().map(|v| v.ty()).collect();
     let mut results = types[..n].to_vec();
     for v in &args[..n] {
-        let dims = [&[length.clone()], v.ty().dims().as_slice()].concat();
+        let dims = [std::slice::from_ref(&length), v.ty().dims().as_slice()].concat();
         results.push(Type::tensor(v.ctx(), dtype(*v)?, &dims));
     }
     let mut body = |b: Builder, given: Vec<Value>| -> Result<()> {

@@ -359,7 +359,7 @@ fn spread_back(
     let after = value(cx, |f| f.of(i) - f.of(from))?;
     let inside = value(cx, |f| {
         let (after, by) = (f.of(after), step as f64);
-        after.ge(0.0) & after.rem(by).eq(0.0) & (after / by).lt(f.of(count))
+        after.ge(0.0) & after.remainder(by).eq(0.0) & (after / by).lt(f.of(count))
     })?;
     if cx.b.size_of(g, dim)?.known() == Some(0) {
         let zeros = cx.b.splat(dtype_of(g)?, &sizes, 0.0)?;

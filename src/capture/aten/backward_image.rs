@@ -224,7 +224,7 @@ fn avg_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
         let room = value(cx, |f| f.of(y) + padding[i] as f64 - f.of(k))?;
         let own = value(cx, |f| {
             let (room, by) = (f.of(room), strides[i] as f64);
-            room.ge(0.0) & room.rem(by).eq(0.0) & (room / by).lt(f.of(count))
+            room.ge(0.0) & room.remainder(by).eq(0.0) & (room / by).lt(f.of(count))
         })?;
         inside = Some(match inside {
             None => own,

@@ -58,9 +58,9 @@ impl Axis {
                 // Reflected at the first and last elements' centres, or at their outer edges.
                 let (low, span) = if self.align_corners { (0.0, n - 1.0) } else { (-0.5, n) };
                 let distance = (x - low).abs();
-                let rest = distance.rem(span);
+                let rest = distance.remainder(span);
                 let flips = (distance / span).floor();
-                let even = flips.rem(2.0).eq(0.0);
+                let even = flips.remainder(2.0).eq(0.0);
                 let at = even.select(rest + low, span - rest + low);
                 clip(span.eq(0.0).select(0.0 * n, at))
             }

@@ -21,7 +21,7 @@ impl Roots {
     pub fn at(self, cx: &Cx, exponents: Value) -> Result<(Value, Value)> {
         let n = self.n as f64;
         real::pair(cx, |f| {
-            let four = f.of(exponents).rem(n) * 4.0;
+            let four = f.of(exponents).remainder(n) * 4.0;
             let quarter = four.floor_div(n);
             let rest = (four - quarter * n).to(DType::F64);
             let angle = rest / n * std::f64::consts::FRAC_PI_2;
