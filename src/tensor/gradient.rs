@@ -16,6 +16,9 @@ use crate::{
 use kiln_dialects::sym::Dim;
 use std::{marker::PhantomData, panic::Location};
 
+/// The name of `grad` and its relatives in errors.
+const OP: &str = "grad";
+
 /// What a function returns, as a structure.
 type Results<F, A> = <<F as Function<A>>::Out as Returns>::Tree;
 /// What a function returns, and its vector-Jacobian product.
@@ -83,34 +86,48 @@ impl<F: Function<A>, A: FirstArgument> ValueAndGrad<F, A> {
         site: &'static Location<'static>,
         arguments: A,
     ) -> Result<(Results<F, A>, A::First), TraceError> {
-        const OP: &str = "grad";
-        let (all, first) = (FlatTree::of(&arguments), FlatTree::of(arguments.first()));
+        let first = FlatTree::of(arguments.first());
         differentiable(&first)?;
         let n = first.tensors.len();
-        let (results, gradients) = extended(
-            site,
-            OP,
-            [&all.tensors, &[]],
-            n,
-            |tensors| flat(self.function.invoke(all.rebuild(tensors)?)),
-            |graph, results, primals, _| {
-                let Some(value) = results.tensors.first() else {
-                    return Err(user("grad takes a function that returns a tensor first"));
-                };
-                let one = cotangent_of_scalar(graph, site, OP, value)?;
-                for t in &primals[..n] {
-                    if !graph.is_float(t)? {
-                        let reason = "is by a tensor that is not of floats";
-                        return Err(graph
-                            .refuse(site, OP, reason, std::slice::from_ref(t))
-                            .error());
-                    }
+        let wrt = |graph: &Graph, primals: &[Tensor]| {
+            for t in &primals[..n] {
+                if !graph.is_float(t)? {
+                    let reason = "is by a tensor that is not of floats";
+                    return Err(graph.refuse(site, OP, reason, std::slice::from_ref(t)).error());
                 }
-                graph.pull_back(site, OP, &[(value, &one)], &primals[..n])
-            },
-        )?;
-        Ok((results.rebuild(results.tensors.clone())?, first.rebuild(gradients)?))
+            }
+            Ok(primals[..n].to_vec())
+        };
+        let (results, gradients) = value_and_gradients(site, &self.function, arguments, n, wrt)?;
+        Ok((results, first.rebuild(gradients)?))
     }
+}
+
+/// What a function returns, and the gradients of its first tensor by what `wrt` gives, which takes
+/// the arguments; the first `n` of these are new values of the graph.
+pub(crate) fn value_and_gradients<F: Function<A>, A: Arguments>(
+    site: &'static Location<'static>,
+    function: &F,
+    arguments: A,
+    n: usize,
+    wrt: impl FnOnce(&Graph, &[Tensor]) -> Result<Vec<Tensor>, TraceError>,
+) -> Result<(Results<F, A>, Vec<Tensor>), TraceError> {
+    let all = FlatTree::of(&arguments);
+    let (results, gradients) = extended(
+        site,
+        OP,
+        [&all.tensors, &[]],
+        n,
+        |tensors| flat(function.invoke(all.rebuild(tensors)?)),
+        |graph, results, primals, _| {
+            let Some(value) = results.tensors.first() else {
+                return Err(user("grad takes a function that returns a tensor first"));
+            };
+            let one = cotangent_of_scalar(graph, site, value)?;
+            graph.pull_back(site, OP, &[(value, &one)], &wrt(graph, primals)?)
+        },
+    )?;
+    Ok((results.rebuild(results.tensors.clone())?, gradients))
 }
 
 impl<F: Function<A>, A: FirstArgument> Grad<F, A> {
@@ -229,14 +246,13 @@ pub fn jvp<F: Function<A>, A: Arguments>(
     arguments: impl Pack<A>,
     tangents: impl Pack<A>,
 ) -> Result<WithTangents<F, A>, TraceError> {
-    const OP: &str = "jvp";
     let site = Location::caller();
     let (primals, along) = (FlatTree::of(&arguments.pack()), FlatTree::of(&tangents.pack()));
     primals.same(&along)?;
     let given = [primals.tensors.as_slice(), &along.tensors];
     let (results, tangents) = extended(
         site,
-        OP,
+        "jvp",
         given,
         primals.tensors.len(),
         |tensors| flat(function.invoke(primals.rebuild(tensors)?)),
@@ -244,9 +260,9 @@ pub fn jvp<F: Function<A>, A: Arguments>(
             let zeros = |t: &Tensor| graph.filled_like(site, t, 0.0);
             let cotangents = results.tensors.iter().map(zeros).collect::<Result<Vec<_>, _>>()?;
             let pairs: Vec<_> = results.tensors.iter().zip(&cotangents).collect();
-            let gradients = graph.pull_back(site, OP, &pairs, primals)?;
+            let gradients = graph.pull_back(site, "jvp", &pairs, primals)?;
             let pairs: Vec<_> = gradients.iter().zip(along).collect();
-            graph.pull_back(site, OP, &pairs, &cotangents)
+            graph.pull_back(site, "jvp", &pairs, &cotangents)
         },
     )?;
     Ok((results.rebuild(results.tensors.clone())?, results.rebuild(tangents)?))
@@ -278,7 +294,6 @@ fn differentiable(first: &FlatTree) -> Result<(), TraceError> {
 fn cotangent_of_scalar(
     graph: &Graph,
     site: &'static Location<'static>,
-    op: &'static str,
     value: &Tensor,
 ) -> Result<Tensor, TraceError> {
     let (_, spec) = graph.ssa_value(value)?;
@@ -287,7 +302,7 @@ fn cotangent_of_scalar(
             "is of a function that returns {}, not a float of one element; vjp takes a cotangent",
             show(&spec)
         );
-        return Err(graph.refuse(site, op, reason, &[]).error());
+        return Err(graph.refuse(site, OP, reason, &[]).error());
     }
     graph.filled_like(site, value, 1.0)
 }

@@ -88,6 +88,7 @@ pub(crate) use {
     array::Mark,
     custom::{has_effects, register_in},
     eager::{reset, resolve_slot},
+    gradient::value_and_gradients,
     handle::Repr,
     lazy::Segments,
     lock::lock,

@@ -132,6 +132,18 @@ fn jvp() -> Result<(), kiln::Error> {
     Ok::<(), kiln::Error>(())
 }
 
+#[rustfmt::skip]
+fn weights() -> Result<(), kiln::Error> {
+    use kiln::{Tensor, nn::{self, Linear, Module, Scope}};
+    let net = Linear::without_bias(&Scope::root(), 2, 1);
+    let loss = |x: Tensor| net.forward(&x).sum(.., false);
+    let step = kiln::compile(nn::value_and_grad(net.parameters(), loss));
+    let x = Tensor::from_slice(&[1, 2], &[3.0f32, 4.0])?;
+    let (_, gradients) = step.call(&x)?;
+    assert_eq!(gradients[0].to_vec::<f32>()?, [3.0, 4.0]);
+    Ok::<(), kiln::Error>(())
+}
+
 /// The code blocks of a module's own documentation.
 fn blocks(source: &str) -> Vec<Vec<String>> {
     let docs = source.lines().filter_map(|l| l.strip_prefix("//!")).map(str::trim);
@@ -181,6 +193,9 @@ fn the_examples_of_rustdoc_run_and_are_those_that_it_shows() {
     value_and_grad().expect("no error");
     vjp().expect("no error");
     jvp().expect("no error");
+    weights().expect("no error");
+    let shown_by_nn = shown(include_str!("../../src/nn/gradient.rs"), "value_and_grad");
+    assert_eq!(shown_by_nn, here("weights"));
     assert_eq!(
         blocks(include_str!("../../src/lib.rs")),
         [here("front_function"), here("front_file")]

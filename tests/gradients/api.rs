@@ -2,6 +2,8 @@
 //! they refuse.
 use kiln::{
     Error, Tensor,
+    dialects::value::{self, DType},
+    nn::{self, Linear, Module, Scope, Sequential},
     tensor::{CrossEntropy, TraceError},
 };
 use std::cell::Cell;
@@ -211,9 +213,7 @@ fn what_has_no_gradient_is_an_error_at_its_line() {
     let e = message(kiln::grad(|x: Tensor| x.exp()).call(&x));
     assert!(e.contains("returns f64[3], not a float of one element"), "{e}");
     let i = Tensor::from_slice(&[2], &[1i64, 2]).unwrap();
-    let e = message(
-        kiln::grad(|i: Tensor| i.to(kiln::dialects::value::DType::F64).sum(.., false)).call(&i),
-    );
+    let e = message(kiln::grad(|i: Tensor| i.to(DType::F64).sum(.., false)).call(&i));
     assert!(e.contains("is by a tensor that is not of floats"), "{e}");
     let read = |x: Tensor| -> Made { Ok(&x * x.sum(.., false).item::<f64>()?) };
     let e = message(kiln::grad(read).call(Tensor::scalar(1.0f64).unwrap()));
@@ -227,6 +227,41 @@ fn what_has_no_gradient_is_an_error_at_its_line() {
     let by_number = kiln::grad(|a: f64, x: Tensor| (x * a).sum(.., false)).call((1.0, x));
     let e = by_number.map(|_| ()).unwrap_err().to_string();
     assert!(e.contains("which has a number"), "{e}");
+}
+
+/// Weights of modules: as inputs of the program, so that new values count.
+#[test]
+fn weights_of_modules_have_gradients() {
+    let scope = Scope::root().with_dtype(DType::F64);
+    let net = Sequential::new(&scope)
+        .layer(|s| Linear::new(s, 3, 4))
+        .apply(|x| x.tanh())
+        .layer(|s| Linear::new(s, 4, 2));
+    let x = numbers(&[5, 3], 1.0);
+    let loss = |x: Tensor| net.forward(&x).pow(2).sum(.., false);
+    let eager = nn::value_and_grad(net.parameters(), loss);
+    let compiled = kiln::compile(nn::value_and_grad(net.parameters(), loss)).fullgraph(true);
+    for _ in 0..2 {
+        let (value, gradients) = eager.call(&x).unwrap();
+        close(&value, &loss(x.clone()));
+        let (_, others) = compiled.call(&x).unwrap();
+        gradients.iter().zip(&others).for_each(|(a, b)| close(a, b));
+        for (p, g) in net.parameters().into_iter().zip(&gradients) {
+            let before = p.value().unwrap().read().unwrap();
+            let at = |by: f64| {
+                let mut all = before.as_f().unwrap().to_vec();
+                all[1] += by;
+                p.set(&value::Tensor::floats(DType::F64, p.shape().to_vec(), all).unwrap())
+                    .unwrap();
+                loss(x.clone()).item::<f64>().unwrap()
+            };
+            let wanted = (at(1e-5) - at(-1e-5)) / 2e-5;
+            assert!((elements(g)[1] - wanted).abs() < 1e-8, "{}: {wanted}", p.name());
+            // What it is from here on.
+            at(0.5);
+        }
+    }
+    assert_eq!(compiled.programs(), 1);
 }
 
 /// A library function within a compiled one: one program, no graph break.
