@@ -248,17 +248,25 @@ fn weights_of_modules_have_gradients() {
         gradients.iter().zip(&others).for_each(|(a, b)| close(a, b));
         for (p, g) in net.parameters().into_iter().zip(&gradients) {
             let before = p.value().unwrap().read().unwrap();
-            let at = |by: f64| {
+            let moved = |by: f64| {
                 let mut all = before.as_f().unwrap().to_vec();
                 all[1] += by;
                 p.set(&value::Tensor::floats(DType::F64, p.shape().to_vec(), all).unwrap())
                     .unwrap();
+            };
+            let at = |by: f64| {
+                moved(by);
                 loss(x.clone()).item::<f64>().unwrap()
             };
             let wanted = (at(1e-5) - at(-1e-5)) / 2e-5;
-            assert!((elements(g)[1] - wanted).abs() < 1e-8, "{}: {wanted}", p.name());
-            // What it is from here on.
-            at(0.5);
+            moved(0.0);
+            let found = elements(g)[1];
+            assert!((found - wanted).abs() < 1e-8, "{}: {found}, not {wanted}", p.name());
+        }
+        for p in net.parameters() {
+            let before = p.value().unwrap().read().unwrap();
+            let half = before.as_f().unwrap().iter().map(|v| v * 0.5).collect();
+            p.set(&value::Tensor::floats(DType::F64, p.shape().to_vec(), half).unwrap()).unwrap();
         }
     }
     assert_eq!(compiled.programs(), 1);
