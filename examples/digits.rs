@@ -12,12 +12,12 @@ use std::{io::Read, path::Path};
 type Weights = [Tensor; 6];
 
 const PIXELS: usize = 64;
-/// Images that the network learns from; the others test it.
+/// Images that the network learns from, chosen at random; the others test it.
 const TRAINED: usize = 1437;
 const BATCH: usize = 64;
 
 fn main() -> Result<(), kiln::Error> {
-    println!("{}", run(12)?);
+    println!("{}", run(20)?);
     Ok(())
 }
 
@@ -57,13 +57,14 @@ fn loss(p: Weights, x: Tensor, t: Tensor) -> Tensor {
 }
 
 /// A step of Adam (Kingma and Ba, 2015) on some of the images: the loss, the new weights, and the
-/// means of the gradients and of their squares. `correction` is their bias, 1 - beta^t.
+/// means of the gradients and of their squares. `schedule` is the learning rate, and the bias of
+/// both means, 1 - beta^t.
 fn step(
     p: Weights,
     [mut means, mut squares]: [Weights; 2],
     images: (Tensor, Tensor),
     batch: Tensor,
-    correction: Tensor,
+    schedule: Tensor,
 ) -> Result<(Tensor, Weights, [Weights; 2]), TraceError> {
     let (x, t) = (images.0.index_select(0, &batch), images.1.index_select(0, &batch));
     let (loss, gradients) = kiln::value_and_grad(loss).call((p.clone(), x, t))?;
@@ -71,8 +72,8 @@ fn step(
     for (i, g) in gradients.into_iter().enumerate() {
         means[i] = &means[i] * 0.9 + &g * 0.1;
         squares[i] = &squares[i] * 0.999 + &g * &g * 0.001;
-        let scale = (&squares[i] / correction.select(0, 1)).sqrt() + 1e-8;
-        new[i] = &new[i] - &means[i] / correction.select(0, 0) / scale * 0.002;
+        let scale = (&squares[i] / schedule.select(0, 2)).sqrt() + 1e-8;
+        new[i] = &new[i] - &means[i] / schedule.select(0, 1) / scale * schedule.select(0, 0);
     }
     Ok((loss, new, [means, squares]))
 }
@@ -93,6 +94,11 @@ impl Random {
         let all: Vec<f32> = (0..n).map(|_| (one() * bound) as f32).collect();
         Tensor::from_slice(shape, &all)
     }
+    fn shuffle(&mut self, order: &mut [i64]) {
+        for i in (1..order.len()).rev() {
+            order.swap(i, (self.bits() % (i as u64 + 1)) as usize);
+        }
+    }
 }
 
 /// Trains for some passes over the images. The text to print: the loss of each, and how many of the
@@ -111,31 +117,32 @@ pub fn run(epochs: usize) -> Result<String, kiln::Error> {
     let zeros = || p.each_ref().map(|w| w.zeros_like());
     let mut state = [zeros(), zeros()];
     let (step, scores) = (kiln::compile(step).fullgraph(true), kiln::compile(scores));
-    let (mut order, mut text, mut count): (Vec<i64>, _, _) =
-        ((0..TRAINED as i64).collect(), String::new(), 0);
+    let mut order: Vec<i64> = (0..digits.dims()?[0].known().unwrap_or(0)).collect();
+    random.shuffle(&mut order);
+    let tested = order.split_off(TRAINED);
+    let (mut text, mut count) = (String::new(), 0);
     for epoch in 1..=epochs {
-        for i in (1..order.len()).rev() {
-            order.swap(i, (random.bits() % (i as u64 + 1)) as usize);
-        }
+        random.shuffle(&mut order);
         let (mut total, steps) = (0.0, TRAINED / BATCH);
         for batch in order.chunks_exact(BATCH) {
             count += 1;
-            let correction = [1.0 - 0.9f32.powi(count), 1.0 - 0.999f32.powi(count)];
+            // The learning rate falls to 0.
+            let rate = 0.003 * (1.0 - count as f32 / (epochs * steps) as f32);
+            let schedule = [rate, 1.0 - 0.9f32.powi(count), 1.0 - 0.999f32.powi(count)];
             let batch = Tensor::from_slice(&[BATCH], batch)?;
-            let correction = Tensor::from_slice(&[2], &correction)?;
+            let schedule = Tensor::from_slice(&[3], &schedule)?;
             let all = (images.clone(), digits.clone());
             let loss;
-            (loss, p, state) = step.call((p, state, all, batch, correction))?;
+            (loss, p, state) = step.call((p, state, all, batch, schedule))?;
             total += loss.item::<f64>()?;
         }
         text += &format!("epoch {epoch}: loss {:.4}\n", total / steps as f64);
     }
-    let tested = images.dims()?[0].known().unwrap_or(0) as usize - TRAINED;
-    let last = |t: &Tensor| t.narrow(0, TRAINED as i64, tested as i64);
-    let found = scores.call((p, last(&images)))?.argmax(Some(1), false).to_vec::<i64>()?;
-    let wanted = last(&digits).to_vec::<i64>()?;
-    let right = found.iter().zip(&wanted).filter(|(a, b)| a == b).count();
-    text +=
-        &format!("{right} of {tested} are right: {:.1} %", right as f64 * 100.0 / tested as f64);
+    let others = Tensor::from_slice(&[tested.len()], &tested)?;
+    let (images, digits) = (images.index_select(0, &others), digits.index_select(0, &others));
+    let found = scores.call((p, images))?.argmax(Some(1), false).to_vec::<i64>()?;
+    let right = found.iter().zip(digits.to_vec::<i64>()?).filter(|(a, b)| **a == *b).count();
+    let (n, share) = (tested.len(), right as f64 * 100.0 / tested.len() as f64);
+    text += &format!("{right} of {n} are right: {share:.1} %");
     Ok(text)
 }
