@@ -10,6 +10,7 @@ use kiln_lowering::{
     driver::{pipeline::PIPELINE, table},
     strategies::{Device, table::STRATEGIES},
 };
+use kiln_passes::differentiate::derivative;
 use std::{fmt::Write, path::Path};
 
 const NOTE: &str = "<!-- Generated from the tables; `./x bless` writes it anew. -->\n";
@@ -64,7 +65,8 @@ pub fn ops() -> String {
          ranked tensors; a dimension is a number or `?`, and what is known of a `?` is said by \
          `kiln.sym`, `kiln.sym_expr` and `kiln.bind_shape`. Elementwise ops neither broadcast nor \
          promote: that is written with `kiln.broadcast_in_dim` and `kiln.convert`. 'Numerics' says \
-         how far a compiled op may be from the reference semantics.",
+         how far a compiled op may be from the reference semantics, 'Derivative' what \
+         [kiln-differentiate](gradients.md) takes.",
     );
     let mut family = None;
     for kind in OpKind::ALL {
@@ -87,6 +89,7 @@ pub fn ops() -> String {
             s += &wrapped("- ", "  ", &format!("Source: {}", kind.reference()));
         }
         s += &wrapped("- ", "  ", &format!("Numerics: {}", numerics(*kind)));
+        s += &wrapped("- ", "  ", &format!("Derivative: {}", derivative(*kind).note()));
     }
     s
 }

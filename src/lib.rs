@@ -37,6 +37,7 @@
 //! | for | see |
 //! | --- | --- |
 //! | compiled functions, guards, options | [`compile()`], [`Compiled`], [`list_options`] |
+//! | gradients | [`grad`], [`value_and_grad`], [`vjp`], [`jvp`] |
 //! | model files and executables | [`load`], [`Model`], [`Executable`], [`Options`], [`model`] |
 //! | layers, named as in PyTorch | [`nn`] |
 //! | tracing and capture to IR | [`trace`], [`tensor`], [`capture`] |
@@ -79,6 +80,6 @@ pub use compile::{
     Compiled, OptionInfo, compile, disable, explain, list_mode_options, list_options, reset,
 };
 pub use tensor::{
-    Ptx, Scalar, Tensor, cond, custom_op, map, mark_dynamic, mark_static, scan, scan_reverse,
-    trace, trace_all, while_loop,
+    Ptx, Scalar, Tensor, cond, custom_op, grad, jvp, map, mark_dynamic, mark_static, scan,
+    scan_reverse, trace, trace_all, value_and_grad, vjp, while_loop,
 };

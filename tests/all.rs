@@ -9,6 +9,7 @@ mod docs;
 mod filecheck;
 mod front;
 mod gpu;
+mod gradients;
 mod host;
 mod interpreter;
 mod kiln_opt;

@@ -126,7 +126,7 @@ impl Decompose {
 
 /// Builds the expansion before `op`, with the same results (column "decomposition" of the op
 /// table).
-fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
+pub(crate) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
     use OpKind::*;
     let one =
         match kind {

@@ -11,13 +11,16 @@ pub mod pass;
 pub mod table;
 
 pub mod argument_order;
+pub mod broadcasting;
 pub mod decompose;
+pub mod differentiate;
 pub mod expand_random;
 pub mod expand_scans;
 pub mod expand_scatters;
 pub mod expand_sorts;
 pub mod expand_updates;
 pub mod fold_indices;
+pub mod formula;
 pub mod hoist_gathers;
 pub mod hoist_reshapes;
 pub mod powers;

@@ -188,6 +188,7 @@ fn lifted(input: &Lifted, leaves: &[Leaf]) -> Result<Arc<Array>, Error> {
                 .array()
                 .ok_or_else(|| Error::Weight(format!("weight {} has no value", w.name)));
         }
+        Lifted::Array(array) => return Ok(array.clone()),
         Lifted::Number(leaf) => match value(leaf) {
             Scalar::Float(x) => Array::from_slice(&[], &[x]),
             Scalar::Int(n) => Array::from_slice(&[], &[n]),

@@ -98,6 +98,26 @@ macro_rules! functions {
 }
 functions!(()(A 0)(A 0 B 1)(A 0 B 1 C 2)(A 0 B 1 C 2 D 3)(A 0 B 1 C 2 D 3 E 4)(A 0 B 1 C 2 D 3 E 4 G 5));
 
+/// Arguments of which one is the first, by which [`grad`](crate::grad) differentiates.
+pub trait FirstArgument: Arguments {
+    /// The first argument.
+    type First: Tree;
+    /// The first argument.
+    fn first(&self) -> &Self::First;
+}
+
+macro_rules! first {
+    ($(($($t:ident)*))*) => { $(
+        impl<$($t: Tree),*> FirstArgument for ($($t,)*) {
+            type First = A;
+            fn first(&self) -> &A {
+                &self.0
+            }
+        }
+    )* };
+}
+first!((A)(A B)(A B C)(A B C D)(A B C D E)(A B C D E G));
+
 /// Flattens a structure into its leaves.
 pub(super) fn leaves(tree: &impl Tree) -> Vec<Leaf> {
     let mut out = Vec::with_capacity(tree.size_hint());

@@ -22,7 +22,7 @@ mod tree_error;
 pub use compiled::{Compiled, compile};
 pub use disable::{Disabled, disable};
 pub use explain::{Explanation, GraphBreak, GraphInfo, explain};
-pub use function::{Arguments, Function, Pack};
+pub use function::{Arguments, FirstArgument, Function, Pack};
 pub use remark::{Remark, Topic};
 pub use settings::{OptionInfo, Settings, list_mode_options, list_options};
 pub use state::reset;

@@ -16,7 +16,10 @@ use crate::{
     runtime::{DataError, cuda::Mode},
 };
 use indexmap::IndexMap;
-use kiln_dialects::{Result, ir::Context};
+use kiln_dialects::{
+    Result,
+    ir::{Context, PrintOptions},
+};
 use std::{
     cell::RefCell,
     sync::{Arc, LazyLock, Mutex, OnceLock},
@@ -96,6 +99,7 @@ thread_local! {
 /// Discards all single-op programs.
 pub(crate) fn reset() {
     lock(&PROGRAMS).clear();
+    lock(&GRAPHS).clear();
     lock(&NUMBERS).clear();
 }
 
@@ -193,6 +197,44 @@ fn run_cached(
     };
     let made = made.run(&arrays).map_err(|e| e.to_string())?;
     Ok(made.into_iter().map(Tensor::from).collect())
+}
+
+/// Programs of whole graphs, by backend and text.
+static GRAPHS: LazyLock<Mutex<IndexMap<[String; 2], Arc<ProgramFuture>>>> =
+    LazyLock::new(Mutex::default);
+/// Size limit of that cache.
+const MAX_GRAPHS: usize = 256;
+
+/// Runs a recorded graph as one program. Err: the backend rejects it, or execution failed.
+pub(super) fn graph(
+    name: &str,
+    recorded: Recorded,
+    inputs: &[Arc<Array>],
+) -> Result<Vec<Tensor>, crate::Error> {
+    let backend = BACKEND.with_borrow(Option::clone).unwrap_or_else(backend::kiln);
+    let text = recorded.captured.module.print(PrintOptions::default());
+    let key = [backend.name().to_string(), text];
+    // The text has no weights.
+    let is_kept = recorded.captured.weights.is_empty();
+    let known = lock(&GRAPHS).get(&key).filter(|_| is_kept).cloned();
+    let prepared = match known {
+        Some(program) => {
+            Prepared { program: Some(program), result_sources: recorded.result_sources }
+        }
+        None => {
+            let compiler = ProgramCompiler { backend, options: options()?, queue: None };
+            let made = Prepared::new(name, recorded, &compiler)?;
+            if let Some(program) = made.program.clone().filter(|_| is_kept) {
+                let mut all = lock(&GRAPHS);
+                if all.len() >= MAX_GRAPHS {
+                    all.shift_remove_index(0);
+                }
+                all.insert(key, program);
+            }
+            made
+        }
+    };
+    Ok(prepared.run(inputs)?.into_iter().map(Tensor::from).collect())
 }
 
 /// Looks up a result by its source.

@@ -256,7 +256,8 @@ impl Graph {
             {
                 return Ok(*alias);
             }
-            let frozen = frozen || session.freeze;
+            // A program whose tensors are all inputs serves every value of a weight.
+            let frozen = (frozen || session.freeze) && !session.lift_arrays;
             // Modules created under one scope have weights of the same name.
             let name = state.free(&stored.name);
             let sizes: Vec<Size> = value.shape.iter().map(|n| Size::Static(*n as i64)).collect();

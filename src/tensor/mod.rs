@@ -31,11 +31,13 @@ mod call_site;
 mod control;
 mod create;
 mod custom;
+mod derivative;
 mod dim;
 mod eager;
 mod elementwise;
 mod emit;
 mod error;
+mod gradient;
 mod graph;
 mod handle;
 mod image;
@@ -70,6 +72,7 @@ pub use custom::{CustomBuilder, CustomOp, custom_op};
 pub use dim::{Dim, Shape};
 pub use eager::with_backend;
 pub use error::{OpError, TraceError};
+pub use gradient::{Grad, Pullback, ValueAndGrad, grad, jvp, value_and_grad, vjp};
 pub use graph::{Frame, Graph};
 pub use handle::Tensor;
 pub use image::{Convolution, Pool};
@@ -85,6 +88,7 @@ pub(crate) use {
     array::Mark,
     custom::{has_effects, register_in},
     eager::{reset, resolve_slot},
+    gradient::value_and_gradients,
     handle::Repr,
     lazy::Segments,
     lock::lock,

@@ -1,6 +1,6 @@
 //! Tracing state of a compiled function's call: size hints, and the assumptions made with them (as
 //! the ShapeEnv of PyTorch).
-use super::OpError;
+use super::{Array, OpError};
 use crate::{capture::storage::Alias, nn::stored::Stored};
 use kiln_dialects::{
     Result,
@@ -57,6 +57,8 @@ impl BreakReason {
 #[derive(Clone)]
 pub(crate) enum Lifted {
     Weight(Arc<Stored>),
+    /// A concrete tensor that the function reads.
+    Array(Arc<Array>),
     /// A number argument, by leaf index, as a 0-d tensor.
     Number(usize),
     /// A number argument as a size: the number of columns of an empty byte tensor, since programs
@@ -92,6 +94,8 @@ pub(crate) struct Session {
     pub specialised_numbers: Vec<(usize, String)>,
     /// Whether to freeze all weights.
     pub freeze: bool,
+    /// Whether concrete tensors that the function reads are lifted inputs, not constants.
+    pub lift_arrays: bool,
     /// The first graph break.
     pub read: Option<OpError>,
 }

@@ -335,8 +335,18 @@ impl TraceState {
         if let Some((_, alias)) = self.arrays.get(&key) {
             return Ok(*alias);
         }
-        let name = self.unique("constant", NameKind::Result);
-        let alias = self.constant(&name, Weight::from_array(array))?;
+        let alias = if self.session.as_ref().is_some_and(|s| s.lift_arrays) {
+            let sizes: Vec<Size> = array.shape().iter().map(|n| Size::Static(*n as i64)).collect();
+            let name = self.free("captured");
+            let alias = self.input(&name, array.dtype(), &sizes)?;
+            if let Some(session) = &mut self.session {
+                session.lifted.push(Lifted::Array(array.clone()));
+            }
+            alias
+        } else {
+            let name = self.unique("constant", NameKind::Result);
+            self.constant(&name, Weight::from_array(array))?
+        };
         self.arrays.insert(key, (array.clone(), alias));
         Ok(alias)
     }

@@ -88,6 +88,62 @@ fn layers() -> Result<(), kiln::Error> {
     Ok::<(), kiln::Error>(())
 }
 
+#[rustfmt::skip]
+fn grad() -> Result<(), kiln::Error> {
+    use kiln::Tensor;
+    let cube = |x: Tensor| &x * &x * &x;
+    let x = Tensor::scalar(2.0f64)?;
+    assert_eq!(kiln::grad(cube).call(&x)?.item::<f64>()?, 12.0);
+    let second = kiln::compile(kiln::grad(kiln::grad(cube)));
+    assert_eq!(second.call(&x)?.item::<f64>()?, 12.0);
+    Ok::<(), kiln::Error>(())
+}
+
+#[rustfmt::skip]
+fn value_and_grad() -> Result<(), kiln::Error> {
+    use kiln::Tensor;
+    let step = kiln::compile(kiln::value_and_grad(|w: Tensor, x: Tensor| (x * w).sum(.., false)));
+    let tensor = |values: &[f32]| Tensor::from_slice(&[values.len()], values);
+    let (w, x) = (tensor(&[1.0, 2.0])?, tensor(&[3.0, 4.0])?);
+    let (loss, by_w) = step.call((&w, &x))?;
+    assert_eq!((loss.item::<f64>()?, by_w.to_vec::<f32>()?), (11.0, vec![3.0, 4.0]));
+    Ok::<(), kiln::Error>(())
+}
+
+#[rustfmt::skip]
+fn vjp() -> Result<(), kiln::Error> {
+    use kiln::Tensor;
+    let tensor = |values: &[f32]| Tensor::from_slice(&[values.len()], values);
+    let (x, y) = (tensor(&[1.0, 2.0])?, tensor(&[3.0, 4.0])?);
+    let (z, pullback) = kiln::vjp(|x: Tensor, y: Tensor| x * y, (&x, &y))?;
+    assert_eq!(z.to_vec::<f32>()?, [3.0, 8.0]);
+    let (by_x, by_y) = pullback.call(tensor(&[1.0, 10.0])?)?;
+    assert_eq!(by_x.to_vec::<f32>()?, [3.0, 40.0]);
+    assert_eq!(by_y.to_vec::<f32>()?, [1.0, 20.0]);
+    Ok::<(), kiln::Error>(())
+}
+
+#[rustfmt::skip]
+fn jvp() -> Result<(), kiln::Error> {
+    use kiln::Tensor;
+    let (x, v) = (Tensor::scalar(3.0f64)?, Tensor::scalar(0.5f64)?);
+    let (y, along) = kiln::jvp(|x: Tensor| &x * &x, &x, &v)?;
+    assert_eq!((y.item::<f64>()?, along.item::<f64>()?), (9.0, 3.0));
+    Ok::<(), kiln::Error>(())
+}
+
+#[rustfmt::skip]
+fn weights() -> Result<(), kiln::Error> {
+    use kiln::{Tensor, nn::{self, Linear, Module, Scope}};
+    let net = Linear::without_bias(&Scope::root(), 2, 1);
+    let loss = |x: Tensor| net.forward(&x).sum(.., false);
+    let step = kiln::compile(nn::value_and_grad(net.parameters(), loss));
+    let x = Tensor::from_slice(&[1, 2], &[3.0f32, 4.0])?;
+    let (_, gradients) = step.call(&x)?;
+    assert_eq!(gradients[0].to_vec::<f32>()?, [3.0, 4.0]);
+    Ok::<(), kiln::Error>(())
+}
+
 /// The code blocks of a module's own documentation.
 fn blocks(source: &str) -> Vec<Vec<String>> {
     let docs = source.lines().filter_map(|l| l.strip_prefix("//!")).map(str::trim);
@@ -133,6 +189,13 @@ fn the_examples_of_rustdoc_run_and_are_those_that_it_shows() {
     front_function().expect("no error");
     front_file().expect("no error");
     layers().expect("no error");
+    grad().expect("no error");
+    value_and_grad().expect("no error");
+    vjp().expect("no error");
+    jvp().expect("no error");
+    weights().expect("no error");
+    let shown_by_nn = shown(include_str!("../../src/nn/gradient.rs"), "value_and_grad");
+    assert_eq!(shown_by_nn, here("weights"));
     assert_eq!(
         blocks(include_str!("../../src/lib.rs")),
         [here("front_function"), here("front_file")]
@@ -143,6 +206,10 @@ fn the_examples_of_rustdoc_run_and_are_those_that_it_shows() {
         (include_str!("../../src/compile/disable.rs"), "disable"),
         (include_str!("../../src/tensor/custom.rs"), "custom_op"),
         (include_str!("../../src/tensor/trace.rs"), "trace"),
+        (include_str!("../../src/tensor/gradient.rs"), "grad"),
+        (include_str!("../../src/tensor/gradient.rs"), "value_and_grad"),
+        (include_str!("../../src/tensor/gradient.rs"), "vjp"),
+        (include_str!("../../src/tensor/gradient.rs"), "jvp"),
     ] {
         let shown = shown(source, function);
         assert!(shown.len() > 3, "{function} shows no example");

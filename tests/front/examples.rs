@@ -12,6 +12,9 @@ mod custom_op;
 #[path = "../../examples/custom_pass.rs"]
 mod custom_pass;
 #[allow(dead_code)]
+#[path = "../../examples/digits.rs"]
+mod digits;
+#[allow(dead_code)]
 #[path = "../../examples/dynamic.rs"]
 mod dynamic;
 #[allow(dead_code)]
@@ -164,4 +167,17 @@ fn a_graph_and_a_pass_of_meliors_run() {
             "1 function".into()
         ]
     );
+}
+
+#[test]
+fn digits_are_learnt() {
+    crate::watchdog::arm();
+    let text = digits::run(4).expect("a text");
+    let numbers: Vec<f64> = text
+        .lines()
+        .filter_map(|l| l.split_once("loss ").map(|(_, n)| n).or_else(|| l.split(": ").nth(1)))
+        .filter_map(|n| n.trim_end_matches(" %").parse().ok())
+        .collect();
+    let [losses @ .., right] = numbers.as_slice() else { panic!("{text}") };
+    assert!(losses.len() == 4 && losses.is_sorted_by(|a, b| a > b) && *right > 90.0, "{text}");
 }

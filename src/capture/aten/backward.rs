@@ -1,7 +1,7 @@
 //! Derivatives of elementwise functions, softmax, losses and indexing, as AOTAutograd emits them.
 use super::{Args, Cx, Outcome, Row, class_losses::chosen, formula::value, formula::*, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
-use std::f64::consts::{FRAC_1_SQRT_2, PI};
+use kiln_passes::differentiate::activation;
 
 type Slope = for<'f> fn(&Args<'_>, Term<'f>, Term<'f>) -> Result<Term<'f>>;
 
@@ -25,14 +25,13 @@ pub(super) const ROWS: &[Row] = &[
         Ok(x.le(a.float("threshold", None)?).select(0.0, g))
     }),
     slope!("aten.sigmoid_backward.default", "output", "grad_output, output", |_, g, y| {
-        Ok(g * (1.0 - y) * y)
+        Ok(activation::sigmoid(g, y))
     }),
     slope!("aten.tanh_backward.default", "output", "grad_output, output", |_, g, y| {
         Ok(g * (1.0 - y * y))
     }),
     slope!("aten.silu_backward.default", "self", "grad_output, self", |_, g, x| {
-        let s = 1.0 / ((-x).exp() + 1.0);
-        Ok(g * s * (x * (1.0 - s) + 1.0))
+        Ok(activation::silu(g, x))
     }),
     slope!("aten.mish_backward.default", "self", "grad_output, self", |_, g, x| {
         let s = 1.0 / ((-x).exp() + 1.0);
@@ -43,25 +42,13 @@ pub(super) const ROWS: &[Row] = &[
         "aten.gelu_backward.default",
         "self",
         "grad_output, self, approximate='none'",
-        |a, g, x| {
-            if a.text("approximate", "none")? == "tanh" {
-                const CUBE: f64 = 0.044715;
-                let scale = (2.0 / PI).sqrt();
-                let t = ((x + x * x * x * CUBE) * scale).tanh();
-                let inner = (x * x * (3.0 * CUBE) + 1.0) * scale;
-                return Ok(g * ((t + 1.0) * 0.5 + x * (1.0 - t * t) * inner * 0.5));
-            }
-            let below = ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5;
-            let density = (x * x * -0.5).exp() * (1.0 / (2.0 * PI).sqrt());
-            Ok(g * (below + x * density))
-        }
+        |a, g, x| Ok(activation::gelu(g, x, a.text("approximate", "none")? == "tanh"))
     ),
     slope!("aten.hardswish_backward.default", "self", "grad_output, self", |_, g, x| {
-        let inside = x.lt(3.0).select(g * (x / 3.0 + 0.5), g);
-        Ok(x.le(-3.0).select(0.0, inside))
+        Ok(activation::hardswish(g, x))
     }),
     slope!("aten.hardsigmoid_backward.default", "self", "grad_output, self", |_, g, x| {
-        Ok((x.gt(-3.0) & x.lt(3.0)).select(g / 6.0, 0.0))
+        Ok(activation::hardsigmoid(g, x))
     }),
     slope!(
         "aten.hardtanh_backward.default",
@@ -98,9 +85,8 @@ pub(super) const ROWS: &[Row] = &[
         "self",
         "grad_output, self, beta, threshold",
         |a, g, x| {
-            let by = x * a.float("beta", None)?;
-            let e = by.exp();
-            Ok(by.gt(a.float("threshold", None)?).select(g, g * e / (e + 1.0)))
+            let (beta, threshold) = (a.float("beta", None)?, a.float("threshold", None)?);
+            Ok(activation::softplus(g, x, beta, threshold))
         }
     ),
     slope!("aten.softshrink_backward.default", "self", "grad_output, self, lambd", |a, g, x| {
@@ -126,8 +112,7 @@ pub(super) const ROWS: &[Row] = &[
         "grad_output, output, dim, input_dtype",
         |a, g, y| {
             let dim = axis(a, y)?;
-            let product = g * y;
-            Ok(product - y * product.reduce(ReduceKind::Sum, &[dim], true))
+            Ok(activation::softmax(g, y, dim))
         }
     ),
     slope!(
@@ -136,7 +121,7 @@ pub(super) const ROWS: &[Row] = &[
         "grad_output, output, dim, input_dtype",
         |a, g, y| {
             let dim = axis(a, y)?;
-            Ok(g - y.exp() * g.reduce(ReduceKind::Sum, &[dim], true))
+            Ok(activation::log_softmax(g, y, dim))
         }
     ),
     Row {
@@ -261,7 +246,7 @@ fn slope(cx: &mut Cx, a: &Args<'_>, names: [&str; 2], formula: Slope) -> Result<
     if let Some(d) = a.dtype("input_dtype")? {
         narrow = d;
     }
-    let f = Formula::new(cx);
+    let f = Formula::new(&cx.b);
     let term = formula(a, f.of(g), f.of(x))?;
     let v = f.end(term)?;
     let v = cx.convert(v, narrow)?;
@@ -291,7 +276,7 @@ fn loss(
     let (x, t, narrow) = pair(cx, a, ["self", "target"])?;
     let (x, t) = cx.broadcast(x, t)?;
     let g = gradient(cx, a, x)?;
-    let f = Formula::new(cx);
+    let f = Formula::new(&cx.b);
     let term = derivative(a, f.of(x) - f.of(t))? * f.of(g);
     let v = f.end(term)?;
     let v = cx.convert(v, narrow)?;
@@ -374,7 +359,7 @@ fn spread_back(
     let after = value(cx, |f| f.of(i) - f.of(from))?;
     let inside = value(cx, |f| {
         let (after, by) = (f.of(after), step as f64);
-        after.ge(0.0) & after.rem(by).eq(0.0) & (after / by).lt(f.of(count))
+        after.ge(0.0) & after.remainder(by).eq(0.0) & (after / by).lt(f.of(count))
     })?;
     if cx.b.size_of(g, dim)?.known() == Some(0) {
         let zeros = cx.b.splat(dtype_of(g)?, &sizes, 0.0)?;

@@ -9,6 +9,7 @@ use super::{
     window::scatter_planes,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
+use kiln_passes::differentiate::ConvolutionGradient;
 
 /// A row of the derivative of a resize.
 macro_rules! resize {
@@ -142,143 +143,27 @@ pub(super) const ROWS: &[Row] = &[
     ),
 ];
 
-/// The parameters of a convolution.
-struct Conv {
-    n: usize,
-    strides: Vec<i64>,
-    padding: Vec<i64>,
-    dilation: Vec<i64>,
-    groups: i64,
-}
-
-impl Conv {
-    /// Elements that the window `weight` reaches over, along an axis.
-    fn reach(&self, weight: Value, i: usize) -> Result<i64> {
-        let k = weight.ty().dims().get(i + 2).and_then(|d| d.known());
-        Ok(self.dilation[i] * (k.ok_or("has a window of symbolic size")? - 1) + 1)
-    }
-    /// The gradient by the input of a convolution, of these sizes.
-    fn by_input(&self, cx: &mut Cx, g: Value, weight: Value, sizes: &[Size]) -> Result<Value> {
-        let node = Convolution {
-            input: g,
-            weight,
-            strides: self.strides.clone(),
-            pad_low: self.padding.clone(),
-            pad_high: vec![0; self.n],
-            dilation: self.dilation.clone(),
-            groups: self.groups,
-            transposed: true,
-            output_padding: Some(vec![0; self.n]),
-        };
-        let v = cx.b.add(&node)?;
-        // What follows the last window has no gradient; what it reads of the padding goes.
-        let mut high = vec![Size::Static(0); 2];
-        for i in 0..self.n {
-            let have = cx.size_mul(cx.b.size_of(v, i + 2)?, Size::Static(-1))?;
-            high.push(cx.size_add(*sizes.get(i + 2).ok_or("has no size")?, have)?);
-        }
-        if high.iter().all(|s| s.known() == Some(0)) {
-            return Ok(v);
-        }
-        let value = cx.number(dtype_of(v)?, 0.0)?;
-        cx.b.add(&Pad { input: v, value, low: vec![Size::Static(0); self.n + 2], high })
-    }
-    /// The gradient by the weight, in its shape: the input, its batch as channels, convolved with
-    /// the gradient, its batch as channels too.
-    fn by_weight(&self, cx: &mut Cx, x: Value, g: Value, weight: Value) -> Result<Value> {
-        let n = self.n;
-        let (xs, gs) = (cx.b.sizes_of(x)?, cx.b.sizes_of(g)?);
-        let ([batch, channels, pixels @ ..], [_, _, outs @ ..]) = (xs.as_slice(), gs.as_slice())
-        else {
-            return Err("has tensors of rank below 2".into());
-        };
-        let groups = Size::Static(self.groups);
-        let each = cx.size_div(*channels, groups)?;
-        let rest = (3..n as i64 + 3).collect::<Vec<_>>();
-        let split = cx.reshape(x, [&[*batch, groups, each], pixels].concat())?;
-        let input = cx.transpose(split, [vec![2, 1, 0], rest].concat())?;
-        let merged = cx.size_mul(groups, *batch)?;
-        let input = cx.reshape(input, [&[each, merged], pixels].concat())?;
-        let weights = cx.transpose(g, [vec![1, 0], (2..n as i64 + 2).collect()].concat())?;
-        let mut pad_high = vec![];
-        for i in 0..n {
-            let reach = self.reach(weight, i)?;
-            let room = match (
-                pixels.get(i).and_then(|s| s.known()),
-                outs.get(i).and_then(|s| s.known()),
-            ) {
-                (Some(pixels), Some(out)) => {
-                    (reach + self.strides[i] * (out - 1) - pixels - self.padding[i]).max(0)
-                }
-                // Enough for any size; what is more is cut off.
-                _ => reach.max(self.padding[i]),
-            };
-            pad_high.push(room);
-        }
-        let node = Convolution {
-            input,
-            weight: weights,
-            strides: self.dilation.clone(),
-            pad_low: self.padding.clone(),
-            pad_high,
-            dilation: self.strides.clone(),
-            groups: self.groups,
-            transposed: false,
-            output_padding: None,
-        };
-        let v = cx.b.add(&node)?;
-        let v = cx.transpose(v, [vec![1, 0], (2..n as i64 + 2).collect()].concat())?;
-        let sizes = cx.b.sizes_of(weight)?;
-        cx.b.add(&Slice {
-            input: v,
-            offsets: vec![Size::Static(0); n + 2],
-            sizes,
-            strides: vec![1; n + 2],
-        })
-    }
-}
-
 fn convolution_backward(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (g, x, weight) =
         (cx.tensor(a, "grad_output")?, cx.tensor(a, "input")?, cx.tensor(a, "weight")?);
     let n =
         rank_of(weight).checked_sub(2).filter(|n| *n > 0).ok_or("has a weight of rank below 3")?;
-    let c = Conv {
-        n,
+    let padding = spread(a.ints("padding")?, n, 0)?;
+    let c = ConvolutionGradient {
         strides: spread(a.ints("stride")?, n, 1)?,
-        padding: spread(a.ints("padding")?, n, 0)?,
+        pad_low: padding.clone(),
+        pad_high: padding,
         dilation: spread(a.ints("dilation")?, n, 1)?,
         groups: a.int("groups", Some(1))?,
     };
-    let transposed = a.flag("transposed", false)?;
     let sizes = cx.b.sizes_of(x)?;
-    let (by_input, by_weight) = if transposed {
+    let (by_input, by_weight) = if a.flag("transposed", false)? {
         // The derivative of a transposed convolution is a convolution; the two swap their roles.
-        let node = Convolution {
-            input: g,
-            weight,
-            strides: c.strides.clone(),
-            pad_low: c.padding.clone(),
-            pad_high: c.padding.clone(),
-            dilation: c.dilation.clone(),
-            groups: c.groups,
-            transposed: false,
-            output_padding: None,
-        };
-        let mut by_input = cx.b.add(&node)?;
-        // An output padding of a whole stride leaves room for windows after the last.
         let extra = spread(a.ints("output_padding")?, n, 0)?;
-        if extra.iter().zip(&c.strides).any(|(e, s)| e >= s) {
-            by_input = cx.b.add(&Slice {
-                input: by_input,
-                offsets: vec![Size::Static(0); n + 2],
-                sizes: sizes.clone(),
-                strides: vec![1; n + 2],
-            })?;
-        }
-        (by_input, c.by_weight(cx, g, x, weight)?)
+        let by_input = c.by_transposed_input(&cx.b, g, weight, &sizes, &extra)?;
+        (by_input, c.by_weight(&cx.b, g, x, weight)?)
     } else {
-        (c.by_input(cx, g, weight, &sizes)?, c.by_weight(cx, x, g, weight)?)
+        (c.by_input(&cx.b, g, weight, &sizes)?, c.by_weight(&cx.b, x, g, weight)?)
     };
     let dims: Vec<i64> = (0..n as i64 + 2).filter(|d| *d != 1).collect();
     let by_bias = value(cx, |f| f.of(g).reduce(ReduceKind::Sum, &dims, false))?;
@@ -339,7 +224,7 @@ fn avg_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
         let room = value(cx, |f| f.of(y) + padding[i] as f64 - f.of(k))?;
         let own = value(cx, |f| {
             let (room, by) = (f.of(room), strides[i] as f64);
-            room.ge(0.0) & room.rem(by).eq(0.0) & (room / by).lt(f.of(count))
+            room.ge(0.0) & room.remainder(by).eq(0.0) & (room / by).lt(f.of(count))
         })?;
         inside = Some(match inside {
             None => own,

@@ -1,6 +1,7 @@
 //! Derivatives of normalisations and attention.
 use super::{Args, Cx, Outcome, Row, Val, formula::value, norm::grouped, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
+use kiln_passes::differentiate::{AttentionGradient, from_log_sum_exp, normalised};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -53,25 +54,6 @@ fn sum(cx: &Cx, v: Value, dims: Vec<i64>) -> Result<Value> {
     cx.b.add(&Reduce { kind: ReduceKind::Sum, input: v, dims, maybe_empty: true })
 }
 
-/// `scale (g - mean g - y mean (g y))` over dimensions, where `y` is the normalised input and `g`
-/// the gradient by it; without the first mean if `y` is not centred.
-fn normalised(
-    cx: &Cx,
-    g: Value,
-    y: Value,
-    scale: Value,
-    dims: &[i64],
-    centred: bool,
-) -> Result<Value> {
-    let mean = |v: Value| cx.b.add(&Mean { input: v, dims: dims.to_vec(), keep_dims: true });
-    let along_y = mean(cx.binary(BinaryKind::Mul, g, y)?)?;
-    let level = mean(g)?;
-    value(cx, |f| {
-        let rest = f.of(g) - f.of(y) * f.of(along_y);
-        f.of(scale) * if centred { rest - f.of(level) } else { rest }
-    })
-}
-
 fn layer_norm(cx: &mut Cx, a: &Args<'_>, centred: bool) -> Result<Outcome> {
     let x = cx.tensor(a, "input")?;
     let narrow = dtype_of(x)?;
@@ -96,7 +78,7 @@ fn layer_norm(cx: &mut Cx, a: &Args<'_>, centred: bool) -> Result<Outcome> {
         }
         None => g,
     };
-    let by_x = cx.convert(normalised(cx, by_y, y, scale, &dims, centred)?, narrow)?;
+    let by_x = cx.convert(normalised(&cx.b, by_y, y, scale, &dims, centred)?, narrow)?;
     let by_weight = match weight {
         Some(w) => {
             let v = sum(cx, cx.binary(BinaryKind::Mul, g, y)?, lead.clone())?;
@@ -137,7 +119,7 @@ fn group_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let split = grouped(cx, x, groups)?;
     let y = value(cx, |f| (f.of(split) - f.of(mean)) * f.of(scale))?;
     let by_y = grouped(cx, by_y, groups)?;
-    let by_x = normalised(cx, by_y, y, scale, &[2], true)?;
+    let by_x = normalised(&cx.b, by_y, y, scale, &[2], true)?;
     let by_x = cx.convert(cx.reshape(by_x, sizes.clone())?, narrow)?;
     let others: Vec<i64> = (0..rank_of(x) as i64).filter(|d| *d != 1).collect();
     let y = cx.reshape(y, sizes)?;
@@ -184,7 +166,7 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, train: bool) -> Result<Outcome> {
     let y = value(cx, |f| (f.of(x) - f.of(mean)) * f.of(scale))?;
     let others: Vec<i64> = (0..n).filter(|d| *d != 1).collect();
     let by_x = if train {
-        normalised(cx, by_y, y, scale, &others, true)?
+        normalised(&cx.b, by_y, y, scale, &others, true)?
     } else {
         cx.binary(BinaryKind::Mul, by_y, scale)?
     };
@@ -199,7 +181,7 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, train: bool) -> Result<Outcome> {
     masked(cx, a, vec![Some(by_x), Some(by_weight), Some(by_bias)])
 }
 
-/// From the saved log-sum-exp: the weights again, then the derivatives of both products.
+/// From the saved log-sum-exp.
 fn attention(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     if a.float("dropout_p", Some(0.0))? != 0.0 {
         return Err("with dropout is not supported in an exported graph".into());
@@ -211,92 +193,30 @@ fn attention(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         let v = cx.tensor(a, name)?;
         cx.convert(v, d)
     };
-    let (g, q, k, v) =
-        (get(cx, "grad_out")?, get(cx, "query")?, get(cx, "key")?, get(cx, "value")?);
-    let (out, sums) = (get(cx, "out")?, get(cx, "logsumexp")?);
-    if rank_of(q) != 4 {
-        return Err(format!("wants tensors of rank 4, has rank {}", rank_of(q)).into());
+    if rank_of(query) != 4 {
+        return Err(format!("wants tensors of rank 4, has rank {}", rank_of(query)).into());
     }
-    let (heads, groups) = (cx.b.size_of(q, 1)?, cx.b.size_of(k, 1)?);
-    let (k, v) = (repeated(cx, k, heads)?, repeated(cx, v, heads)?);
-    let product = |cx: &Cx, lhs: Value, rhs: Value, left: i64, right: i64| {
-        cx.b.add(&DotGeneral {
-            lhs,
-            rhs,
-            lhs_batch: vec![0, 1],
-            rhs_batch: vec![0, 1],
-            lhs_contract: vec![left],
-            rhs_contract: vec![right],
-            element_type: None,
-        })
+    let bias = match cx.optional(a, "attn_mask")? {
+        Some(mask) if dtype_of(mask)? == DType::I1 => {
+            Some(cx.select(mask, cx.number(d, 0.0)?, cx.number(d, f64::NEG_INFINITY)?)?)
+        }
+        Some(mask) => Some(cx.convert(mask, d)?),
+        None => None,
     };
-    let width = cx.b.size_as_tensor(cx.b.size_of(q, 3)?, d)?;
-    let scale = match a.has("scale") {
-        true => cx.number(d, a.float("scale", None)?)?,
-        false => value(cx, |f| 1.0 / f.of(width).sqrt())?,
+    let o = AttentionGradient {
+        query: cx.convert(query, d)?,
+        key: get(cx, "key")?,
+        value: get(cx, "value")?,
+        bias,
+        result: get(cx, "out")?,
+        lse: get(cx, "logsumexp")?,
+        cotangent: get(cx, "grad_out")?,
+        scale: if a.has("scale") { Some(a.float("scale", None)?) } else { None },
+        causal: a.flag("is_causal", false)?,
     };
-    let mut scores = cx.binary(BinaryKind::Mul, product(cx, q, k, 3, 3)?, scale)?;
-    if let Some(mask) = cx.optional(a, "attn_mask")? {
-        let mask = if dtype_of(mask)? == DType::I1 {
-            cx.select(mask, cx.number(d, 0.0)?, cx.number(d, f64::NEG_INFINITY)?)?
-        } else {
-            cx.convert(mask, d)?
-        };
-        scores = cx.binary(BinaryKind::Add, scores, mask)?;
-    }
-    let sizes = cx.b.sizes_of(scores)?;
-    if a.flag("is_causal", false)? {
-        let (i, j) =
-            (cx.iota(DType::I64, sizes.clone(), 2)?, cx.iota(DType::I64, sizes.clone(), 3)?);
-        scores = value(cx, |f| f.of(j).le(f.of(i)).select(f.of(scores), f64::NEG_INFINITY))?;
-    }
-    let sums = along(cx, sums, vec![0, 1, 2], &sizes)?;
-    let weights = value(cx, |f| {
-        // A row without scores has no weights.
-        let row = f.of(sums);
-        row.eq(f64::NEG_INFINITY).select(0.0, (f.of(scores) - row).exp())
-    })?;
-    let by_value = product(cx, weights, g, 2, 2)?;
-    let by_weights = product(cx, g, v, 3, 3)?;
-    let level = sum(cx, cx.binary(BinaryKind::Mul, g, out)?, vec![3])?;
-    let level = along(cx, level, vec![0, 1, 2], &sizes)?;
-    let by_scores = value(cx, |f| f.of(weights) * (f.of(by_weights) - f.of(level)) * f.of(scale))?;
-    let by_query = product(cx, by_scores, k, 3, 2)?;
-    let by_key = product(cx, by_scores, q, 2, 2)?;
-    let (by_key, by_value) = (over_heads(cx, by_key, groups)?, over_heads(cx, by_value, groups)?);
-    let all = [by_query, by_key, by_value]
+    let all = from_log_sum_exp(&cx.b, &o)?
         .into_iter()
         .map(|v| cx.convert(v, narrow))
         .collect::<Result<Vec<_>, _>>()?;
     cx.many(&all)
-}
-
-/// Keys or values `[B, G, S, D]` with one of the `G` heads for each of the queries' `heads`, in
-/// runs, as grouped-query attention reads them.
-fn repeated(cx: &Cx, v: Value, heads: Size) -> Result<Value> {
-    let sizes = cx.b.sizes_of(v)?;
-    let Some(each) = ratio(heads, sizes[1])? else { return Ok(v) };
-    let apart = [sizes[0], sizes[1], Size::Static(each), sizes[2], sizes[3]];
-    let v =
-        cx.b.add(&BroadcastInDim { input: v, dims: vec![0, 1, 3, 4], sizes: apart.to_vec() })?;
-    cx.reshape(v, vec![sizes[0], heads, sizes[2], sizes[3]])
-}
-
-/// The sum of gradients `[B, H, S, D]` over the heads of queries that read the same of `groups`.
-fn over_heads(cx: &Cx, v: Value, groups: Size) -> Result<Value> {
-    let sizes = cx.b.sizes_of(v)?;
-    let Some(each) = ratio(sizes[1], groups)? else { return Ok(v) };
-    let apart = vec![sizes[0], groups, Size::Static(each), sizes[2], sizes[3]];
-    let v = cx.reshape(v, apart)?;
-    sum(cx, v, vec![2])
-}
-
-/// How many heads of queries read one of the keys; `None` if one.
-fn ratio(heads: Size, groups: Size) -> Result<Option<i64>> {
-    match (heads.known(), groups.known()) {
-        (Some(h), Some(g)) if h == g => Ok(None),
-        (Some(h), Some(g)) if g > 0 && h % g == 0 => Ok(Some(h / g)),
-        _ if heads == groups => Ok(None),
-        _ => Err("has heads of queries that are no multiple of those of keys".into()),
-    }
 }

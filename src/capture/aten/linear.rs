@@ -216,7 +216,8 @@ fn cross(cx: &mut Cx, x: Value, y: Value, axis: usize) -> Result<Outcome> {
         return Err(format!("linalg.cross: inputs dimension {axis} must have length 3.").into());
     }
     let i = cx.count(Size::Static(3))?;
-    let turned = |v: Value, by: f64| cx.take_axis(v, value(cx, |f| (f.of(i) + by).rem(3.0))?, axis);
+    let turned =
+        |v: Value, by: f64| cx.take_axis(v, value(cx, |f| (f.of(i) + by).remainder(3.0))?, axis);
     let (p, q) = (turned(x, 1.0)?, turned(y, 2.0)?);
     let (r, s) = (turned(x, 2.0)?, turned(y, 1.0)?);
     let v = value(cx, |f| f.of(p) * f.of(q) - f.of(r) * f.of(s))?;

@@ -236,7 +236,7 @@ fn of_two(
     loss: for<'f> fn(&Args<'_>, Term<'f>, Term<'f>) -> Result<Term<'f>>,
 ) -> Result<Outcome> {
     let (x, y, narrow) = pair(cx, a, names)?;
-    let f = Formula::new(cx);
+    let f = Formula::new(&cx.b);
     let term = loss(a, f.of(x), f.of(y))?;
     let v = f.end(term)?;
     finish(cx, a, v, narrow)

@@ -255,9 +255,7 @@ fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Valu
 
 /// Reinserts reduced dimensions `dims` of `x` as size 1.
 pub(super) fn keep_dims(cx: &Cx, x: Value, r: Value, dims: &[i64]) -> Result<Value> {
-    let sizes = (0..rank_of(x))
-        .map(|i| if dims.contains(&(i as i64)) { Ok(Size::Static(1)) } else { cx.b.size_of(x, i) });
-    cx.reshape(r, sizes.collect::<Result<_, crate::dialects::Error>>()?)
+    kiln_passes::broadcasting::keep_dims(&cx.b, x, r, dims)
 }
 
 fn mean(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {

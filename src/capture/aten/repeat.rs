@@ -48,7 +48,7 @@ fn gcd(cx: &mut Cx, x: Value, y: Value) -> Result<Value> {
         let (x, y) = (state[0], state[1]);
         let rest = value(cx, |f| {
             let (x, y) = (f.of(x), f.of(y));
-            y.eq(0.0).select(y, x.rem(y.eq(0.0).select(1.0, y)))
+            y.eq(0.0).select(y, x.remainder(y.eq(0.0).select(1.0, y)))
         })?;
         let left = value(cx, |f| f.of(y).eq(0.0).select(f.of(x), f.of(y)))?;
         Ok(vec![left, rest])

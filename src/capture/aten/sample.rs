@@ -43,12 +43,12 @@ struct Axis {
 
 impl Axis {
     /// Coordinates in elements from coordinates in [-1, 1].
-    fn unnormalise<'f>(&self, f: &'f Formula<'f>, x: Term<'f>) -> Term<'f> {
+    fn unnormalise<'f>(&self, f: &'f Formula, x: Term<'f>) -> Term<'f> {
         let n = f.of(self.size);
         if self.align_corners { (x + 1.0) / 2.0 * (n - 1.0) } else { ((x + 1.0) * n - 1.0) / 2.0 }
     }
     /// Coordinates outside, moved inside as the padding says.
-    fn inside<'f>(&self, f: &'f Formula<'f>, x: Term<'f>) -> Term<'f> {
+    fn inside<'f>(&self, f: &'f Formula, x: Term<'f>) -> Term<'f> {
         let n = f.of(self.size);
         let clip = |x: Term<'f>| x.max(0.0).min(n - 1.0);
         match self.padding {
@@ -58,9 +58,9 @@ impl Axis {
                 // Reflected at the first and last elements' centres, or at their outer edges.
                 let (low, span) = if self.align_corners { (0.0, n - 1.0) } else { (-0.5, n) };
                 let distance = (x - low).abs();
-                let rest = distance.rem(span);
+                let rest = distance.remainder(span);
                 let flips = (distance / span).floor();
-                let even = flips.rem(2.0).eq(0.0);
+                let even = flips.remainder(2.0).eq(0.0);
                 let at = even.select(rest + low, span - rest + low);
                 clip(span.eq(0.0).select(0.0 * n, at))
             }

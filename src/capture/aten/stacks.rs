@@ -330,7 +330,7 @@ fn triangle(cx: &mut Cx, a: &Args<'_>, lower: bool) -> Result<Outcome> {
             let width = columns.max(1) as f64;
             let steep = k.lt(slope as f64);
             let row = steep.select(r, rest / width + growing as f64) + empty as f64;
-            let column_at = steep.select(c, rest.rem(width));
+            let column_at = steep.select(c, rest.remainder(width));
             match (column, lower) {
                 (false, true) => row,
                 (true, true) => column_at,

@@ -5,7 +5,8 @@ use crate::capture::{
     srepr::size_op,
     storage::{Alias, Store, ViewOp},
 };
-use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim, value::DType};
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
+use kiln_passes::broadcasting;
 use std::collections::HashMap;
 
 /// Emission state of a graph.
@@ -132,51 +133,25 @@ impl Cx {
 
     /// An elementwise op of one operand.
     pub fn unary(&self, kind: UnaryKind, x: Value) -> Result<Value> {
-        let ty = match kind {
-            UnaryKind::IsFinite | UnaryKind::IsNan => {
-                Type::tensor(self.b.ctx, DType::I1, &x.ty().dims())
-            }
-            _ => x.ty(),
-        };
-        Ok(self.b.generic(kind.op().name(), &[x], &[ty], &[], &mut [])?.result(0))
+        broadcasting::unary(&self.b, kind, x)
     }
     /// A broadcasting elementwise op; the operands have one dtype. A product of bools is their
     /// conjunction, as in PyTorch.
     pub fn binary(&self, kind: BinaryKind, x: Value, y: Value) -> Result<Value> {
-        let truths = kind == BinaryKind::Mul && dtype_of(x)? == DType::I1;
-        let kind = if truths { BinaryKind::And } else { kind };
-        let (x, y) = self.broadcast(x, y)?;
-        Ok(self.b.generic(kind.op().name(), &[x, y], &[x.ty()], &[], &mut [])?.result(0))
+        broadcasting::binary(&self.b, kind, x, y)
     }
     /// A broadcasting comparison; the operands have one dtype.
     pub fn compare(&self, kind: CompareKind, x: Value, y: Value) -> Result<Value> {
-        let (lhs, rhs) = self.broadcast(x, y)?;
-        self.b.add(&Compare { kind, lhs, rhs })
+        broadcasting::compare(&self.b, kind, x, y)
     }
     /// `x` where `c`, else `y`; broadcasts.
     pub fn select(&self, c: Value, x: Value, y: Value) -> Result<Value> {
-        let (x, y) = self.broadcast(x, y)?;
-        let (condition, x) = self.broadcast(c, x)?;
-        let (on_false, on_true) = self.broadcast(y, x)?;
-        self.b.add(&Select { condition, on_true, on_false })
+        broadcasting::select(&self.b, c, x, y)
     }
     /// Converts to a dtype. Float to narrow integer goes through a wider integer and wraps, as in
     /// PyTorch; kiln's own conversion saturates.
     pub fn convert(&self, x: Value, to: DType) -> Result<Value> {
-        let from = dtype_of(x)?;
-        if from == to {
-            return Ok(x);
-        }
-        let by = match to {
-            DType::UI8 => Some(DType::I64),
-            DType::I8 | DType::I16 => Some(DType::I32),
-            _ => None,
-        };
-        let x = match by.filter(|_| from.is_float()) {
-            Some(by) => self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, by) })?,
-            None => x,
-        };
-        self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, to) })
+        broadcasting::convert(&self.b, x, to)
     }
     /// A 0-d constant.
     pub fn number(&self, dtype: DType, value: f64) -> Result<Value> {
@@ -194,70 +169,15 @@ impl Cx {
     /// Broadcasts both to their common shape, by NumPy's rule. A symbolic size is never 1: exports
     /// specialise on 1.
     pub fn broadcast(&self, x: Value, y: Value) -> Result<(Value, Value)> {
-        if x.ty().dims() == y.ty().dims() {
-            return Ok((x, y));
-        }
-        let sizes = self.common(&[x, y])?;
-        Ok((self.broadcast_to(x, &sizes)?, self.broadcast_to(y, &sizes)?))
+        broadcasting::broadcast(&self.b, x, y)
     }
     /// The broadcast shape of values.
     pub fn common(&self, values: &[Value]) -> Result<Vec<Size>> {
-        let rank = values.iter().map(|v| rank_of(*v)).max().unwrap_or(0);
-        let mut out = vec![];
-        for i in 0..rank {
-            let mut best: Option<(Value, usize, Dim)> = None;
-            for v in values {
-                let dims = v.ty().dims();
-                let Some(axis) = (i + dims.len()).checked_sub(rank) else { continue };
-                let d = dims[axis].clone();
-                let better = match &best {
-                    None => true,
-                    Some((_, _, Dim::Known(1))) => true,
-                    Some((_, _, Dim::Known(_))) => false,
-                    Some(_) => matches!(d, Dim::Known(n) if n != 1),
-                };
-                match (&best, &d) {
-                    (Some((_, _, Dim::Known(a))), Dim::Known(b))
-                        if a != b && *a != 1 && *b != 1 =>
-                    {
-                        return Err(format!(
-                            "The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension {i}"
-                        ).into());
-                    }
-                    _ if better => best = Some((*v, axis, d)),
-                    _ => {}
-                }
-            }
-            let (v, axis, _) = best.ok_or("has no dimensions")?;
-            out.push(self.b.size_of(v, axis)?);
-        }
-        Ok(out)
+        broadcasting::common(&self.b, values)
     }
     /// Broadcasts to a shape, with dimensions aligned at the end.
     pub fn broadcast_to(&self, x: Value, sizes: &[Size]) -> Result<Value> {
-        let dims = x.ty().dims();
-        for (d, s) in dims.iter().rev().zip(sizes.iter().rev()) {
-            if let Some((d, s)) = d.known().zip(s.known()).filter(|(d, s)| d != s && *d != 1) {
-                return Err(format!(
-                    "The expanded size of the tensor ({s}) must match the existing size ({d}) at a non-singleton dimension"
-                ).into());
-            }
-        }
-        let same = dims.len() == sizes.len()
-            && dims.iter().zip(sizes).all(|(d, s)| {
-                d.known() == s.known() && *d != Dim::Known(1) || (s.known() == Some(1))
-            });
-        if same {
-            return Ok(x);
-        }
-        let lead = sizes.len().checked_sub(dims.len()).ok_or_else(|| {
-            format!("rank {} does not broadcast to rank {}", dims.len(), sizes.len())
-        })?;
-        self.b.add(&BroadcastInDim {
-            input: x,
-            dims: (lead as i64..sizes.len() as i64).collect(),
-            sizes: sizes.to_vec(),
-        })
+        broadcasting::broadcast_to(&self.b, x, sizes)
     }
 
     /// Sum of sizes.

@@ -145,7 +145,8 @@ fn gathered(cx: &mut Cx, x: Value, windows: &[Window]) -> Result<(Value, Value)>
     for (i, w) in windows.iter().enumerate().rev() {
         let count = cx.b.size_as_tensor(w.count, DType::I64)?;
         let start = along(cx, w.start, vec![i as i64 + 2], &result)?;
-        let position = value(cx, |f| f.of(start) + f.of(rest).rem(f.of(count)) * w.step as f64)?;
+        let position =
+            value(cx, |f| f.of(start) + f.of(rest).remainder(f.of(count)) * w.step as f64)?;
         rest = cx.binary(BinaryKind::Div, rest, count)?;
         flat = Some(match flat {
             None => (position, w.size),
@@ -414,7 +415,7 @@ fn col2im(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         let room = value(cx, |f| f.of(y) + c.padding as f64 - f.of(k) * c.dilation as f64)?;
         inside.push(value(cx, |f| {
             let (room, by) = (f.of(room), c.stride as f64);
-            room.ge(0.0) & room.rem(by).eq(0.0) & (room / by).lt(f.of(count))
+            room.ge(0.0) & room.remainder(by).eq(0.0) & (room / by).lt(f.of(count))
         })?);
         at.push(value(cx, |f| (f.of(room) / c.stride as f64).max(0.0).min(f.of(count) - 1.0))?);
     }

@@ -15,7 +15,7 @@ pub(in super::super) struct Z<'f> {
 
 impl<'f> Z<'f> {
     /// A term for two values.
-    pub fn of(f: &'f Formula<'f>, (re, im): (Value, Value)) -> Z<'f> {
+    pub fn of(f: &'f Formula, (re, im): (Value, Value)) -> Z<'f> {
         Z { re: f.of(re), im: f.of(im) }
     }
     /// A constant of this number's dtype.
@@ -157,10 +157,10 @@ impl<'f> Neg for Z<'f> {
 /// Emits a formula as the row's only result.
 pub(in super::super) fn formula(
     cx: &mut Cx,
-    make: impl for<'f> FnOnce(&'f Formula<'f>) -> Z<'f>,
+    make: impl for<'f> FnOnce(&'f Formula) -> Z<'f>,
 ) -> Result<Outcome> {
     let (re, im) = {
-        let f = Formula::new(cx);
+        let f = Formula::new(&cx.b);
         let z = make(&f);
         (f.end(z.re)?, f.end(z.im)?)
     };

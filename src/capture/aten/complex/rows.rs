@@ -118,7 +118,7 @@ fn kept(a: &Args<'_>) -> Result<Outcome> {
 }
 
 /// A copy of what is a view in PyTorch: it may not be written.
-fn pinned(cx: &mut Cx, make: impl for<'f> FnOnce(&'f Formula<'f>) -> Z<'f>) -> Result<Outcome> {
+fn pinned(cx: &mut Cx, make: impl for<'f> FnOnce(&'f Formula) -> Z<'f>) -> Result<Outcome> {
     let made = formula(cx, make)?;
     if let Outcome::One(Val::Complex(re, im)) = &made {
         [*re, *im].into_iter().for_each(|part| cx.store.pin(part));

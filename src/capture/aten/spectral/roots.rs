@@ -25,7 +25,7 @@ impl Roots {
                 Some(n) => k.number(n as f64),
                 None => f.emit(cx.size_data(self.n, k.dtype())),
             };
-            let four = k.rem(n) * 4.0;
+            let four = k.remainder(n) * 4.0;
             let quarter = four.floor_div(n);
             let rest = (four - quarter * n).to(DType::F64);
             let angle = rest / n.to(DType::F64) * std::f64::consts::FRAC_PI_2;

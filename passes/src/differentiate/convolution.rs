@@ -1,0 +1,159 @@
+//! Gradients of convolutions, as convolutions.
+use super::rule::Rule;
+use crate::decompose::tools::*;
+use kiln_dialects::{ir::*, ops::*};
+
+/// The parameters of a convolution, one of each for each spatial dimension.
+pub struct ConvolutionGradient {
+    /// Steps of the window.
+    pub strides: Vec<i64>,
+    /// Padding before.
+    pub pad_low: Vec<i64>,
+    /// Padding after.
+    pub pad_high: Vec<i64>,
+    /// Steps in the window.
+    pub dilation: Vec<i64>,
+    /// Groups of channels.
+    pub groups: i64,
+}
+
+impl ConvolutionGradient {
+    /// Elements that the window `weight` reaches over, along an axis.
+    fn reach(&self, weight: Value, i: usize) -> Result<i64> {
+        let k = weight.ty().dims().get(i + 2).and_then(|d| d.known());
+        Ok(self.dilation[i] * (k.ok_or("has a window of symbolic size")? - 1) + 1)
+    }
+    /// The gradient by the input `[N, C, …]`, of these sizes, from that of the result `[N, O, …]`.
+    pub fn by_input(&self, b: &Builder, g: Value, weight: Value, sizes: &[Size]) -> Result<Value> {
+        let (m, n) = (Math { b }, self.strides.len());
+        let node = Convolution {
+            input: g,
+            weight,
+            strides: self.strides.clone(),
+            pad_low: self.pad_low.clone(),
+            pad_high: vec![0; n],
+            dilation: self.dilation.clone(),
+            groups: self.groups,
+            transposed: true,
+            output_padding: Some(vec![0; n]),
+        };
+        let v = b.add(&node)?;
+        // What follows the last window has no gradient; what it reads of the padding goes.
+        let mut high = vec![Size::Static(0); 2];
+        for i in 0..n {
+            let have = m.size(SymKind::Mul, b.size_of(v, i + 2)?, Size::Static(-1))?;
+            let size = *sizes.get(i + 2).ok_or("has no size")?;
+            high.push(m.size(SymKind::Add, size, have)?);
+        }
+        if high.iter().all(|s| s.known() == Some(0)) {
+            return Ok(v);
+        }
+        let value = b.splat(dtype(v)?, &[], 0.0)?;
+        b.add(&Pad { input: v, value, low: vec![Size::Static(0); n + 2], high })
+    }
+    /// The gradient by the weight, in its shape: the input, its batch as channels, convolved with
+    /// the gradient, its batch as channels too.
+    pub fn by_weight(&self, b: &Builder, x: Value, g: Value, weight: Value) -> Result<Value> {
+        let (m, n) = (Math { b }, self.strides.len());
+        let (xs, gs) = (b.sizes_of(x)?, b.sizes_of(g)?);
+        let ([batch, channels, pixels @ ..], [_, _, outs @ ..]) = (xs.as_slice(), gs.as_slice())
+        else {
+            return Err("has tensors of rank below 2".into());
+        };
+        let groups = Size::Static(self.groups);
+        let each = m.size(SymKind::Floordiv, *channels, groups)?;
+        let rest = (3..n as i64 + 3).collect::<Vec<_>>();
+        let split = m.reshape(x, &[&[*batch, groups, each], pixels].concat())?;
+        let input = m.transpose(split, &[vec![2, 1, 0], rest].concat())?;
+        let merged = m.size(SymKind::Mul, groups, *batch)?;
+        let input = m.reshape(input, &[&[each, merged], pixels].concat())?;
+        let swapped = [vec![1, 0], (2..n as i64 + 2).collect()].concat();
+        let weights = m.transpose(g, &swapped)?;
+        let mut pad_high = vec![];
+        for i in 0..n {
+            let known = |all: &[Size]| all.get(i).and_then(|s| s.known());
+            pad_high.push(match (known(pixels), known(outs)) {
+                (Some(pixels), Some(out)) => {
+                    let end = self.reach(weight, i)? + self.strides[i] * (out - 1);
+                    (end - pixels - self.pad_low[i]).max(0)
+                }
+                // Enough for any size; what is more is cut off.
+                _ => self.pad_high[i].max(0),
+            });
+        }
+        let node = Convolution {
+            input,
+            weight: weights,
+            strides: self.dilation.clone(),
+            pad_low: self.pad_low.clone(),
+            pad_high,
+            dilation: self.strides.clone(),
+            groups: self.groups,
+            transposed: false,
+            output_padding: None,
+        };
+        let v = m.transpose(b.add(&node)?, &swapped)?;
+        let sizes = b.sizes_of(weight)?;
+        first(b, v, sizes)
+    }
+    /// As [`ConvolutionGradient::by_input`], of a transposed convolution: a convolution.
+    pub fn by_transposed_input(
+        &self,
+        b: &Builder,
+        g: Value,
+        weight: Value,
+        sizes: &[Size],
+        output_padding: &[i64],
+    ) -> Result<Value> {
+        let node = Convolution {
+            input: g,
+            weight,
+            strides: self.strides.clone(),
+            pad_low: self.pad_low.clone(),
+            pad_high: self.pad_high.clone(),
+            dilation: self.dilation.clone(),
+            groups: self.groups,
+            transposed: false,
+            output_padding: None,
+        };
+        let v = b.add(&node)?;
+        // An output padding of a whole stride leaves room for windows after the last.
+        match output_padding.iter().zip(&self.strides).any(|(extra, stride)| extra >= stride) {
+            true => first(b, v, sizes.to_vec()),
+            false => Ok(v),
+        }
+    }
+}
+
+/// The first elements along each dimension.
+fn first(b: &Builder, input: Value, sizes: Vec<Size>) -> Result<Value> {
+    let n = sizes.len();
+    b.add(&Slice { input, offsets: Size::all(&vec![0; n]), sizes, strides: vec![1; n] })
+}
+
+pub(super) fn convolution(r: &mut Rule<'_>) -> Result<()> {
+    let (o, g) = (r.node::<Convolution>()?, r.cotangent()?);
+    let extra = o.output_padding.unwrap_or_default();
+    let c = ConvolutionGradient {
+        strides: o.strides,
+        pad_low: o.pad_low,
+        pad_high: o.pad_high,
+        dilation: o.dilation,
+        groups: o.groups,
+    };
+    if r.wants(o.input) {
+        let sizes = r.m.sizes_of(o.input)?;
+        let v = match o.transposed {
+            true => c.by_transposed_input(r.m.b, g, o.weight, &sizes, &extra)?,
+            false => c.by_input(r.m.b, g, o.weight, &sizes)?,
+        };
+        r.give(o.input, v)?;
+    }
+    if r.wants(o.weight) {
+        // Of a transposed convolution, input and result swap their roles.
+        let (x, g) = if o.transposed { (g, o.input) } else { (o.input, g) };
+        let v = c.by_weight(r.m.b, x, g, o.weight)?;
+        r.give(o.weight, v)?;
+    }
+    Ok(())
+}
