@@ -45,6 +45,7 @@ Times are of one thread, beside other models that run at the same time.
 | not exported | PyTorch does not export the model, or exports another function |
 | not eager | the model does not run with the small configuration of `tests/zoo/families.py` |
 | left out | too large, or its inputs are not known |"""
+FORMS = ("", "plain", "core", "dynamic", "gradients")
 COLUMNS = ("model", "form", "parameters", "ops", "cpu", "cuda", "kernels", "gpu_kernels", "compile_s", "gpu_compile_s", "beside_eager", "detail")
 
 
@@ -282,7 +283,7 @@ def one(a, name, make, inputs):
 
     torch.set_num_threads(a.threads)
     torch.manual_seed(0)
-    line = {}
+    line = {"devices": a.devices}
     try:
         model = make().eval()
         line["parameters"] = sum(p.numel() for p in model.parameters())
@@ -320,7 +321,8 @@ def rows(lines):
     for line in sorted(lines, key=lambda r: r["model"]):
         row = {"model": line["model"], "parameters": line.get("parameters", "")}
         if "forms" not in line:
-            yield row | {"form": "", "cpu": line["outcome"], "cuda": line["outcome"], "detail": cell(line["detail"])}
+            states = dict.fromkeys(line.get("devices", "cpu,cuda").split(","), line["outcome"])
+            yield row | states | {"form": "", "detail": cell(line["detail"])}
         for name, form in line.get("forms", {}).items():
             found = results(form)
             cpu, gpu = form.get("cpu", {}), form.get("cuda", {})
@@ -342,7 +344,7 @@ def merged(before, table):
             new[at(old)] = old
         elif fresh is not None and "cuda" not in fresh:
             fresh |= {k: old[k] for k in ("cuda", "gpu_kernels", "gpu_compile_s") if old.get(k)}
-    return [new[k] for k in sorted(new)]
+    return [new[k] for k in sorted(new, key=lambda k: (k[0], FORMS.index(k[1])))]
 
 
 def page(table, measured):
