@@ -66,10 +66,17 @@ fn options_survive_a_textual_round_trip() {
         let defaults: Vec<&str> = rows.iter().map(|o| o.default.as_str()).collect();
         assert_eq!((p.round_trip)(&defaults).expect("defaults parse"), defaults, "{}", p.flag);
         // As upstream prints and parses them: text to pipeline to text is a fixed point.
-        let given: Vec<String> = rows
-            .iter()
-            .map(|o| {
-                format!("{}={}", o.name, if o.default.is_empty() { "graph" } else { &o.default })
+        let given: Vec<String> = (0..rows.len())
+            .map(|i| {
+                let takes = |v: &&str| {
+                    let mut all = defaults.clone();
+                    all[i] = v;
+                    (p.round_trip)(&all).is_ok()
+                };
+                // An empty default is no text: a level, or a list of numbers.
+                let empty = || ["graph", "0"].into_iter().find(takes).expect("a value");
+                let value = if defaults[i].is_empty() { empty() } else { defaults[i] };
+                format!("{}={value}", rows[i].name)
             })
             .collect();
         let text = format!("builtin.module({}{{{}}})", p.flag, given.join(" "));
