@@ -26,9 +26,11 @@ class Unserialisable(Exception):
 
 def size(value) -> dict:
     """A size: a number, or an expression of symbols."""
-    if isinstance(value, int):
-        return {"as_int": value}
-    return {"as_expr": {"expr_str": sympy.srepr(expression(value))}}
+    # A symbol that PyTorch has specialised since is a number too.
+    expr = value if isinstance(value, int) else expression(value)
+    if isinstance(expr, (int, sympy.Integer)):
+        return {"as_int": int(expr)}
+    return {"as_expr": {"expr_str": sympy.srepr(expr)}}
 
 
 def tensor_meta(t: torch.Tensor) -> dict:

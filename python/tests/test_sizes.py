@@ -66,3 +66,11 @@ def test_a_quotient_of_sizes_is_a_float():
     for width, n in ((4, 5), (6, 4), (9, 13)):
         x = torch.randn(2, 3, width)
         torch.testing.assert_close(compiled(x, n), f(x, n))
+
+
+@pytest.mark.parametrize("f", [torch.sgn, lambda x: torch.cumprod(x, 1)], ids=["sgn", "cumprod"])
+def test_sizes_that_pytorch_specialises_are_numbers(f):
+    x = torch.randn(5, 5, requires_grad=True)
+    y = torch.compile(f, backend="kiln", dynamic=True)(x)
+    torch.testing.assert_close(torch.autograd.grad(y.sum(), x), torch.autograd.grad(f(x).sum(), x))
+    assert not any(r.eager for r in kiln_torch.reports)
