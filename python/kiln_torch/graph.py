@@ -157,28 +157,18 @@ class Writer:
         name = f"{node.name}_scalar"
         self.tensors[name] = {"dtype": DTYPES[torch.float64], "sizes": [], "strides": [], "storage_offset": {"as_int": 0}}
         self.names[node] = node.name
-        self.nodes.append(
-            {
-                "target": "aten._local_scalar_dense.default",
-                "inputs": [{"name": "self", "arg": {"as_tensor": {"name": name}}}],
-                "outputs": [{"as_sym_float": {"as_name": node.name}}],
-                "metadata": {},
-            }
-        )
+        self.emit("aten._local_scalar_dense.default", {"self": {"as_tensor": {"name": name}}}, [{"as_sym_float": {"as_name": node.name}}])
         return name
+
+    def emit(self, target: str, arguments: dict[str, dict], outputs: list[dict], trace: str | None = None):
+        inputs = [{"name": name, "arg": arg} for name, arg in arguments.items()]
+        self.nodes.append({"target": target, "inputs": inputs, "outputs": outputs, "metadata": {"stack_trace": trace} if trace else {}})
 
     def permuted(self, node: torch.fx.Node, order: list[int]) -> str:
         """The name of a node's value with its dimensions in this order."""
         name = f"{node.name}#permuted"
         self.tensors[name] = tensor_meta(node.meta["val"].permute(order))
-        self.nodes.append(
-            {
-                "target": "aten.permute.default",
-                "inputs": [{"name": "self", "arg": self.argument(node)}, {"name": "dims", "arg": {"as_ints": order}}],
-                "outputs": [{"as_tensor": {"name": name}}],
-                "metadata": {},
-            }
-        )
+        self.emit("aten.permute.default", {"self": self.argument(node), "dims": {"as_ints": order}}, [{"as_tensor": {"name": name}}])
         return name
 
     def node(self, node: torch.fx.Node):
@@ -190,16 +180,7 @@ class Writer:
             named = list(zip((a.name for a in schema), node.args)) + list(node.kwargs.items())
         else:
             named = [(f"a{k}" if len(node.args) != 2 else "ab"[k], v) for k, v in enumerate(node.args)]
-        inputs = [{"name": name, "arg": self.argument(value)} for name, value in named]
-        trace = node.meta.get("stack_trace")
-        self.nodes.append(
-            {
-                "target": overload(node),
-                "inputs": inputs,
-                "outputs": self.results(node),
-                "metadata": {"stack_trace": trace} if trace else {},
-            }
-        )
+        self.emit(overload(node), {name: self.argument(value) for name, value in named}, self.results(node), node.meta.get("stack_trace"))
 
 
 def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: list[torch.fx.Node], orders: list[list[int] | None], frozen) -> bytes:

@@ -56,6 +56,12 @@ fn failed(e: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(e.to_string())
 }
 
+/// Options by name, as text.
+fn named(options: &[(String, String)]) -> PyResult<Options> {
+    let named = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    Options::named(named).map_err(|e| PyValueError::new_err(e.to_string()))
+}
+
 /// A copy of a row-major tensor of the host.
 fn weight(dtype: &str, tensor: &Bound<'_, PyAny>) -> PyResult<Weight> {
     let dtype = DType::from_name(dtype).ok_or_else(|| failed("no element type"))?;
@@ -87,9 +93,7 @@ impl Program {
         orders: BTreeMap<usize, Vec<usize>>,
         weights: Vec<(String, String, Bound<'_, PyAny>)>,
     ) -> PyResult<Program> {
-        let named = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let options = Options::named(named).map_err(|e| PyValueError::new_err(e.to_string()))?;
-        let options = Options { orders, ..options };
+        let options = Options { orders, ..named(&options)? };
         let json = json.as_bytes().to_vec();
         let held = weights.iter().map(|(name, dtype, t)| Ok((name.clone(), weight(dtype, t)?)));
         let held = held.collect::<PyResult<BTreeMap<String, Weight>>>()?;

@@ -1,13 +1,7 @@
 //! Compiled packages: written of archives, loaded without PyTorch.
-use crate::{Program, failure};
-use compiler::Options;
-use pyo3::{exceptions::PyValueError, prelude::*};
+use crate::{Program, failure, named};
+use pyo3::prelude::*;
 use std::path::PathBuf;
-
-fn named(options: &[(String, String)]) -> PyResult<Options> {
-    let named = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    Options::named(named).map_err(|e| PyValueError::new_err(e.to_string()))
-}
 
 /// Compiles an archive of `torch.export.save` to a package that holds its weights; returns how many
 /// kernels it has.
