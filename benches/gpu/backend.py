@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """torch.compile(backend="kiln") beside eager and TorchInductor on a GPU, inference and training, in one process.
 
-    backend.py [--items resnet50_b32,…] [--training gpt2_b8_s1024,…] [--rounds 5] [--inductor default,reduce-overhead] [--out FILE.json]
+    backend.py [--items resnet50_b32,…] [--training gpt2_b8_s1024,…] [--rounds 5] [--inductor default,reduce-overhead] [--kernels 12] [--out FILE.json]
 
 Weights and inputs are random. Inference is in bf16, training under bf16 autocast with the fused AdamW. Results of inference and losses of training are
 compared with the same in f32: a backend may be off twice as far as eager's bf16, and 1e-2 besides. Times are medians of CUDA events around calls in a
@@ -41,6 +41,17 @@ def timed(make, inputs, call):
     result = call(fn, inputs)
     torch.cuda.synchronize()
     return fn, first, torch.cuda.max_memory_allocated() / 2**30, result.float().cpu()
+
+
+def kernels_of(call, most):
+    """The kernels that take most of a call: name, launches, ms; the first is all of them."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        call()
+        torch.cuda.synchronize()
+    all_of = sorted(((e.key, e.count, e.self_device_time_total / 1e3) for e in found.key_averages()), key=lambda e: -e[2])
+    return [("all", sum(e[1] for e in all_of), sum(e[2] for e in all_of)), *all_of[:most]]
 
 
 def infer(fn, inputs):
@@ -113,6 +124,9 @@ def compare(a, name, training):
     for _ in range(a.rounds):
         for side, fn in fns.items():
             row["sides"][side]["us"].append(once(fn))
+    if a.kernels:
+        for side, fn in fns.items():
+            row["sides"][side]["kernels"] = kernels_of(lambda: call(fn, inputs), a.kernels)
     row["agrees"] = all(s["error"] <= allowed for s in row["sides"].values())
     report(row)
     return row
@@ -126,6 +140,8 @@ def report(row):
         ratio = f"{us / best:5.2f} of Inductor's best" if best and name.startswith("kiln") else ""
         print(f"  {name:26} {us / 1e3:8.3f} ms ({min(s['us']) / 1e3:.3f} to {max(s['us']) / 1e3:.3f}), first {s['first_s']:6.1f} s, {s['peak_GiB']:6.2f} GiB, "
               f"error {s['error']:.1e} {ratio} {s.get('graphs', '')} {s.get('eager_ops', '')}", flush=True)
+        for kernel, launches, ms in s.get("kernels", []):
+            print(f"    {ms:9.3f} ms {launches:5} x {kernel[:100]}")
 
 
 def main():
@@ -136,6 +152,7 @@ def main():
     p.add_argument("--inductor", default="default,reduce-overhead")
     p.add_argument("--kiln", default="default,reduce-overhead")
     p.add_argument("--freezing", action="store_true", help="kiln with frozen parameters too")
+    p.add_argument("--kernels", type=int, default=0, help="lists that many kernels of each side, those that take most of a call")
     p.add_argument("--out", default="")
     a = p.parse_args()
     chosen = [(name, False) for name in a.items.split(",") if name] + [(name, True) for name in a.training.split(",") if name]

@@ -8,7 +8,7 @@ constants, and the names of what is called outside of the object are kept.
 import re
 import struct
 
-KERNEL_SYMBOL = re.compile(r"\bkiln_[0-9a-f]{24}\b")
+KERNEL_SYMBOL = re.compile(r"\bkiln_(?:\w+_)?[0-9a-f]{24}\b")
 
 
 class Numbering:

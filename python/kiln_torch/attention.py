@@ -1,7 +1,7 @@
-"""Attention stays one op in inference.
+"""Attention stays one op: kiln's in inference, one of PyTorch's in training.
 
 PyTorch decomposes `scaled_dot_product_attention` before a backend sees the graph: to the op of one of its kernels, or, for masks that none of these
-takes, to matmuls and a softmax. Dynamo's graph still has it whole.
+takes while it traces, to matmuls and a softmax. Dynamo's graph still has it whole.
 """
 from __future__ import annotations
 
@@ -31,14 +31,21 @@ def _(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=N
     return query.new_empty((*batch, query.shape[-2], value.shape[-1]))
 
 
+def with_rows(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """Attention with gradients, as PyTorch has it. Its fused kernels for GPUs take no mask whose last dimension is expanded, as
+    one that is made of the keys' padding alone."""
+    if attn_mask is not None and query.device.type == "cuda" and attn_mask.stride(-1) != 1:
+        attn_mask = attn_mask.contiguous()
+    return sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+
 def keep_whole(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """Dynamo's graph with its attention as the op above. Not where gradients are recorded, since it has none, nor under autocast, which
-    would not cast its arguments."""
-    if torch.is_grad_enabled() or any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
-        return module
+    """Dynamo's graph with its attention as one of the ops above: without gradients, which kiln's op has none of, and without autocast,
+    which would not cast its arguments, as kiln's."""
     found = [n for n in module.graph.nodes if n.op == "call_function" and n.target is sdpa]
+    whole = not torch.is_grad_enabled() and not any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
     for node in found:
-        node.target = torch.ops.kiln.scaled_dot_product_attention.default
+        node.target = torch.ops.kiln.scaled_dot_product_attention.default if whole else with_rows
     if found:
         module.recompile()
     return module

@@ -19,7 +19,7 @@ from .decompositions import conversions_as_aten, decompose, is_random, table
 from .factors import factor_transposed
 from .graph import Unserialisable
 from .package import as_text
-from .partition import device_of, restore_order, runs_of
+from .partition import device_of, faster_in_eager, restore_order, runs_of
 from .program import Program
 from .runner import boxed
 from .sizes import supply
@@ -83,6 +83,8 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     rebase(module.graph)
     factor_transposed(module.graph)
     refused = dict.fromkeys(return_views(module.graph), RETURNED)
+    if not chosen.strict:
+        refused |= faster_in_eager(module.graph, device_of(module))
     if chosen.fallback_random:
         refused |= {n.name: "draws from PyTorch's generator (fallback_random)" for n in module.graph.nodes if is_random(n.target)}
     while True:
@@ -94,6 +96,27 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
             found = [n for n in module.graph.nodes if n.op == "call_function" and n.name in names]
             # PyTorch's decomposition of a call that a row refuses is better than eager.
             refused |= {n.name: reason for n in found if not decompose(n)}
+
+
+def results_of(kind: str, graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """The values that a graph returns to the user: not those that a forward graph saves for the backward one."""
+    returned = list(next(n for n in graph.nodes if n.op == "output").args[0])
+    context = torch._guards.TracingContext.try_get()
+    if kind == "forward" and context is not None and context.fw_metadata is not None:
+        returned = returned[: context.fw_metadata.num_forward_returns]
+    return {n for n in returned if isinstance(n, torch.fx.Node)}
+
+
+def dense_results(call: torch.fx.Node, count: int, returned: set[torch.fx.Node]) -> set[int]:
+    """Which results of a program need not have the gaps in memory that a graph states: those that reach the user neither as they
+    are nor as views."""
+
+    def only_reads(node: torch.fx.Node) -> bool:
+        schema = getattr(node.target, "_schema", None)
+        return node.op in ("call_module", "output") or schema is not None and not any(r.alias_info for r in schema.returns)
+
+    values = {user.args[1]: user for user in call.users} if count > 1 else {0: call}
+    return {k for k, v in values.items() if v not in returned and all(map(only_reads, v.users))}
 
 
 def compile_runs(kind, chosen, module, refused, frozen):
@@ -119,7 +142,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
             n.meta.setdefault("val", getattr(module, n.target))
     fused = fuse_by_partitions(torch.fx.GraphModule(module, graph), [dict.fromkeys(mapping[n] for n in run) for run in runs], prefix="kiln_")
     restore_order(fused, {name: k for k, name in enumerate(nodes)})
-    values = {n.name: t for n, t in frozen.items()}
+    values, returned = {n.name: t for n, t in frozen.items()}, results_of(kind, fused.graph)
     for call in [n for n in fused.graph.nodes if n.op == "call_module" and n.target.startswith("kiln_")]:
         part = getattr(fused, call.target)
         supply(call, part)
@@ -129,7 +152,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
         outputs = next(n for n in part.graph.nodes if n.op == "output").args[0]
         outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         try:
-            program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward)
+            program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward, dense_results(call, len(outputs), returned))
         except (_kiln.CompileError, Unserialisable) as error:
             message, names, reason = error.args if isinstance(error, _kiln.UnsupportedError) else (str(error), [getattr(error, "node", "")], str(error))
             names = [n.meta["kiln_origin"] for n in calls if n.name in names]

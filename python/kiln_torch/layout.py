@@ -60,14 +60,15 @@ class Layout:
     """Dimensions of stride 0."""
 
     @staticmethod
-    def of(t: torch.Tensor) -> Layout | None:
+    def of(t: torch.Tensor, gaps: bool = True) -> Layout | None:
+        """The layout of a result. Without `gaps` it is dense, in the same order."""
         expanded = [d for d in range(t.dim()) if number(t.stride(d)) == 0 and number(t.shape[d]) > 1]
         order = by_stride(t)
         dense = not expanded and is_dense(t, order)
         if empty(t) or dense and order == sorted(order):
             return None
         known = all(isinstance(n, int) for n in (*t.shape, *t.stride()))
-        return Layout(order, tuple(t.stride()) if known and not dense and not expanded else None, expanded)
+        return Layout(order, tuple(t.stride()) if gaps and known and not dense and not expanded else None, expanded)
 
     def apply(self, t: torch.Tensor) -> torch.Tensor:
         """The program's result, of which `order` are the dimensions, with eager's strides."""

@@ -6,8 +6,6 @@ import heapq
 
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
-from torch.fx.passes.operator_support import OperatorSupportBase
 
 from . import _kiln
 from .graph import DTYPES, SYMBOLIC, is_item, overload
@@ -28,6 +26,18 @@ COMPUTED = {
     "aten._scaled_dot_product_cudnn_attention.default": {0},
     **({"aten._linalg_solve_ex.default": {0, 3}} if factors_transposes() else {}),
 }
+
+
+# On GPUs kiln has no tensor-core kernels for these.
+FASTER_IN_EAGER = ("aten.convolution_backward.default",)
+
+
+def faster_in_eager(graph: torch.fx.Graph, device: torch.device) -> dict[str, str]:
+    """The nodes that PyTorch's libraries compute faster than kiln would, with the reason."""
+    if device.type != "cuda":
+        return {}
+    calls = [n for n in graph.nodes if n.op == "call_function" and overload(n) in FASTER_IN_EAGER]
+    return dict.fromkeys((n.name for n in calls), "cuDNN computes it faster")
 
 
 def values_of(node: torch.fx.Node) -> list:
@@ -101,36 +111,38 @@ def reason_against(node: torch.fx.Node, device: torch.device, refused: dict[str,
     return None
 
 
-class Support(OperatorSupportBase):
-    """What the partitioner asks."""
+def stages_of(graph: torch.fx.Graph, left: dict[str, str]) -> dict[torch.fx.Node, int]:
+    """For each call the number of times that a path to it goes from a program to an eager op (`left`) and back: calls of one stage
+    can be one program.
 
-    def __init__(self, device: torch.device, refused: dict[str, str]):
-        self.device = device
-        self.refused = refused
-        self.reasons: dict[str, str] = {}
-
-    def is_node_supported(self, submodules, node) -> bool:
-        why = reason_against(node, self.device, self.refused)
-        if why:
-            self.reasons[node.name] = why
-        return why is None
+    A call is in the earliest stage that has its inputs, so that activations are freed early; but what follows from the graph's inputs
+    alone, such as a weight's conversion, is in the stage of its first user, instead of waiting in memory."""
+    stages, free = {}, set()
+    for n in graph.nodes:
+        if n.op != "call_function":
+            free.add(n)
+            continue
+        inputs = [i for i in n.all_input_nodes if i in stages]
+        eager = n.name in left
+        stages[n] = max((stages[i] + (eager and i.name not in left) for i in inputs), default=0)
+        if not eager and all(i in free for i in n.all_input_nodes):
+            free.add(n)
+    for n in reversed(graph.nodes):
+        if n in stages and n in free and n.users and all(user in stages for user in n.users):
+            # An eager user runs before the program of its stage.
+            stages[n] = max(stages[n], min(stages[user] - (user.name in left) for user in n.users))
+    return stages
 
 
 def runs_of(module: torch.fx.GraphModule, device: torch.device, refused: dict[str, str]) -> tuple[list[list[torch.fx.Node]], dict[str, str]]:
     """The runs of supported nodes, each in topological order, and why the other nodes stay eager, by name."""
-    support = Support(device, refused)
-    found = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).propose_partitions()
-    owner = {n: k for k, p in enumerate(found) for n in p.nodes}
-    # Results of one op stay together with it.
-    for n in module.graph.nodes:
-        if is_item(n) and n.args[0] in owner:
-            owner[n] = owner[n.args[0]]
-    runs = [[] for _ in found]
-    for n in module.graph.nodes:
-        if n in owner:
-            runs[owner[n]].append(n)
-    left = {n.name: support.reasons.get(n.name, "") for n in module.graph.nodes if n.op == "call_function" and n not in owner}
-    return [r for r in runs if r], left
+    reasons = {n.name: reason_against(n, device, refused) for n in module.graph.nodes if n.op == "call_function"}
+    left = {name: why for name, why in reasons.items() if why}
+    runs = collections.defaultdict(list)
+    for n, stage in stages_of(module.graph, left).items():
+        if n.name not in left:
+            runs[stage].append(n)
+    return [runs[stage] for stage in sorted(runs)], left
 
 
 def restore_order(fused: torch.fx.GraphModule, positions: dict[str, int]):

@@ -34,10 +34,10 @@ def real(t: torch.Tensor) -> torch.Tensor:
 
 class Program:
     """`nodes` of a graph as one program of a device. A call takes the values of `inputs`, tensors and sizes in that order,
-    and returns the tensors of `outputs`. Inputs in `frozen` have their values compiled in. `eager` computes the same of the
-    same values."""
+    and returns the tensors of `outputs`, those in `dense` without gaps in memory. Inputs in `frozen` have their values
+    compiled in. `eager` computes the same of the same values."""
 
-    def __init__(self, inputs, nodes, outputs, options, device: torch.device, frozen: dict[torch.fx.Node, torch.Tensor], eager):
+    def __init__(self, inputs, nodes, outputs, options, device: torch.device, frozen: dict[torch.fx.Node, torch.Tensor], eager, dense=frozenset()):
         self.device = device
         self.eager = eager
         self.takes = [k for k, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n not in frozen]
@@ -45,7 +45,7 @@ class Program:
         self.converted = [k for k, t in enumerate(given) if t.is_complex() or t.is_neg()]
         self.complex = [k for k, o in enumerate(outputs) if o.meta["val"].is_complex()]
         given = [real(t) for t in given]
-        layouts = [Layout.of(o.meta["val"]) for o in outputs]
+        layouts = [Layout.of(o.meta["val"], gaps=k not in dense) for k, o in enumerate(outputs)]
         self.orders = {k: order for k, t in enumerate(given) if (order := dense_order(t)) is not None}
         # kiln's fusion reads the first result of an op only, so that the others are permuted here.
         permuted = [not is_item(o) for o in outputs]

@@ -698,3 +698,27 @@ func.func @f(%x: tensor<40xf32>, %y: tensor<40x40xf32>, %z: tensor<40xf32>) -> (
   %4 = kiln.add %3, %z : tensor<40xf32>
   return %2, %4 : tensor<40x40xf32>, tensor<40xf32>
 }
+
+// -----
+// The gradient of an activation: ten ops of x are too many for the epilogue of the product, so that
+// their kernel reads it, instead of storing x's derivative.
+// CASE: activation_gradient_of_many_ops
+// CHECK: kiln.launch @dot_general ins
+// CHECK: kiln.launch @mul_mul_add
+// IMPLICIT-CHECK-NOT: kiln.launch @dot_general_mul
+func.func @f(%g: tensor<64x32xbf16>, %w: tensor<128x32xbf16>, %x: tensor<64x128xf32>) -> tensor<64x128xf32> {
+  %0 = kiln.dot_general %g, %w batch = [] x [] contract = [1] x [1] : tensor<64x32xbf16>, tensor<128x32xbf16> to f32
+  %1 = kiln.mul %x, %x : tensor<64x128xf32>
+  %2 = kiln.mul %1, %x : tensor<64x128xf32>
+  %3 = kiln.add %2, %x : tensor<64x128xf32>
+  %4 = kiln.tanh %3 : tensor<64x128xf32>
+  %5 = kiln.mul %4, %4 : tensor<64x128xf32>
+  %6 = kiln.sub %1, %5 : tensor<64x128xf32>
+  %7 = kiln.add %6, %4 : tensor<64x128xf32>
+  %8 = kiln.mul %7, %x : tensor<64x128xf32>
+  %9 = kiln.add %8, %3 : tensor<64x128xf32>
+  %10 = kiln.mul %0, %9 : tensor<64x128xf32>
+  %11 = kiln.mul %0, %4 : tensor<64x128xf32>
+  %12 = kiln.add %10, %11 : tensor<64x128xf32>
+  return %12 : tensor<64x128xf32>
+}

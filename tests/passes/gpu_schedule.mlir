@@ -1481,3 +1481,59 @@ func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> tens
 }
 }
 }
+
+// -----
+// The gradient of an embedding: a warp adds the rows whose index is one of its results.
+// CASE: rows_added_by_index
+// CHECK: #kiln.schedule<"scatter_reduction", {keys = 1 : i64, threads = 256 : i64, unroll = 4 : i64, vector = 4 : i64}>
+#row = affine_map<(d0, d1, d2) -> (d0)>
+#update = affine_map<(d0, d1, d2) -> (d0, d2)>
+#result = affine_map<(d0, d1, d2) -> (d1, d2)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%i: tensor<300xi64> {kiln.sizes = array<i64: 300>}, %u: tensor<300x160xf32> {kiln.sizes = array<i64: 300, 160>}) -> tensor<1001x160xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1001x160xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1001x160xf32>) -> tensor<1001x160xf32>
+  %r = linalg.generic {indexing_maps = [#row, #update, #result], iterator_types = ["reduction", "parallel", "parallel"]} ins(%i, %u : tensor<300xi64>, tensor<300x160xf32>) outs(%f : tensor<1001x160xf32>) {
+  ^bb0(%a: i64, %b: f32, %o: f32):
+    %0 = linalg.index 1 : index
+    %1 = arith.index_cast %0 : index to i64
+    %2 = arith.cmpi eq, %a, %1 : i64
+    %3 = arith.select %2, %b, %zero : f32
+    %4 = arith.addf %o, %3 : f32
+    linalg.yield %4 : f32
+  } -> tensor<1001x160xf32>
+  return %r : tensor<1001x160xf32>
+}
+}
+}
+
+// -----
+// The last update of each element: lanes lie along the keys.
+// CASE: last_update_by_index
+// CHECK: #kiln.schedule<"scatter_reduction"
+#updates = affine_map<(d0, d1) -> (d0)>
+#result = affine_map<(d0, d1) -> (d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%i: tensor<300xi64> {kiln.sizes = array<i64: 300>}) -> tensor<1001xi64> {
+  %none = arith.constant -1 : i64
+  %e = tensor.empty() : tensor<1001xi64>
+  %f = linalg.fill ins(%none : i64) outs(%e : tensor<1001xi64>) -> tensor<1001xi64>
+  %r = linalg.generic {indexing_maps = [#updates, #result], iterator_types = ["reduction", "parallel"]} ins(%i : tensor<300xi64>) outs(%f : tensor<1001xi64>) {
+  ^bb0(%a: i64, %o: i64):
+    %0 = linalg.index 1 : index
+    %1 = arith.index_cast %0 : index to i64
+    %2 = arith.cmpi eq, %a, %1 : i64
+    %3 = linalg.index 0 : index
+    %4 = arith.index_cast %3 : index to i64
+    %least = arith.constant -9223372036854775808 : i64
+    %5 = arith.select %2, %4, %least : i64
+    %6 = arith.maxsi %o, %5 : i64
+    linalg.yield %6 : i64
+  } -> tensor<1001xi64>
+  return %r : tensor<1001xi64>
+}
+}
+}

@@ -60,12 +60,42 @@ func.func @f(%x: tensor<70x33xbf16>, %w: tensor<90x33xbf16>) -> tensor<70x90xbf1
 }
 
 // -----
-// N is contiguous and 13 is not aligned either: a padded K would not help.
+// N is contiguous and 1301 is not aligned either: both are padded, and three columns sliced off.
 // CASE: unaligned_columns
-// CHECK-NOT: kiln.pad
-func.func @f(%x: tensor<70x33xbf16>, %w: tensor<33x13xbf16>) -> tensor<70x13xbf16> {
-  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<70x33xbf16>, tensor<33x13xbf16>
-  return %0 : tensor<70x13xbf16>
+// CHECK: high = [0, 7] : tensor<700x33xbf16>, tensor<bf16>
+// CHECK: high = [7, 3] : tensor<33x1301xbf16>, tensor<bf16>
+// CHECK: contract = [1] x [0] : tensor<700x40xbf16>, tensor<40x1304xbf16>
+// CHECK: kiln.slice
+func.func @f(%x: tensor<700x33xbf16>, %w: tensor<33x1301xbf16>) -> tensor<700x1301xbf16> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<700x33xbf16>, tensor<33x1301xbf16>
+  return %0 : tensor<700x1301xbf16>
+}
+
+// -----
+// The gradient of a vocabulary: neither operand is K-major, so that K stays as it is.
+// CASE: unaligned_rows_of_a_gradient
+// CHECK: high = [0, 5] : tensor<70x1011xbf16>, tensor<bf16>
+// CHECK: contract = [0] x [0] : tensor<70x1016xbf16>, tensor<70x400xbf16>
+// CHECK: kiln.slice
+func.func @f(%g: tensor<70x1011xbf16>, %x: tensor<70x400xbf16>) -> tensor<1011x400xbf16> {
+  %0 = kiln.dot_general %g, %x batch = [] x [] contract = [0] x [0] : tensor<70x1011xbf16>, tensor<70x400xbf16>
+  return %0 : tensor<1011x400xbf16>
+}
+
+// -----
+// The same gradient as PyTorch writes it: products read through transposes, so that the rows of the
+// first operand are those of what is transposed. The second needs nothing: it is K-major in memory.
+// CASE: transposed_operands
+// CHECK: kiln.pad %arg0, {{.*}} low = [0, 0] high = [0, 5] : tensor<70x1011xbf16>, tensor<bf16>
+// CHECK: kiln.transpose
+// CHECK: contract = [1] x [0] : tensor<1016x70xbf16>, tensor<70x400xbf16>
+// IMPLICIT-CHECK-NOT: kiln.pad %arg1
+func.func @f(%g: tensor<70x1011xbf16>, %x: tensor<70x400xbf16>, %h: tensor<700x80xbf16>, %w: tensor<1011x80xbf16>) -> (tensor<1011x400xbf16>, tensor<700x1011xbf16>) {
+  %0 = kiln.transpose %g permutation = [1, 0] : tensor<70x1011xbf16>
+  %1 = kiln.dot_general %0, %x batch = [] x [] contract = [1] x [0] : tensor<1011x70xbf16>, tensor<70x400xbf16>
+  %2 = kiln.transpose %w permutation = [1, 0] : tensor<1011x80xbf16>
+  %3 = kiln.dot_general %h, %2 batch = [] x [] contract = [1] x [0] : tensor<700x80xbf16>, tensor<80x1011xbf16>
+  return %1, %3 : tensor<1011x400xbf16>, tensor<700x1011xbf16>
 }
 
 // -----

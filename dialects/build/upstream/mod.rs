@@ -88,6 +88,7 @@ const DIALECTS: &[Dialect] = &[
             "setmaxregister",
             "shfl.sync",
             "stmatrix",
+            "vote.sync",
             "wgmma.commit.group.sync.aligned",
             "wgmma.fence.aligned",
             "wgmma.mma_async",

@@ -62,7 +62,11 @@ pub(crate) fn kernels_of(
             sha.update(part);
         }
         let hash: String = sha.finalize().iter().take(12).map(|b| format!("{b:02x}")).collect();
-        let key = format!("kiln_{hash}");
+        // Profilers show it. Equal kernels of one program have names that differ by a number.
+        let readable = name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
+        let plain = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+        let readable: String = readable.chars().filter(plain).take(64).collect();
+        let key = format!("kiln_{readable}_{hash}");
         let symbol = if named { func.symbol().unwrap_or_default() } else { key.clone() };
         let about = kernel.attr("kiln.kernel").and_then(|a| a.entries()).unwrap_or_default();
         let kind = about

@@ -162,6 +162,7 @@ const NVVM: &[&str] = &[
     "setmaxregister",
     "shfl.sync",
     "stmatrix",
+    "vote.sync",
     "wgmma.commit.group.sync.aligned",
     "wgmma.fence.aligned",
     "wgmma.wait.group.sync.aligned",

@@ -28,6 +28,7 @@ pub static STRATEGIES: &[&dyn Row] = &[
     &StrategyRow::<gpu::split_attention::SplitAttention>::ROW,
     &StrategyRow::<gpu::attention::Attention>::ROW,
     &StrategyRow::<gpu::scan::Scan>::ROW,
+    &StrategyRow::<gpu::scatter_reduction::ScatterReduction>::ROW,
     &StrategyRow::<gpu::register_rows::RegisterRows>::ROW,
     &StrategyRow::<gpu::wgmma_gemm::WgmmaGemm>::ROW,
     &StrategyRow::<gpu::skinny_gemm::SkinnyGemm>::ROW,

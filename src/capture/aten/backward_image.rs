@@ -42,12 +42,12 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "aten.adaptive_max_pool2d_backward.default",
         arguments: "grad_output, self, indices",
-        build: |cx, a| max_pool_backward(cx, a, 2),
+        build: |cx, a| adaptive_max_backward(cx, a, 2),
     },
     Row {
         name: "aten.adaptive_max_pool3d_backward.default",
         arguments: "grad_output, self, indices",
-        build: |cx, a| max_pool_backward(cx, a, 3),
+        build: |cx, a| adaptive_max_backward(cx, a, 3),
     },
     Row {
         name: "aten.avg_pool2d_backward.default",
@@ -170,7 +170,7 @@ fn convolution_backward(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     masked(cx, a, vec![Some(by_input), Some(by_weight), Some(by_bias)])
 }
 
-fn max_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
+fn adaptive_max_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     let (g, x, indices) =
         (cx.tensor(a, "grad_output")?, cx.tensor(a, "self")?, cx.tensor(a, "indices")?);
     let (x, added) = batched(cx, x, n)?;
@@ -181,8 +181,110 @@ fn max_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     cx.one(v)
 }
 
-/// Sums the shares of the windows that read an element: for each of a window's places, the window
-/// that has the element there, if there is one.
+/// Windows along one axis.
+struct Sliding {
+    length: i64,
+    stride: i64,
+    padding: i64,
+    dilation: i64,
+}
+
+impl Sliding {
+    fn all(a: &Args<'_>, n: usize) -> Result<Vec<Sliding>> {
+        let lengths = spread(a.ints("kernel_size")?, n, 1)?;
+        let strides = a.ints("stride")?.filter(|s| !s.is_empty());
+        let strides = if strides.is_some() { spread(strides, n, 1)? } else { lengths.clone() };
+        let padding = spread(a.ints("padding")?, n, 0)?;
+        let dilation = match a.has("dilation") {
+            true => spread(a.ints("dilation")?, n, 1)?,
+            false => vec![1; n],
+        };
+        let one = |i: usize| Sliding {
+            length: lengths[i],
+            stride: strides[i],
+            padding: padding[i],
+            dilation: dilation[i],
+        };
+        Ok((0..n).map(one).collect())
+    }
+}
+
+/// For each element and each place of a window the window that has the element there.
+struct Covering {
+    /// `[elements…, places…]`.
+    shape: Vec<Size>,
+    /// The windows' positions along each axis, within bounds.
+    at: Vec<Value>,
+    /// Whether there is such a window.
+    inside: Value,
+}
+
+impl Covering {
+    fn of(cx: &mut Cx, windows: &[Sliding], sizes: &[Size], outs: &[Size]) -> Result<Covering> {
+        let n = windows.len();
+        let places = windows.iter().map(|w| Size::Static(w.length));
+        let shape: Vec<Size> = sizes.iter().copied().chain(places).collect();
+        let (mut at, mut inside): (Vec<Value>, Option<Value>) = (vec![], None);
+        for (i, (w, out)) in windows.iter().zip(outs).enumerate() {
+            let (y, k) = (
+                cx.iota(DType::I64, shape.clone(), i)?,
+                cx.iota(DType::I64, shape.clone(), n + i)?,
+            );
+            let count = cx.b.size_as_tensor(*out, DType::I64)?;
+            let (stride, padding, dilation) =
+                (w.stride as f64, w.padding as f64, w.dilation as f64);
+            let room = value(cx, |f| f.of(y) + padding - f.of(k) * dilation)?;
+            let own = value(cx, |f| {
+                let room = f.of(room);
+                room.ge(0.0) & room.remainder(stride).eq(0.0) & (room / stride).lt(f.of(count))
+            })?;
+            inside = Some(match inside {
+                None => own,
+                Some(all) => cx.binary(BinaryKind::And, all, own)?,
+            });
+            at.push(value(cx, |f| (f.of(room) / stride).max(0.0).min(f.of(count) - 1.0))?);
+        }
+        Ok(Covering { shape, at, inside: inside.ok_or("has no axes")? })
+    }
+
+    /// The sums over the windows of each element of their values `[planes…, windows…]`, where they
+    /// count.
+    fn sums(&self, cx: &mut Cx, values: Value, counts: Value) -> Result<Value> {
+        let taken = gather_at(cx, values, self.at.clone(), 2)?;
+        let n = self.at.len() as i64;
+        let dims: Vec<i64> = (n + 2..2 * n + 2).collect();
+        value(cx, |f| f.of(counts).select(f.of(taken), 0.0).reduce(ReduceKind::Sum, &dims, false))
+    }
+}
+
+/// Sums the gradients of the windows whose maximum an element is.
+fn max_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
+    let (g, x, indices) =
+        (cx.tensor(a, "grad_output")?, cx.tensor(a, "self")?, cx.tensor(a, "indices")?);
+    let narrow = dtype_of(g)?;
+    let (x, added) = batched(cx, x, n)?;
+    let ((g, _), (indices, _)) = (batched(cx, g, n)?, batched(cx, indices, n)?);
+    let g = cx.convert(g, statistics_dtype(narrow))?;
+    let (sizes, outs) = (cx.b.sizes_of(x)?.split_off(2), cx.b.sizes_of(g)?.split_off(2));
+    let covering = Covering::of(cx, &Sliding::all(a, n)?, &sizes, &outs)?;
+    // The element's own position in its plane.
+    let mut place = cx.iota(DType::I64, covering.shape.clone(), 0)?;
+    for (i, size) in sizes.iter().enumerate().skip(1) {
+        let (along, size) = (
+            cx.iota(DType::I64, covering.shape.clone(), i)?,
+            cx.b.size_as_tensor(*size, DType::I64)?,
+        );
+        place = value(cx, |f| f.of(place) * f.of(size) + f.of(along))?;
+    }
+    let chosen = gather_at(cx, indices, covering.at.clone(), 2)?;
+    let counts = value(cx, |f| f.of(chosen).eq(f.of(place)) & f.of(covering.inside))?;
+    let v = covering.sums(cx, g, counts)?;
+    let v = unbatched(cx, v, added)?;
+    let v = cx.convert(v, narrow)?;
+    cx.one(v)
+}
+
+/// Sums the shares of the windows that read an element.
 fn avg_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     let (g, x) = (cx.tensor(a, "grad_output")?, cx.tensor(a, "self")?);
     let narrow = dtype_of(g)?;
@@ -190,10 +292,7 @@ fn avg_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     let (x, added) = batched(cx, x, n)?;
     let (g, _) = batched(cx, g, n)?;
     let g = cx.convert(g, d)?;
-    let window = spread(a.ints("kernel_size")?, n, 1)?;
-    let strides = a.ints("stride")?.filter(|s| !s.is_empty());
-    let strides = if strides.is_some() { spread(strides, n, 1)? } else { window.clone() };
-    let padding = spread(a.ints("padding")?, n, 0)?;
+    let windows = Sliding::all(a, n)?;
     let with_padding = a.flag("count_include_pad", true)?;
     let (sizes, outs) = (cx.b.sizes_of(x)?, cx.b.sizes_of(g)?);
     let mut shares = g;
@@ -201,10 +300,10 @@ fn avg_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
         let by = a.int("divisor_override", None)? as f64;
         shares = value(cx, |f| f.of(shares) / by)?;
     } else {
-        for i in 0..n {
+        for (i, w) in windows.iter().enumerate() {
             let o = cx.iota(d, outs.clone(), i + 2)?;
             let size = cx.b.size_as_tensor(*sizes.get(i + 2).ok_or("has no size")?, d)?;
-            let (k, s, p) = (window[i] as f64, strides[i] as f64, padding[i] as f64);
+            let (k, s, p) = (w.length as f64, w.stride as f64, w.padding as f64);
             shares = value(cx, |f| {
                 let start = f.of(o) * s - p;
                 let limit = if with_padding { f.of(size) + p } else { f.of(size) };
@@ -214,29 +313,8 @@ fn avg_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
             })?;
         }
     }
-    let shape: Vec<Size> =
-        sizes.iter().skip(2).copied().chain(window.iter().map(|k| Size::Static(*k))).collect();
-    let (mut at, mut inside): (Vec<Value>, Option<Value>) = (vec![], None);
-    for i in 0..n {
-        let (y, k) =
-            (cx.iota(DType::I64, shape.clone(), i)?, cx.iota(DType::I64, shape.clone(), n + i)?);
-        let count = cx.b.size_as_tensor(*outs.get(i + 2).ok_or("has no size")?, DType::I64)?;
-        let room = value(cx, |f| f.of(y) + padding[i] as f64 - f.of(k))?;
-        let own = value(cx, |f| {
-            let (room, by) = (f.of(room), strides[i] as f64);
-            room.ge(0.0) & room.remainder(by).eq(0.0) & (room / by).lt(f.of(count))
-        })?;
-        inside = Some(match inside {
-            None => own,
-            Some(all) => cx.binary(BinaryKind::And, all, own)?,
-        });
-        at.push(value(cx, |f| (f.of(room) / strides[i] as f64).max(0.0).min(f.of(count) - 1.0))?);
-    }
-    let taken = gather_at(cx, shares, at, 2)?;
-    let inside = inside.ok_or("has no axes")?;
-    let dims: Vec<i64> = (n as i64 + 2..2 * n as i64 + 2).collect();
-    let v =
-        value(cx, |f| f.of(inside).select(f.of(taken), 0.0).reduce(ReduceKind::Sum, &dims, false))?;
+    let covering = Covering::of(cx, &windows, &sizes[2..], &outs[2..])?;
+    let v = covering.sums(cx, shares, covering.inside)?;
     let v = unbatched(cx, v, added)?;
     let v = cx.convert(v, narrow)?;
     cx.one(v)

@@ -178,7 +178,12 @@ fn native_layer_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let n = rank_of(x) as i64;
     let dims: Vec<i64> = (n - rank..n).collect();
     let (mean, scale) = statistics(cx, x, &dims, a.float("eps", Some(1e-5))?)?;
-    let d = saved_dtype(x, [weight, bias])?;
+    // Wide on GPUs whatever the input is.
+    let wide = statistics_dtype(dtype_of(x)?);
+    let d = match cx.declared.get(1).and_then(|d| d.dtype) {
+        Some(d) if d == wide => wide,
+        _ => saved_dtype(x, [weight, bias])?,
+    };
     let (mean, scale) = (cx.convert(mean, d)?, cx.convert(scale, d)?);
     cx.many(&[y, mean, scale])
 }
@@ -214,6 +219,8 @@ fn native_group_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 struct BatchNormed {
     y: Value,
     statistics: Option<(Value, Value, Size)>,
+    /// Mean and variance that inference gives to the backward pass, as it does on GPUs.
+    running: Option<(Value, Value)>,
     epsilon: f64,
     saved: DType,
 }
@@ -240,7 +247,17 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, training: bool) -> Result<BatchNormed> 
     let saved = saved_statistics(cx, a, x)?;
     if !training {
         let y = super::norm::batch_norm(cx, a)?;
-        return Ok(BatchNormed { y, statistics: None, epsilon, saved });
+        let given = cx.declared.get(1).and_then(|d| d.sizes.first().copied());
+        let running = match given {
+            Some(n) if n != Some(0) => {
+                let d = statistics_dtype(dtype_of(x)?);
+                let (mean, variance) =
+                    (cx.tensor(a, "running_mean")?, cx.tensor(a, "running_var")?);
+                Some((cx.convert(mean, d)?, cx.convert(variance, d)?))
+            }
+            _ => None,
+        };
+        return Ok(BatchNormed { y, statistics: None, running, epsilon, saved });
     }
     let (weight, bias) = (cx.optional(a, "weight")?, cx.optional(a, "bias")?);
     let n = rank_of(x) as i64;
@@ -261,14 +278,17 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, training: bool) -> Result<BatchNormed> 
     }
     let channels = vec![cx.b.size_of(x, 1)?];
     let (mean, spread) = (cx.reshape(mean, channels.clone())?, cx.reshape(spread, channels)?);
-    Ok(BatchNormed { y, statistics: Some((mean, spread, count)), epsilon, saved })
+    let statistics = Some((mean, spread, count));
+    Ok(BatchNormed { y, statistics, running: None, epsilon, saved })
 }
 
 impl BatchNormed {
-    /// Mean and reciprocal standard deviation for the backward pass; empty in inference.
+    /// Mean and reciprocal standard deviation for the backward pass; empty in inference on
+    /// processors.
     fn saved(&self, cx: &Cx) -> Result<(Value, Value)> {
         let d = self.saved;
-        let Some((mean, variance, _)) = self.statistics else {
+        let batch = self.statistics.map(|(mean, variance, _)| (mean, variance));
+        let Some((mean, variance)) = batch.or(self.running) else {
             let none = cx.b.splat(d, &[Size::Static(0)], 0.0)?;
             return Ok((none, none));
         };

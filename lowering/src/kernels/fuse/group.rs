@@ -178,7 +178,8 @@ impl Grouping<'_> {
             if alone || chosen.is_some() {
                 break;
             }
-            match self.fits(n, *g).and_then(|form| self.acyclic(*g, &sources).map(|()| form)) {
+            let fits = self.spares_epilogue(n, *g, &sources).and_then(|()| self.fits(n, *g));
+            match fits.and_then(|form| self.acyclic(*g, &sources).map(|()| form)) {
                 Ok((kind, form)) => chosen = Some((*g, kind, form)),
                 Err(why) => reasons.push((
                     *g,

@@ -3,7 +3,10 @@ use crate::{
     analysis::index_expr::IndexExpr,
     kernels::{
         class::Class,
-        fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES, without_unit_dims},
+        fuse::{
+            group::{Grouping, Kind, LoopSpan, MOST_NODES, without_unit_dims},
+            merge::MOST_MOVED,
+        },
         graph::Leaf,
     },
 };
@@ -131,6 +134,29 @@ impl Grouping<'_> {
             }
         }
         Ok(result)
+    }
+
+    /// Whether a node need not stay with other operands, of a kernel too large to move into the
+    /// epilogue of contraction `g`: that kernel then reads the product, instead of storing values for
+    /// the epilogue.
+    pub(super) fn spares_epilogue(&self, n: usize, g: usize, sources: &[usize]) -> Result<()> {
+        let group = &self.groups[g];
+        let large = sources.iter().find(|s| {
+            let other = &self.groups[**s];
+            other.kind == Kind::Pointwise
+                && !other.merged
+                && other.dims == group.dims
+                && other.nodes.len() > MOST_MOVED
+                && !self.depends_on(g, **s)
+        });
+        match large.filter(|_| group.kind == Kind::Contract && self.fits(n, g).is_ok()) {
+            Some(s) => Err(format!(
+                "it also reads from {}, which has too many ops for an epilogue",
+                self.first_name(*s)
+            )
+            .into()),
+            None => Ok(()),
+        }
     }
 
     /// Whether a pointwise node is read by reductions only, and is no smaller than what it reads

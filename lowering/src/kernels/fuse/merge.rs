@@ -5,7 +5,7 @@ use crate::kernels::{
 };
 
 /// Most nodes that move from another kernel into a contraction's epilogue.
-const MOST_MOVED: usize = 8;
+pub(super) const MOST_MOVED: usize = 8;
 
 impl Grouping<'_> {
     /// Merges a pointwise kernel into a reader over the same loops, or into one that only inserts

@@ -12,6 +12,7 @@ pub mod prologue;
 pub mod register_rows;
 pub mod rows;
 pub mod scan;
+pub mod scatter_reduction;
 pub mod simt_gemm;
 pub mod skinny_gemm;
 pub mod split_attention;

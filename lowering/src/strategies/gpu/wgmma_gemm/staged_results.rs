@@ -25,8 +25,8 @@ impl StagedResult {
 }
 
 /// The staged results of a product. TMA stores those whose rows are contiguous and whose other
-/// strides are multiples of 16 bytes. 16-bit results are staged also where the other strides are
-/// not: otherwise a warp's threads would store single elements of eight rows at once.
+/// strides are multiples of 16 bytes. Those of other strides are staged as well: otherwise a warp's
+/// threads would store single elements of eight rows at once.
 pub fn staged_results(k: &Kernel, nest: &Nest, p: &TensorCoreProduct) -> Vec<StagedResult> {
     let stages = nest.all().filter_map(|s| k.stages.get(s));
     stages.flat_map(|s| &s.outputs).filter_map(|o| one(k, nest, p, o)).collect()
@@ -45,9 +45,7 @@ fn one(k: &Kernel, nest: &Nest, p: &TensorCoreProduct, o: &Output) -> Option<Sta
         return None;
     }
     let tensor = tensor(k, nest, p, a, number, element);
-    let rows = element.byte_size() == 2
-        && a.at.coefficient(*over).known() == Some(1)
-        && a.at.divisions.is_empty();
+    let rows = a.at.coefficient(*over).known() == Some(1) && a.at.divisions.is_empty();
     (tensor.is_some() || rows).then(|| StagedResult { access: a.clone(), element, tensor })
 }
 

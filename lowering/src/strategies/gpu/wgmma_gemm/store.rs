@@ -213,8 +213,8 @@ impl WgmmaTile<'_> {
 }
 
 impl WgmmaTile<'_> {
-    /// Stores the rows of a staging buffer of 16-bit elements. A warp stores a row as 32 pairs
-    /// aligned to 4 bytes, plus the unaligned elements at either end.
+    /// Stores the rows of a staging buffer. A warp stores a row of 32-bit elements as it is, one of
+    /// 16-bit elements as 32 pairs aligned to 4 bytes, plus the unaligned elements at either end.
     fn lines(
         &self,
         c: Code,
@@ -248,6 +248,7 @@ impl WgmmaTile<'_> {
                         return Err("has a row of addresses".into());
                     };
                     let odd = c.rem(begin, c.index(2)?)?;
+                    let (size, each) = (s.element.byte_size(), 16 / s.element.byte_size());
                     let read = |c: Code, e: Value| -> Result<Value> {
                         let (p, e) = (Ptx(c), Ptx(c).index_to_i32(e)?);
                         let at = p.add(
@@ -255,9 +256,9 @@ impl WgmmaTile<'_> {
                                 p,
                                 tile_coord,
                                 p.index_to_i32(r)?,
-                                p.div_const(e, 8)?,
+                                p.div_const(e, each)?,
                             )?,
-                            p.mul_const(p.rem_const(e, 8)?, 2)?,
+                            p.mul_const(p.rem_const(e, each)?, size)?,
                         )?;
                         p.load_shared(at, element)
                     };
@@ -280,6 +281,9 @@ impl WgmmaTile<'_> {
                         };
                         c.if_else(there(c, e)?, store, None)
                     };
+                    if size == 4 {
+                        return one(c, lane);
+                    }
                     let first = c.add(c.mul(lane, c.index(2)?)?, odd)?;
                     let second = c.add(first, c.index(1)?)?;
                     let mut unpack_pair = |c: Code| -> Result<()> {
