@@ -137,6 +137,7 @@ pub(crate) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
             LayerNorm | GroupNorm | BatchNorm | RmsNorm | Softmax | LogSoftmax | Mean | Var
             | Std => norm::expand(kind, op, b),
             CrossEntropy | Dropout => loss::expand(kind, op, b),
+            StopGradient => Ok(op.operand(0)),
             Interpolate | MaxPool | AvgPool | AdaptiveAvgPool => image::expand(kind, op, b),
             Attention => return attention::expand(op, b),
             StructuredIndex | StructuredContract | StructuredScan | StructuredAttention | Sym

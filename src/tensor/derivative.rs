@@ -9,7 +9,12 @@ use super::{
     session::{Lifted, Session},
     trace::record,
 };
-use kiln_dialects::{ir::*, ops::Reshape, rules::tensor_type, sym::Dim};
+use kiln_dialects::{
+    ir::*,
+    ops::{Reshape, StopGradient},
+    rules::tensor_type,
+    sym::Dim,
+};
 use kiln_passes::differentiate;
 use std::{panic::Location, sync::Arc};
 
@@ -76,18 +81,11 @@ pub(super) fn extended(
 impl Graph {
     /// The same elements as a new value, on which nothing that exists depends.
     fn identity(&self, site: CallSite, t: &Tensor) -> Result<Tensor, TraceError> {
-        let (input, _) = self.ssa_value(t)?;
-        let mut state = self.state().map_err(TraceError::module)?;
-        state.cx.b.loc = state.loc(self.site(site));
-        let b = state.cx.b;
-        let copy = || {
+        self.of_value(site, t, |b, input| {
             let sizes = b.sizes_of(input)?;
-            b.create_with(&Reshape { input, sizes }, &[input.ty()], &mut [])
-        };
-        let value = copy().map_err(TraceError::module)?.result(0);
-        state.advance().map_err(TraceError::module)?;
-        let alias = state.cx.store.fresh(value);
-        Ok(self.handle(Some(alias)))
+            let made = b.create_with(&Reshape { input, sizes }, &[input.ty()], &mut [])?;
+            Ok(made.result(0))
+        })
     }
 
     /// A tensor filled with a number, of the type of another.
@@ -97,14 +95,30 @@ impl Graph {
         like: &Tensor,
         number: f64,
     ) -> Result<Tensor, TraceError> {
-        let (value, _) = self.ssa_value(like)?;
+        self.of_value(site, like, |b, v| {
+            b.splat(tensor_type(v.ty())?.dtype, &b.sizes_of(v)?, number)
+        })
+    }
+
+    /// The same elements, as a constant to differentiation.
+    pub(super) fn detached(&self, site: CallSite, t: &Tensor) -> Result<Tensor, TraceError> {
+        self.of_value(site, t, |b, input| b.add(&StopGradient { input }))
+    }
+
+    /// What `emit` makes of a tensor's value.
+    fn of_value(
+        &self,
+        site: CallSite,
+        t: &Tensor,
+        emit: impl FnOnce(&Builder, Value) -> Result<Value>,
+    ) -> Result<Tensor, TraceError> {
+        let (value, _) = self.ssa_value(t)?;
         let mut state = self.state().map_err(TraceError::module)?;
         state.cx.b.loc = state.loc(self.site(site));
         let b = state.cx.b;
-        let fill = || b.splat(tensor_type(value.ty())?.dtype, &b.sizes_of(value)?, number);
-        let value = fill().map_err(TraceError::module)?;
+        let made = emit(&b, value).map_err(TraceError::module)?;
         state.advance().map_err(TraceError::module)?;
-        let alias = state.cx.store.fresh(value);
+        let alias = state.cx.store.fresh(made);
         Ok(self.handle(Some(alias)))
     }
 

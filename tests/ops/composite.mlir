@@ -53,7 +53,7 @@ func.func @f(%x: tensor<?x4x6xbf16>, %w: tensor<6xf32>, %b: tensor<6xbf16>, %c: 
 // -----
 
 // CASE: losses and statistics
-func.func @f(%x: tensor<?x?x6xf32>, %t0: tensor<?x6xi64>, %k: tensor<2xi64>) -> (tensor<?x6xf32>, tensor<f32>, tensor<f32>, tensor<?x?x6xf32>, tensor<?x6xf32>, tensor<1x?x1xf32>, tensor<?x?xf32>) {
+func.func @f(%x: tensor<?x?x6xf32>, %t0: tensor<?x6xi64>, %k: tensor<2xi64>) -> (tensor<?x6xf32>, tensor<f32>, tensor<f32>, tensor<?x?x6xf32>, tensor<?x6xf32>, tensor<1x?x1xf32>, tensor<?x?xf32>, tensor<?x?x6xf32>) {
   %s = kiln.sym @s0
   %t = kiln.sym @s1
   kiln.bind_shape %x, [%s, %t, 6] : tensor<?x?x6xf32>
@@ -65,7 +65,8 @@ func.func @f(%x: tensor<?x?x6xf32>, %t0: tensor<?x6xi64>, %k: tensor<2xi64>) -> 
   %4 = kiln.mean %x dims = [1] : tensor<?x?x6xf32>
   %5 = kiln.var %x dims = [0, 2] keep_dims : tensor<?x?x6xf32>
   %6 = kiln.std %x dims = [2] {correction = 0.0 : f64} : tensor<?x?x6xf32>
-  return %0, %1, %2, %3, %4, %5, %6 : tensor<?x6xf32>, tensor<f32>, tensor<f32>, tensor<?x?x6xf32>, tensor<?x6xf32>, tensor<1x?x1xf32>, tensor<?x?xf32>
+  %7 = kiln.stop_gradient %x : tensor<?x?x6xf32>
+  return %0, %1, %2, %3, %4, %5, %6, %7 : tensor<?x6xf32>, tensor<f32>, tensor<f32>, tensor<?x?x6xf32>, tensor<?x6xf32>, tensor<1x?x1xf32>, tensor<?x?xf32>, tensor<?x?x6xf32>
 }
 
 // -----

@@ -238,3 +238,15 @@ func.func @f(%x: tensor<4xi64>, %y: tensor<f32>) -> tensor<f32> {
 func.func @f(%y: tensor<f32>) -> tensor<f32> {
   return %y : tensor<f32>
 }
+
+// -----
+// CASE: stop_gradient
+// NO-RUN: it gets results
+// CHECK: kiln.stop_gradient
+// CHECK-COUNT-1: kiln.mul
+// CHECK: return
+func.func @f(%x: tensor<f32>) -> tensor<f32> {
+  %0 = kiln.stop_gradient %x : tensor<f32>
+  %1 = kiln.mul %0, %x : tensor<f32>
+  return %1 : tensor<f32>
+}

@@ -267,6 +267,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
             let o = Dropout::read(view)?;
             r::dropout(&*get(o.input)?, &*get(o.key)?, o.p)
         }
+        OpKind::StopGradient => Ok((*operand(0)?).clone()),
         OpKind::Interpolate => {
             let o = Interpolate::read(view)?;
             r::interpolate(&*get(o.input)?, &sizes(&o.sizes)?)

@@ -74,6 +74,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         | OpKind::Sort
         | OpKind::TopK => EXACT,
         OpKind::Interpolate | OpKind::MaxPool | OpKind::Embedding | OpKind::Dropout => EXACT,
+        OpKind::StopGradient => EXACT,
         OpKind::Scatter => {
             "exact for assign, max and min; add and mul reassociate where indices repeat"
         }

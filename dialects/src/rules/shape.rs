@@ -359,6 +359,8 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
             one(dtype, v.sizes(&sizes))
         }
 
+        OpKind::StopGradient => Ok(vec![v.tensor(StopGradient::read(view)?.input)?]),
+
         OpKind::LayerNorm
         | OpKind::GroupNorm
         | OpKind::BatchNorm

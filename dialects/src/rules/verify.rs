@@ -180,7 +180,8 @@ pub fn verify(op: Op) -> Result<()> {
         | OpKind::Softmax
         | OpKind::LogSoftmax
         | OpKind::CrossEntropy
-        | OpKind::Dropout => Ok(()),
+        | OpKind::Dropout
+        | OpKind::StopGradient => Ok(()),
         OpKind::Interpolate | OpKind::MaxPool | OpKind::AvgPool | OpKind::AdaptiveAvgPool => Ok(()),
         OpKind::Mean | OpKind::Var | OpKind::Std | OpKind::Attention => Ok(()),
         OpKind::StructuredIndex
