@@ -39,7 +39,7 @@
 //! | compiled functions, guards, options | [`compile()`], [`Compiled`], [`list_options`] |
 //! | gradients | [`grad`], [`value_and_grad`], [`vjp`], [`jvp`] |
 //! | model files and executables | [`load`], [`Model`], [`Executable`], [`Options`], [`model`] |
-//! | layers, named as in PyTorch | [`nn`] |
+//! | layers, named as in PyTorch; optimizers | [`nn`], [`optim`] |
 //! | tracing and capture to IR | [`trace`], [`tensor`], [`capture`] |
 //! | user passes, and a `kiln-opt` that has them | [`passes`], [`opt::main`], [`cli::main`] |
 //! | custom ops and backends | [`custom_op`], [`Backend`] |
@@ -71,6 +71,7 @@ pub mod dump;
 pub mod logs;
 pub mod model;
 pub mod nn;
+pub mod optim;
 pub mod tensor;
 
 pub mod walkthrough;

@@ -16,6 +16,7 @@ mod kiln_opt;
 mod layering;
 mod machinery;
 mod ops;
+mod optim;
 mod passes;
 mod random_graph;
 mod reference;

@@ -86,6 +86,7 @@ pub use tensor_type::TensorType;
 pub use trace::{Traced, trace, trace_all, trace_into};
 pub(crate) use {
     array::Mark,
+    control::FlatTree,
     custom::{has_effects, register_in},
     eager::{reset, resolve_slot},
     gradient::value_and_gradients,
