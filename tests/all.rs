@@ -24,6 +24,7 @@ mod run;
 mod support;
 mod tolerance;
 mod tracer;
+mod training;
 mod tune;
 mod watchdog;
 mod write_a_pass;

@@ -46,6 +46,7 @@ mod key;
 mod lazy;
 mod lazy_node;
 mod lock;
+mod loss;
 mod mark;
 mod modes;
 mod movement;
@@ -76,8 +77,9 @@ pub use gradient::{Grad, Pullback, ValueAndGrad, grad, jvp, value_and_grad, vjp}
 pub use graph::{Frame, Graph};
 pub use handle::Tensor;
 pub use image::{Convolution, Pool};
+pub use loss::Reduction;
 pub use mark::{mark_dynamic, mark_static};
-pub use norm::{CrossEntropy, Reduction};
+pub use norm::CrossEntropy;
 pub use number::Number;
 pub use product::Attention;
 pub use ptx::Ptx;
@@ -90,6 +92,7 @@ pub(crate) use {
     custom::{has_effects, register_in},
     eager::{reset, resolve_slot},
     gradient::value_and_gradients,
+    graph::Place,
     handle::Repr,
     lazy::Segments,
     lock::lock,
