@@ -37,7 +37,8 @@
 //! | for | see |
 //! | --- | --- |
 //! | compiled functions, guards, options | [`compile()`], [`Compiled`], [`list_options`] |
-//! | gradients | [`grad`], [`value_and_grad`], [`vjp`], [`jvp`] |
+//! | gradients | [`grad`], [`value_and_grad`], [`vjp`], [`jvp`], [`checkpoint`] |
+//! | functions of batches from functions of examples | [`vmap`] |
 //! | model files and executables | [`load`], [`Model`], [`Executable`], [`Options`], [`model`] |
 //! | layers, named as in PyTorch; optimizers | [`nn`], [`optim`] |
 //! | tracing and capture to IR | [`trace`], [`tensor`], [`capture`] |
@@ -81,6 +82,6 @@ pub use compile::{
     Compiled, OptionInfo, compile, disable, explain, list_mode_options, list_options, reset,
 };
 pub use tensor::{
-    Ptx, Scalar, Tensor, cond, custom_op, grad, jvp, map, mark_dynamic, mark_static, scan,
-    scan_reverse, trace, trace_all, value_and_grad, vjp, while_loop,
+    Ptx, Scalar, Tensor, checkpoint, cond, custom_op, grad, jvp, map, mark_dynamic, mark_static,
+    scan, scan_reverse, trace, trace_all, value_and_grad, vjp, vmap, while_loop,
 };

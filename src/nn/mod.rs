@@ -28,7 +28,7 @@ pub(crate) mod file;
 mod gradient;
 mod init;
 mod linear;
-mod mode;
+pub(crate) mod mode;
 mod norm;
 mod parameter;
 mod sequential;

@@ -110,11 +110,34 @@ pub(super) fn current(p: &Parameter, graph: &Graph) -> Tensor {
     updated.unwrap_or_else(|| p.on(graph))
 }
 
+/// Runs the body of a checkpoint, which began at `outside`, in the mode that holds there. Also
+/// returns the buffers' new values, by name, for [`update`] once the body is over.
+pub(crate) fn within<R>(outside: Place, f: impl FnOnce() -> R) -> (R, Vec<(String, Tensor)>) {
+    let place = Graph::current().place();
+    let inner = MODE.with_borrow(|all| {
+        let mode = all.last().filter(|m| m.place == outside)?;
+        let (key, updated) = (mode.key.clone(), mode.updated.clone());
+        Some(Training { place, key, draws: mode.draws, updated })
+    });
+    let Some(inner) = inner else { return (f(), vec![]) };
+    let before = inner.updated.len();
+    MODE.with_borrow_mut(|all| all.push(inner));
+    let guard = Guard;
+    let result = f();
+    let updated = MODE.with_borrow_mut(|all| {
+        let [.., outer, inner] = all.as_mut_slice() else { return vec![] };
+        outer.draws = inner.draws;
+        inner.updated.split_off(before.min(inner.updated.len()))
+    });
+    drop(guard);
+    (result, updated)
+}
+
 /// Sets a buffer's value, in training mode.
-pub(super) fn update(p: &Parameter, value: Tensor) {
+pub(crate) fn update(name: &str, value: Tensor) {
     MODE.with_borrow_mut(|all| {
         if let Some(mode) = all.last_mut() {
-            mode.updated.push((p.name().to_string(), value));
+            mode.updated.push((name.to_string(), value));
         }
     });
 }

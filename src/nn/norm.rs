@@ -129,9 +129,9 @@ impl Module for BatchNorm {
         }
         let (y, [mean, variance]) =
             x.batch_norm_training(mean, variance, [weight, bias], self.momentum, self.epsilon);
-        mode::update(&self.mean, mean);
-        mode::update(&self.variance, variance);
-        mode::update(&self.batches, now(&self.batches) + 1);
+        mode::update(self.mean.name(), mean);
+        mode::update(self.variance.name(), variance);
+        mode::update(self.batches.name(), now(&self.batches) + 1);
         y
     }
     fn parameters(&self) -> Vec<&Parameter> {

@@ -15,7 +15,7 @@ use kiln_dialects::{
     rules::tensor_type,
     sym::Dim,
 };
-use kiln_passes::differentiate;
+use kiln_passes::{differentiate, vmap};
 use std::{panic::Location, sync::Arc};
 
 /// A function's results, and what was computed beside them.
@@ -174,7 +174,33 @@ impl Graph {
         all.into_iter().zip(wrt).map(|(g, t)| g.map_or_else(|| zeros(t), Ok)).collect()
     }
 
-    /// The error of an op that cannot be differentiated, at its line.
+    /// The results of a scan without loop-carried values, computed as whole batches. The scan stays,
+    /// without uses: values that are erased would leave facts about them behind.
+    pub(super) fn vectorised(
+        &self,
+        site: CallSite,
+        results: &[Tensor],
+    ) -> Result<Vec<Tensor>, TraceError> {
+        let Some(first) = results.first() else { return Ok(vec![]) };
+        let scan = self.ssa_value(first)?.0.def().filter(|o| vmap::is_map(*o));
+        let scan = scan.ok_or_else(|| user("vmap has traced no loop"))?;
+        let made = {
+            let mut state = self.state().map_err(TraceError::module)?;
+            state.cx.b.loc = state.loc(self.site(site));
+            let b = state.cx.b;
+            let made = vmap::vectorise(&b, scan);
+            made.and_then(|made| state.advance().map(|()| made))
+        };
+        let made = made.map_err(|e| self.refused(site, "vmap", e))?;
+        let mut all = vec![];
+        for value in made {
+            let alias = self.state().map_err(TraceError::module)?.cx.store.fresh(value);
+            all.push(self.handle(Some(alias)));
+        }
+        Ok(all)
+    }
+
+    /// The error of an op that cannot be differentiated or batched, at its line.
     fn refused(&self, site: CallSite, op: &'static str, e: Error) -> TraceError {
         let reason = match &e.op {
             Some(name) => format!("'{name}' op {}", e.message),

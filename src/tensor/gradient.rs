@@ -291,11 +291,11 @@ impl Tensor {
 }
 
 /// What a function returned. Err: its own error, or a number that only the graph has.
-fn flat<R: Returns>(returned: R) -> Result<FlatTree, TraceError> {
+pub(super) fn flat<R: Returns>(returned: R) -> Result<FlatTree, TraceError> {
     let tree = FlatTree::of(&returned.into_tree()?);
     let computed = |leaf: &FlatLeaf| matches!(leaf, FlatLeaf::Fixed(Leaf::Number(number)) if number.is_computed());
     match tree.leaves.iter().any(computed) {
-        true => Err(user("a function that is differentiated returns tensors; a number has one")),
+        true => Err(user("the function returns a number that is computed; its tensor has it")),
         false => Ok(tree),
     }
 }

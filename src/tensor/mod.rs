@@ -28,6 +28,7 @@ mod arg;
 pub(crate) mod array;
 mod axes;
 mod call_site;
+mod checkpoint;
 mod control;
 mod create;
 mod custom;
@@ -64,10 +65,12 @@ mod session;
 mod state;
 mod tensor_type;
 mod trace;
+mod vmap;
 
 pub use arg::Operand;
 pub use array::Array;
 pub use axes::Axes;
+pub use checkpoint::{Checkpoint, checkpoint};
 pub use control::{cond, map, scan, scan_reverse, while_loop};
 pub use custom::{CustomBuilder, CustomOp, custom_op};
 pub use dim::{Dim, Shape};
@@ -86,6 +89,7 @@ pub use ptx::Ptx;
 pub use scalar::Scalar;
 pub use tensor_type::TensorType;
 pub use trace::{Traced, trace, trace_all, trace_into};
+pub use vmap::{Vmap, vmap};
 pub(crate) use {
     array::Mark,
     control::FlatTree,

@@ -21,6 +21,9 @@ mod dynamic;
 #[path = "../../examples/embed_in_framework.rs"]
 mod embed_in_framework;
 #[allow(dead_code)]
+#[path = "../../examples/gpt.rs"]
+mod gpt;
+#[allow(dead_code)]
 #[path = "../../examples/graph_break.rs"]
 mod graph_break;
 #[allow(dead_code)]
@@ -167,6 +170,15 @@ fn a_graph_and_a_pass_of_meliors_run() {
             "1 function".into()
         ]
     );
+}
+
+#[test]
+fn a_gpt_learns_to_write() {
+    crate::watchdog::arm();
+    let (text, losses) = gpt::run(40, 20).expect("a text");
+    // Of 60 characters each is as likely as the others at first: ln 60 = 4.1.
+    assert!((3.8..5.0).contains(&losses[0]) && losses[39] < 3.2, "{losses:?}");
+    assert!(text.contains("step 40: loss") && text.contains("From fairest creatures"), "{text}");
 }
 
 #[test]

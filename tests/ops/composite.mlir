@@ -18,6 +18,28 @@ func.func @f(%x: tensor<?x?x6xf32>) -> (tensor<?x?x6xf32>, tensor<?x?x6xf32>, te
 
 // -----
 
+// CASE: checkpoints
+func.func @f(%x: tensor<4xf32>, %n: tensor<2xi64>) -> (tensor<4xf32>, tensor<2xi64>, tensor<4xf32>) {
+  %0, %1 = kiln.checkpoint -> tensor<4xf32>, tensor<2xi64> {
+    %2 = kiln.exp %x : tensor<4xf32>
+    kiln.yield %2, %n : tensor<4xf32>, tensor<2xi64>
+  }
+  %3 = kiln.optimization_barrier %0 : tensor<4xf32>
+  return %0, %1, %3 : tensor<4xf32>, tensor<2xi64>, tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{yields (tensor<4xf32>) where (tensor<3xf32>) is needed}}
+  %0 = kiln.checkpoint -> tensor<3xf32> {
+    kiln.yield %x : tensor<4xf32>
+  }
+  return
+}
+
+// -----
+
 // CASE: products
 func.func @f(%x: tensor<?x?x6xf32>, %w: tensor<4x6xf32>, %b: tensor<4xf32>, %y: tensor<6x?xf32>, %z: tensor<6xf32>, %i: tensor<?x2xi64>) -> (tensor<?x?x4xf32>, tensor<?x?x4xf32>, tensor<?x?x?xf32>, tensor<?x?xf32>, tensor<f32>, tensor<?x2x6xf32>) {
   %s = kiln.sym @s0

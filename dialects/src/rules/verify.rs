@@ -181,7 +181,9 @@ pub fn verify(op: Op) -> Result<()> {
         | OpKind::LogSoftmax
         | OpKind::CrossEntropy
         | OpKind::Dropout
-        | OpKind::StopGradient => Ok(()),
+        | OpKind::StopGradient
+        | OpKind::Checkpoint
+        | OpKind::OptimizationBarrier => Ok(()),
         OpKind::Interpolate | OpKind::MaxPool | OpKind::AvgPool | OpKind::AdaptiveAvgPool => Ok(()),
         OpKind::Mean | OpKind::Var | OpKind::Std | OpKind::Attention => Ok(()),
         OpKind::StructuredIndex
@@ -241,7 +243,7 @@ pub fn verify_regions(op: Op) -> Result<()> {
             same(&types(&block.args()), &[], "has region arguments")?;
             same(&types(&yields), &types(&op.results()), "yields")
         }),
-        Some(OpKind::PtxCall) => (0..op.regions().len()).try_for_each(|i| {
+        Some(OpKind::Checkpoint | OpKind::PtxCall) => (0..op.regions().len()).try_for_each(|i| {
             let (block, yields) = body(op, i)?;
             same(&types(&block.args()), &[], "has region arguments")?;
             same(&types(&yields), &types(&op.results()), "yields")

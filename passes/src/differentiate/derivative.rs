@@ -81,6 +81,8 @@ pub fn derivative(kind: OpKind) -> Derivative {
         Matmul | GroupNorm | BatchNorm | Mean | Var | Std | Dropout | Interpolate | MaxPool
         | AvgPool | AdaptiveAvgPool => Decomposed,
 
+        OptimizationBarrier => Own(control::barrier),
+        Checkpoint => Own(control::checkpoint),
         If => Own(control::branch),
         Scan => Own(control::scan),
         While => Refused("repeats an unknown number of times; a kiln.scan can be differentiated"),
