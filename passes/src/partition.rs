@@ -47,7 +47,6 @@ crate::pass_options! {
         pub heavy: Vec<String> = vec![
             "attention".into(),
             "convolution".into(),
-            "cumulative".into(),
             "dot_general".into(),
             "linear".into(),
             "matmul".into(),

@@ -140,7 +140,7 @@ impl Batch {
                 self.single.insert(op.result(0), size);
                 return Ok(());
             }
-            Batching::Fact => return Ok(()),
+            Batching::Fact => return rules::fact(self, op),
             Batching::Decomposed => return self.decomposed(op, kind),
             Batching::Repeated => self.repeated(op)?,
             Batching::Refused(why) => {

@@ -24,7 +24,7 @@ pub fn clip_by_global_norm<P: Tree>(gradients: P, max: f64) -> Result<(P, Tensor
     let norm = global_norm(&gradients)?;
     let scale = (max / (&norm + 1e-6)).clamp_max(1.0);
     let all = FlatTree::of(&gradients);
-    let scaled = all.tensors.iter().map(|g| Ok((g * scale.to(g.dtype()?)).check()?));
+    let scaled = all.tensors.iter().map(|g| (g * scale.to(g.dtype()?)).check());
     let scaled = scaled.collect::<Result<Vec<_>, TraceError>>()?;
     Ok((all.rebuild(scaled)?, norm))
 }

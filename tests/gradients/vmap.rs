@@ -219,6 +219,13 @@ fn sizes_may_be_symbolic() -> Result<(), Error> {
         let x = numbers(&[n, n + 1], 1.0);
         close(&compiled.call(&x)?, &kiln::map(f, x.clone())?);
     }
+    // An op without a rule, in a loop.
+    let f = |x: Tensor| x.sort(0, false).0 + &x;
+    let compiled = kiln::compile(kiln::vmap(f)).dynamic(true);
+    for n in [3, 5] {
+        let x = numbers(&[n, n + 1], 1.0);
+        close(&compiled.call(&x)?, &kiln::map(f, x.clone())?);
+    }
     Ok(())
 }
 

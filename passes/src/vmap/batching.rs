@@ -15,7 +15,7 @@ pub enum Batching {
     Same,
     /// It is a size, which is the same for all examples.
     Size,
-    /// It states a fact that types and other ops state too.
+    /// It states sizes, which are the same for all examples.
     Fact,
     /// By the rules of the ops that `kiln-decompose` expands it into.
     Decomposed,

@@ -40,6 +40,14 @@ pub(super) fn size(v: &Batch, op: Op) -> Result<Value> {
     v.m().index(size)
 }
 
+/// `kiln.bind_shape` of a batched value.
+pub(super) fn fact(v: &Batch, op: Op) -> Result<()> {
+    let o = read::<BindShape>(op)?;
+    let sizes = led(v.size, &own(v, &o.sizes));
+    let node = BindShape { value: v.whole(o.value)?, sizes };
+    v.b.create_with(&node, &[], &mut []).map(|_| ())
+}
+
 pub(super) fn broadcast_in_dim(v: &Batch, op: Op) -> Made {
     let o = read::<BroadcastInDim>(op)?;
     let sizes = led(v.size, &own(v, &o.sizes));
