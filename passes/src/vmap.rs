@@ -130,7 +130,7 @@ impl Batch {
         let kind = op.kind().ok_or("cannot be batched: it is no op of kiln")?;
         let made = match batching(kind) {
             Batching::Own(rule) => match rule(self, op)? {
-                Some(made) => vec![made],
+                Some(made) => made,
                 None if kind.is_composite() => return self.decomposed(op, kind),
                 None => self.repeated(op)?,
             },

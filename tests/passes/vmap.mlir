@@ -47,17 +47,30 @@ func.func @f(%x: tensor<5x2x4xf32>, %w: tensor<5x3x4xf32>) -> tensor<5x2x3xf32> 
 // CHECK: kiln.exp %{{.*}} : tensor<5x4xf32>
 // CHECK: kiln.scan
 // CHECK-NEXT: ^bb0
-// CHECK-NEXT: kiln.sort
-// CHECK: kiln.neg {{.*}} : tensor<5x4xf32>
-func.func @f(%x: tensor<5x4xf32>) -> tensor<5x4xf32> {
-  %0 = kiln.scan inits() over(%x : tensor<5x4xf32>) -> tensor<5x4xf32> {
-  ^bb0(%row: tensor<4xf32>):
+// CHECK-NEXT: kiln.dynamic_slice
+// CHECK: kiln.neg {{.*}} : tensor<5x2xf32>
+func.func @f(%x: tensor<5x4xf32>, %i: tensor<5xi64>) -> tensor<5x2xf32> {
+  %0 = kiln.scan inits() over(%x, %i : tensor<5x4xf32>, tensor<5xi64>) -> tensor<5x2xf32> {
+  ^bb0(%row: tensor<4xf32>, %at: tensor<i64>):
     %1 = kiln.exp %row : tensor<4xf32>
-    %2, %3 = kiln.sort %1 axis = 0 : tensor<4xf32>
-    %4 = kiln.neg %2 : tensor<4xf32>
-    kiln.yield %4 : tensor<4xf32>
+    %2 = kiln.dynamic_slice %1[%at : tensor<i64>] sizes = [2] : tensor<4xf32>
+    %3 = kiln.neg %2 : tensor<2xf32>
+    kiln.yield %3 : tensor<2xf32>
   }
-  return %0 : tensor<5x4xf32>
+  return %0 : tensor<5x2xf32>
+}
+
+// -----
+// CASE: more_images_of_a_convolution
+// CHECK: kiln.convolution %{{.*}} : tensor<10x3x8x8xf32>
+// CHECK-NOT: kiln.scan
+func.func @f(%x: tensor<5x2x3x8x8xf32>, %w: tensor<4x3x3x3xf32>) -> tensor<5x2x4x6x6xf32> {
+  %0 = kiln.scan inits() over(%x : tensor<5x2x3x8x8xf32>) -> tensor<5x2x4x6x6xf32> {
+  ^bb0(%row: tensor<2x3x8x8xf32>):
+    %1 = kiln.convolution %row, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x3x8x8xf32>, tensor<4x3x3x3xf32>
+    kiln.yield %1 : tensor<2x4x6x6xf32>
+  }
+  return %0 : tensor<5x2x4x6x6xf32>
 }
 
 // -----

@@ -25,9 +25,9 @@ pub enum Batching {
     Refused(&'static str),
 }
 
-/// Emits the batch of an op with one result; `None`: these operands take the rules of the op's
+/// Emits the batches of an op's results; `None`: these operands take the rules of the op's
 /// decomposition, or a scan.
-pub type Rule = fn(&Batch, Op) -> Result<Option<Value>>;
+pub type Rule = fn(&Batch, Op) -> Result<Option<Vec<Value>>>;
 
 impl Batching {
     /// The note in the op reference.
@@ -68,6 +68,9 @@ pub fn batching(kind: OpKind) -> Batching {
         Reduce => Own(rules::reduce),
         ArgMax | ArgMin => Own(rules::arg_max),
         Cumulative => Own(rules::cumulative),
+        Sort | TopK => Own(rules::sort),
+        ReduceWindow => Own(rules::reduce_window),
+        Convolution => Own(rules::convolution),
         DotGeneral => Own(rules::dot_general),
         Softmax | LogSoftmax => Own(rules::softmax),
         Linear | LayerNorm | RmsNorm => Own(rules::weighted),
@@ -75,9 +78,8 @@ pub fn batching(kind: OpKind) -> Batching {
         Matmul | Embedding | GroupNorm | BatchNorm | CrossEntropy | Mean | Var | Std
         | Interpolate | AvgPool | AdaptiveAvgPool | MaxPool | Checkpoint => Decomposed,
 
-        Sort | TopK | Scatter | DynamicSlice | DynamicUpdateSlice | ReduceWindow | Convolution
-        | Attention | Dropout | RandomBits | RandomUniform | RandomNormal | If | While | Scan
-        | CustomCall | PtxCall => Repeated,
+        Scatter | DynamicSlice | DynamicUpdateSlice | Attention | Dropout | RandomBits
+        | RandomUniform | RandomNormal | If | While | Scan | CustomCall | PtxCall => Repeated,
 
         Dim => Size,
         BindShape => Fact,

@@ -4,7 +4,7 @@ use crate::decompose::tools::rank;
 use kiln_dialects::{ir::*, ops::*};
 
 /// What a rule emits; `None`: nothing, for operands of this kind.
-type Made = Result<Option<Value>>;
+type Made = Result<Option<Vec<Value>>>;
 
 fn read<N: Node>(op: Op) -> Result<N> {
     N::of(op).ok_or_malformed(op)
@@ -30,7 +30,7 @@ pub(super) fn elementwise(v: &Batch, op: Op) -> Made {
     if op.operands().iter().any(|x| rank(*x) != shape) {
         return Ok(None);
     }
-    Ok(v.same(op)?.first().copied())
+    v.same(op).map(Some)
 }
 
 /// `kiln.dim` of a batched value.
@@ -51,7 +51,7 @@ pub(super) fn fact(v: &Batch, op: Op) -> Result<()> {
 pub(super) fn broadcast_in_dim(v: &Batch, op: Op) -> Made {
     let o = read::<BroadcastInDim>(op)?;
     let sizes = led(v.size, &own(v, &o.sizes));
-    Ok(Some(v.m().broadcast(v.whole(o.input)?, &with_batch(&o.dims), &sizes)?))
+    Ok(Some(vec![v.m().broadcast(v.whole(o.input)?, &with_batch(&o.dims), &sizes)?]))
 }
 
 /// Sizes of the body, which are the same for all examples.
@@ -65,12 +65,12 @@ fn own(v: &Batch, sizes: &[Size]) -> Vec<Size> {
 
 pub(super) fn reshape(v: &Batch, op: Op) -> Made {
     let o = read::<Reshape>(op)?;
-    Ok(Some(v.m().reshape(v.whole(o.input)?, &led(v.size, &own(v, &o.sizes)))?))
+    Ok(Some(vec![v.m().reshape(v.whole(o.input)?, &led(v.size, &own(v, &o.sizes)))?]))
 }
 
 pub(super) fn transpose(v: &Batch, op: Op) -> Made {
     let o = read::<Transpose>(op)?;
-    Ok(Some(v.m().transpose(v.whole(o.input)?, &with_batch(&o.permutation))?))
+    Ok(Some(vec![v.m().transpose(v.whole(o.input)?, &with_batch(&o.permutation))?]))
 }
 
 pub(super) fn slice(v: &Batch, op: Op) -> Made {
@@ -81,7 +81,7 @@ pub(super) fn slice(v: &Batch, op: Op) -> Made {
         sizes: led(v.size, &own(v, &o.sizes)),
         strides: led(1, &o.strides),
     };
-    Ok(Some(v.b.add(&node)?))
+    Ok(Some(vec![v.b.add(&node)?]))
 }
 
 pub(super) fn pad(v: &Batch, op: Op) -> Made {
@@ -95,44 +95,86 @@ pub(super) fn pad(v: &Batch, op: Op) -> Made {
         low: led(Size::Static(0), &own(v, &o.low)),
         high: led(Size::Static(0), &own(v, &o.high)),
     };
-    Ok(Some(v.b.add(&node)?))
+    Ok(Some(vec![v.b.add(&node)?]))
 }
 
 pub(super) fn concat(v: &Batch, op: Op) -> Made {
     let o = read::<Concat>(op)?;
     let inputs = o.inputs.iter().map(|x| v.whole(*x)).collect::<Result<_>>()?;
-    Ok(Some(v.b.add(&Concat { inputs, axis: o.axis + 1 })?))
+    Ok(Some(vec![v.b.add(&Concat { inputs, axis: o.axis + 1 })?]))
 }
 
 pub(super) fn reverse(v: &Batch, op: Op) -> Made {
     let o = read::<Reverse>(op)?;
-    Ok(Some(v.b.add(&Reverse { input: v.whole(o.input)?, dims: moved(&o.dims) })?))
+    Ok(Some(vec![v.b.add(&Reverse { input: v.whole(o.input)?, dims: moved(&o.dims) })?]))
 }
 
 pub(super) fn reduce(v: &Batch, op: Op) -> Made {
     let o = read::<Reduce>(op)?;
-    Ok(Some(v.b.add(&Reduce { input: v.whole(o.input)?, dims: moved(&o.dims), ..o })?))
+    Ok(Some(vec![v.b.add(&Reduce { input: v.whole(o.input)?, dims: moved(&o.dims), ..o })?]))
 }
 
 pub(super) fn arg_max(v: &Batch, op: Op) -> Made {
     let input = v.whole(op.operand(0))?;
-    Ok(Some(match ArgMax::of(op) {
+    Ok(Some(vec![match ArgMax::of(op) {
         Some(o) => v.b.add(&ArgMax { input, axis: o.axis + 1 })?,
         None => v.b.add(&ArgMin { input, axis: read::<ArgMin>(op)?.axis + 1 })?,
-    }))
+    }]))
 }
 
 pub(super) fn cumulative(v: &Batch, op: Op) -> Made {
     let o = read::<Cumulative>(op)?;
-    Ok(Some(v.b.add(&Cumulative { input: v.whole(o.input)?, axis: o.axis + 1, ..o })?))
+    Ok(Some(vec![v.b.add(&Cumulative { input: v.whole(o.input)?, axis: o.axis + 1, ..o })?]))
+}
+
+pub(super) fn sort(v: &Batch, op: Op) -> Made {
+    let input = v.whole(op.operand(0))?;
+    let made = match Sort::of(op) {
+        Some(o) => v.b.create_node(&Sort { input, axis: o.axis + 1, ..o })?,
+        None => {
+            let o = read::<TopK>(op)?;
+            v.b.create_node(&TopK { input, axis: o.axis + 1, ..o })?
+        }
+    };
+    Ok(Some(made.results()))
+}
+
+pub(super) fn reduce_window(v: &Batch, op: Op) -> Made {
+    let o = read::<ReduceWindow>(op)?;
+    let node = ReduceWindow {
+        input: v.whole(o.input)?,
+        window: led(1, &o.window),
+        strides: led(1, &o.strides),
+        pad_low: led(0, &o.pad_low),
+        pad_high: led(0, &o.pad_high),
+        dilation: led(1, &o.dilation),
+        ..o
+    };
+    Ok(Some(vec![v.b.add(&node)?]))
+}
+
+/// With one weight for all examples these are more images.
+pub(super) fn convolution(v: &Batch, op: Op) -> Made {
+    let o = read::<Convolution>(op)?;
+    if v.batched.contains_key(&o.weight) {
+        return Ok(None);
+    }
+    let (m, whole) = (v.m(), v.whole(o.input)?);
+    let sizes = m.sizes_of(whole)?;
+    let [batch, images, rest @ ..] = sizes.as_slice() else { return Ok(None) };
+    let all = m.size(SymKind::Mul, *batch, *images)?;
+    let input = m.reshape(whole, &led(all, rest))?;
+    let made = v.b.add(&Convolution { input, weight: v.one(o.weight), ..o })?;
+    let rest = m.sizes_of(made)?.split_off(1);
+    Ok(Some(vec![m.reshape(made, &[vec![*batch, *images], rest].concat())?]))
 }
 
 pub(super) fn softmax(v: &Batch, op: Op) -> Made {
     let input = v.whole(op.operand(0))?;
-    Ok(Some(match Softmax::of(op) {
+    Ok(Some(vec![match Softmax::of(op) {
         Some(o) => v.b.add(&Softmax { input, axis: o.axis + 1 })?,
         None => v.b.add(&LogSoftmax { input, axis: read::<LogSoftmax>(op)?.axis + 1 })?,
-    }))
+    }]))
 }
 
 /// Weights that are the same for all examples leave the op as it is.
@@ -141,14 +183,14 @@ pub(super) fn weighted(v: &Batch, op: Op) -> Made {
         return Ok(None);
     }
     let (input, one) = (v.whole(op.operand(0))?, |w: Option<Value>| w.map(|w| v.one(w)));
-    Ok(Some(if let Some(o) = Linear::of(op) {
+    Ok(Some(vec![if let Some(o) = Linear::of(op) {
         v.b.add(&Linear { input, weight: v.one(o.weight), bias: one(o.bias) })?
     } else if let Some(o) = LayerNorm::of(op) {
         v.b.add(&LayerNorm { input, weight: one(o.weight), bias: one(o.bias), ..o })?
     } else {
         let o = read::<RmsNorm>(op)?;
         v.b.add(&RmsNorm { input, weight: one(o.weight), ..o })?
-    }))
+    }]))
 }
 
 /// Batched on both sides the batch is a batch dimension, else a free one that moves to the front.
@@ -174,10 +216,10 @@ pub(super) fn dot_general(v: &Batch, op: Op) -> Made {
     let node = DotGeneral { lhs, rhs, lhs_batch, rhs_batch, lhs_contract, rhs_contract, ..o };
     let product = v.b.add(&node)?;
     if at == 0 {
-        return Ok(Some(product));
+        return Ok(Some(vec![product]));
     }
     let rest = (0..rank(product) as i64).filter(|d| *d != at);
-    Ok(Some(v.m().transpose(product, &[vec![at], rest.collect()].concat())?))
+    Ok(Some(vec![v.m().transpose(product, &[vec![at], rest.collect()].concat())?]))
 }
 
 /// A batched operand gets another index: the example. The result has the indices' shape first, so
@@ -194,5 +236,5 @@ pub(super) fn gather(v: &Batch, op: Op) -> Made {
     } else {
         Gather { input: v.one(o.input), indices, dims: o.dims }
     };
-    Ok(Some(v.b.add(&node)?))
+    Ok(Some(vec![v.b.add(&node)?]))
 }
