@@ -1,24 +1,26 @@
-//! Trains a convolutional network on 8 × 8 images of digits: the loss, its gradient and Adam in one
+//! Trains a convolutional network on 8 × 8 images of digits: the loss, its gradients and Adam in one
 //! compiled program a step.
 //!
 //!   cargo run --release --example digits
 use kiln::{
     Tensor,
+    nn::{self, Conv2d, Linear, Module, Scope, Sequential},
+    optim::{Adam, Optimizer, Schedule, State},
     tensor::{Convolution, CrossEntropy, Pool, TraceError},
 };
-use std::{io::Read, path::Path};
-
-/// Two convolutions and a linear layer: weight and bias of each.
-type Weights = [Tensor; 6];
+use std::{io::Read, path::Path, process::ExitCode};
 
 const PIXELS: usize = 64;
 /// Images that the network learns from, chosen at random; the others test it.
 const TRAINED: usize = 1437;
 const BATCH: usize = 64;
+/// Share of the test images, in percent, that the whole training has to get right.
+const WANTED: f64 = 97.0;
 
-fn main() -> Result<(), kiln::Error> {
-    println!("{}", run(20)?);
-    Ok(())
+fn main() -> Result<ExitCode, kiln::Error> {
+    let (text, share) = run(20)?;
+    println!("{text}");
+    Ok(if share < WANTED { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Images [N, 1, 8, 8] with pixels from 0 to 1, and digits [N].
@@ -45,40 +47,17 @@ fn user(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TraceError {
 }
 
 /// Scores [N, 10] of images [N, 1, 8, 8].
-fn scores([w, b, v, c, u, d]: Weights, x: Tensor) -> Tensor {
+fn network() -> Sequential {
     let same = Convolution { padding: [1, 1], ..Convolution::default() };
-    let x = x.conv2d(w, Some(b), same).relu();
-    let x = x.conv2d(v, Some(c), same).relu().max_pool2d(Pool::new([2, 2]));
-    x.flatten(1, -1).linear(u, Some(d))
+    Sequential::new(&Scope::root())
+        .layer(|s| Conv2d::new(s, 1, 16, [3, 3], same))
+        .apply(|x| x.relu())
+        .layer(|s| Conv2d::new(s, 16, 32, [3, 3], same))
+        .apply(|x| x.relu().max_pool2d(Pool::new([2, 2])).flatten(1, -1))
+        .layer(|s| Linear::new(s, 512, 10))
 }
 
-fn loss(p: Weights, x: Tensor, t: Tensor) -> Tensor {
-    scores(p, x).cross_entropy(t, CrossEntropy::default())
-}
-
-/// A step of Adam (Kingma and Ba, 2015) on some of the images: the loss, the new weights, and the
-/// means of the gradients and of their squares. `schedule` is the learning rate, and the bias of
-/// both means, 1 - beta^t.
-fn step(
-    p: Weights,
-    [mut means, mut squares]: [Weights; 2],
-    images: (Tensor, Tensor),
-    batch: Tensor,
-    schedule: Tensor,
-) -> Result<(Tensor, Weights, [Weights; 2]), TraceError> {
-    let (x, t) = (images.0.index_select(0, &batch), images.1.index_select(0, &batch));
-    let (loss, gradients) = kiln::value_and_grad(loss).call((p.clone(), x, t))?;
-    let mut new = p;
-    for (i, g) in gradients.into_iter().enumerate() {
-        means[i] = &means[i] * 0.9 + &g * 0.1;
-        squares[i] = &squares[i] * 0.999 + &g * &g * 0.001;
-        let scale = (&squares[i] / schedule.select(0, 2)).sqrt() + 1e-8;
-        new[i] = &new[i] - &means[i] / schedule.select(0, 1) / scale * schedule.select(0, 0);
-    }
-    Ok((loss, new, [means, squares]))
-}
-
-/// A generator of numbers (xorshift64*).
+/// The order of images (xorshift64*).
 struct Random(u64);
 
 impl Random {
@@ -88,12 +67,6 @@ impl Random {
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545f4914f6cdd1d)
     }
-    fn uniform(&mut self, shape: &[usize], bound: f64) -> Result<Tensor, TraceError> {
-        let n: usize = shape.iter().product();
-        let mut one = || (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
-        let all: Vec<f32> = (0..n).map(|_| (one() * bound) as f32).collect();
-        Tensor::from_slice(shape, &all)
-    }
     fn shuffle(&mut self, order: &mut [i64]) {
         for i in (1..order.len()).rev() {
             order.swap(i, (self.bits() % (i as u64 + 1)) as usize);
@@ -102,47 +75,47 @@ impl Random {
 }
 
 /// Trains for some passes over the images. The text to print: the loss of each, and how many of the
-/// other images have the right digit.
-pub fn run(epochs: usize) -> Result<String, kiln::Error> {
+/// other images have the right digit; and their share in percent.
+pub fn run(epochs: usize) -> Result<(String, f64), kiln::Error> {
     let (images, digits) = data()?;
+    let net = network();
+    let parameters = net.parameters();
+    let steps = TRAINED / BATCH;
+    let adam = Adam {
+        rate: Schedule::Linear { start: 0.003, end: 0.0, steps: (epochs * steps) as u32 },
+        ..Adam::default()
+    };
+    let mut state = adam.init(&nn::values(&parameters))?;
+    let loss = |x: Tensor, t: Tensor| net.forward(&x).cross_entropy(t, CrossEntropy::default());
+    let step = |state: State, batch: Tensor| -> Result<_, TraceError> {
+        let (x, t) = (images.index_select(0, &batch), digits.index_select(0, &batch));
+        let (loss, gradients) = nn::value_and_grad(parameters.clone(), loss).call((x, t))?;
+        let (weights, state) = adam.apply(nn::values(&parameters), gradients, state)?;
+        Ok((loss, weights, state))
+    };
+    let step = kiln::compile(step).fullgraph(true);
     let mut random = Random(1);
-    let mut p = [
-        random.uniform(&[16, 1, 3, 3], 0.33)?,
-        random.uniform(&[16], 0.33)?,
-        random.uniform(&[32, 16, 3, 3], 0.083)?,
-        random.uniform(&[32], 0.083)?,
-        random.uniform(&[10, 512], 0.044)?,
-        random.uniform(&[10], 0.044)?,
-    ];
-    let zeros = || p.each_ref().map(|w| w.zeros_like());
-    let mut state = [zeros(), zeros()];
-    let (step, scores) = (kiln::compile(step).fullgraph(true), kiln::compile(scores));
     let mut order: Vec<i64> = (0..digits.dims()?[0].known().unwrap_or(0)).collect();
     random.shuffle(&mut order);
     let tested = order.split_off(TRAINED);
-    let (mut text, mut count) = (String::new(), 0);
+    let mut text = String::new();
     for epoch in 1..=epochs {
         random.shuffle(&mut order);
-        let (mut total, steps) = (0.0, TRAINED / BATCH);
+        let mut total = 0.0;
         for batch in order.chunks_exact(BATCH) {
-            count += 1;
-            // The learning rate falls to 0.
-            let rate = 0.003 * (1.0 - count as f32 / (epochs * steps) as f32);
-            let schedule = [rate, 1.0 - 0.9f32.powi(count), 1.0 - 0.999f32.powi(count)];
             let batch = Tensor::from_slice(&[BATCH], batch)?;
-            let schedule = Tensor::from_slice(&[3], &schedule)?;
-            let all = (images.clone(), digits.clone());
-            let loss;
-            (loss, p, state) = step.call((p, state, all, batch, schedule))?;
+            let (loss, weights);
+            (loss, weights, state) = step.call((state, batch))?;
+            nn::assign(&parameters, &weights)?;
             total += loss.item::<f64>()?;
         }
         text += &format!("epoch {epoch}: loss {:.4}\n", total / steps as f64);
     }
     let others = Tensor::from_slice(&[tested.len()], &tested)?;
-    let (images, digits) = (images.index_select(0, &others), digits.index_select(0, &others));
-    let found = scores.call((p, images))?.argmax(Some(1), false).to_vec::<i64>()?;
-    let right = found.iter().zip(digits.to_vec::<i64>()?).filter(|(a, b)| **a == *b).count();
+    let (x, t) = (images.index_select(0, &others), digits.index_select(0, &others));
+    let found = (&net).compile().call(x)?.argmax(Some(1), false).to_vec::<i64>()?;
+    let right = found.iter().zip(t.to_vec::<i64>()?).filter(|(a, b)| **a == *b).count();
     let (n, share) = (tested.len(), right as f64 * 100.0 / tested.len() as f64);
     text += &format!("{right} of {n} are right: {share:.1} %");
-    Ok(text)
+    Ok((text, share))
 }

@@ -10,7 +10,7 @@ use kiln_lowering::{
     driver::{pipeline::PIPELINE, table},
     strategies::{Device, table::STRATEGIES},
 };
-use kiln_passes::differentiate::derivative;
+use kiln_passes::{differentiate::derivative, vmap::batching};
 use std::{fmt::Write, path::Path};
 
 const NOTE: &str = "<!-- Generated from the tables; `./x bless` writes it anew. -->\n";
@@ -66,7 +66,8 @@ pub fn ops() -> String {
          `kiln.sym`, `kiln.sym_expr` and `kiln.bind_shape`. Elementwise ops neither broadcast nor \
          promote: that is written with `kiln.broadcast_in_dim` and `kiln.convert`. 'Numerics' says \
          how far a compiled op may be from the reference semantics, 'Derivative' what \
-         [kiln-differentiate](gradients.md) takes.",
+         [kiln-differentiate](gradients.md) takes, 'Batch' what \
+         [kiln-vmap](training.md#batches-of-examples) does.",
     );
     let mut family = None;
     for kind in OpKind::ALL {
@@ -90,6 +91,7 @@ pub fn ops() -> String {
         }
         s += &wrapped("- ", "  ", &format!("Numerics: {}", numerics(*kind)));
         s += &wrapped("- ", "  ", &format!("Derivative: {}", derivative(*kind).note()));
+        s += &wrapped("- ", "  ", &format!("Batch: {}", batching(*kind).note()));
     }
     s
 }

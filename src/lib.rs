@@ -37,9 +37,10 @@
 //! | for | see |
 //! | --- | --- |
 //! | compiled functions, guards, options | [`compile()`], [`Compiled`], [`list_options`] |
-//! | gradients | [`grad`], [`value_and_grad`], [`vjp`], [`jvp`] |
+//! | gradients | [`grad`], [`value_and_grad`], [`vjp`], [`jvp`], [`checkpoint`] |
+//! | functions of batches from functions of examples | [`vmap`] |
 //! | model files and executables | [`load`], [`Model`], [`Executable`], [`Options`], [`model`] |
-//! | layers, named as in PyTorch | [`nn`] |
+//! | layers, named as in PyTorch; optimizers | [`nn`], [`optim`] |
 //! | tracing and capture to IR | [`trace`], [`tensor`], [`capture`] |
 //! | user passes, and a `kiln-opt` that has them | [`passes`], [`opt::main`], [`cli::main`] |
 //! | custom ops and backends | [`custom_op`], [`Backend`] |
@@ -71,6 +72,7 @@ pub mod dump;
 pub mod logs;
 pub mod model;
 pub mod nn;
+pub mod optim;
 pub mod tensor;
 
 pub mod walkthrough;
@@ -80,6 +82,6 @@ pub use compile::{
     Compiled, OptionInfo, compile, disable, explain, list_mode_options, list_options, reset,
 };
 pub use tensor::{
-    Ptx, Scalar, Tensor, cond, custom_op, grad, jvp, map, mark_dynamic, mark_static, scan,
-    scan_reverse, trace, trace_all, value_and_grad, vjp, while_loop,
+    Ptx, Scalar, Tensor, checkpoint, cond, custom_op, grad, jvp, map, mark_dynamic, mark_static,
+    scan, scan_reverse, trace, trace_all, value_and_grad, vjp, vmap, while_loop,
 };

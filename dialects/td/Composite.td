@@ -118,6 +118,15 @@ def Kiln_DropoutOp : Kiln_Composite<"dropout"> {
   let assemblyFormat = "$input `key` $key `p` `=` $p attr-dict `:` type($input)";
 }
 
+def Kiln_StopGradientOp : Kiln_Composite<"stop_gradient"> {
+  let summary = "Its operand, as a constant to differentiation: kiln-differentiate goes no further";
+  let formula = "r = x";
+  let reference = "torch.Tensor.detach, jax.lax.stop_gradient";
+  let arguments = (ins Tensor:$input);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
+}
+
 // ---- images: [N, C, spatial...]
 def Kiln_InterpolateOp : Kiln_Composite<"interpolate"> {
   let summary = "Nearest-neighbour resize of the spatial dimensions of [N, C, ...] to sizes, indices in exact integer arithmetic";

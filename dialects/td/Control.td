@@ -31,7 +31,25 @@ def Kiln_ScanOp : Kiln_Control<"scan", [SingleBlock, AttrSizedOperandSegments]> 
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "(`reverse` $reverse^)? `inits` `(` ($inits^ `:` type($inits))? `)` `over` `(` $inputs `:` type($inputs) `)` `->` type($results) $body attr-dict";
 }
-def Kiln_YieldOp : Kiln_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["IfOp", "WhileOp", "ScanOp", "AttentionOp", "PtxCallOp",
+def Kiln_CheckpointOp : Kiln_Control<"checkpoint", [SingleBlock]> {
+  let family = "composite";
+  let summary = "The values that its region yields. kiln-differentiate keeps none of the values inside for the backward pass: it runs the region again there";
+  let formula = "r = body()";
+  let reference = "torch.utils.checkpoint, jax.checkpoint";
+  let results = (outs Variadic<Tensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "(`->` type($results)^)? $body attr-dict";
+}
+def Kiln_OptimizationBarrierOp : Kiln_Inferred<"optimization_barrier", [Pure]> {
+  let family = "control";
+  let summary = "Its operand, which no pass may take for the same value: what is computed from it again stays so";
+  let formula = "r = x";
+  let reference = "stablehlo.optimization_barrier";
+  let arguments = (ins Tensor:$input);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
+}
+def Kiln_YieldOp : Kiln_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["IfOp", "CheckpointOp", "WhileOp", "ScanOp", "AttentionOp", "PtxCallOp",
     "StructuredContractOp", "StructuredScanOp", "StructuredAttentionOp"]>]> {
   let family = "control";
   let summary = "Terminates a region of a kiln op and yields its values";

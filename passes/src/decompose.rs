@@ -28,7 +28,7 @@ use kiln_dialects::{
     ops::OpKind,
     rules::{GRAPH_LEVELS, Level},
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use tools::Math;
 
 /// Unit of explanation on the matmuls of a decomposed attention: why no fused kernel computes it.
@@ -128,29 +128,46 @@ impl Decompose {
 /// table).
 pub(crate) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
     use OpKind::*;
-    let one =
-        match kind {
-            Sigmoid | Silu | Hardsigmoid | Hardswish | Gelu | Softplus => {
-                activation::expand(kind, op, b)
-            }
-            Linear | Matmul | Embedding => contract::expand(kind, op, b),
-            LayerNorm | GroupNorm | BatchNorm | RmsNorm | Softmax | LogSoftmax | Mean | Var
-            | Std => norm::expand(kind, op, b),
-            CrossEntropy | Dropout => loss::expand(kind, op, b),
-            Interpolate | MaxPool | AvgPool | AdaptiveAvgPool => image::expand(kind, op, b),
-            Attention => return attention::expand(op, b),
-            StructuredIndex | StructuredContract | StructuredScan | StructuredAttention | Sym
-            | SymExpr | Dim | BindShape | Require | Global | GetGlobal | Launch | Arena
-            | ArenaSize | Output | Neg | Abs | Sign | Exp | Exp2 | Expm1 | Log | Log1p | Log2
-            | Sqrt | Rsqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Erf
-            | Ceil | Floor | RoundEven | Trunc | Not | IsFinite | IsNan | Add | Sub | Mul | Div
-            | Rem | FloorDiv | Pow | Max | Min | Atan2 | And | Or | Xor | Shl | Shr | Compare
-            | Select | Clamp | Convert | Bitcast | Constant | Splat | Iota | BroadcastInDim
-            | Reshape | Transpose | Slice | Pad | Concat | InsertSlice | Reverse | Gather
-            | Scatter | DynamicSlice | DynamicUpdateSlice | Reduce | ArgMax | ArgMin
-            | Cumulative | Sort | TopK | DotGeneral | Convolution | ReduceWindow | RandomBits
-            | RandomUniform | RandomNormal | If | While | Scan | Yield | CustomCall
-            | UnbackedSize | PtxCall => Err("is a prim and has no decomposition".into()),
-        };
+    let one = match kind {
+        Sigmoid | Silu | Hardsigmoid | Hardswish | Gelu | Softplus => {
+            activation::expand(kind, op, b)
+        }
+        Linear | Matmul | Embedding => contract::expand(kind, op, b),
+        LayerNorm | GroupNorm | BatchNorm | RmsNorm | Softmax | LogSoftmax | Mean | Var | Std => {
+            norm::expand(kind, op, b)
+        }
+        CrossEntropy | Dropout => loss::expand(kind, op, b),
+        StopGradient => Ok(op.operand(0)),
+        Checkpoint => return inlined(op, b),
+        Interpolate | MaxPool | AvgPool | AdaptiveAvgPool => image::expand(kind, op, b),
+        Attention => return attention::expand(op, b),
+        StructuredIndex | StructuredContract | StructuredScan | StructuredAttention
+        | OptimizationBarrier | Sym | SymExpr | Dim | BindShape | Require | Global | GetGlobal
+        | Launch | Arena | ArenaSize | Output | Neg | Abs | Sign | Exp | Exp2 | Expm1 | Log
+        | Log1p | Log2 | Sqrt | Rsqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh
+        | Tanh | Erf | Ceil | Floor | RoundEven | Trunc | Not | IsFinite | IsNan | Add | Sub
+        | Mul | Div | Rem | FloorDiv | Pow | Max | Min | Atan2 | And | Or | Xor | Shl | Shr
+        | Compare | Select | Clamp | Convert | Bitcast | Constant | Splat | Iota
+        | BroadcastInDim | Reshape | Transpose | Slice | Pad | Concat | InsertSlice | Reverse
+        | Gather | Scatter | DynamicSlice | DynamicUpdateSlice | Reduce | ArgMax | ArgMin
+        | Cumulative | Sort | TopK | DotGeneral | Convolution | ReduceWindow | RandomBits
+        | RandomUniform | RandomNormal | If | While | Scan | Yield | CustomCall | UnbackedSize
+        | PtxCall => Err("is a prim and has no decomposition".into()),
+    };
     one.map(|v| vec![v])
+}
+
+/// The values that a region without arguments yields, whose ops move in front of its op.
+fn inlined(op: Op, b: &Builder) -> Result<Vec<Value>> {
+    let block = op.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
+    let mut map = HashMap::new();
+    for inner in block.ops() {
+        let now = |v: Value| *map.get(&v).unwrap_or(&v);
+        if inner.kind() == Some(OpKind::Yield) {
+            return Ok(inner.operands().into_iter().map(now).collect());
+        }
+        let copy = b.clone_op(inner, &now)?;
+        map.extend(inner.results().into_iter().zip(copy.results()));
+    }
+    Err("has a body without a terminator".into())
 }

@@ -36,6 +36,7 @@ pub use convolution::ConvolutionGradient;
 pub use derivative::{Derivative, derivative};
 pub use norm::normalised;
 pub use reverse::vjp;
+pub(crate) use rule::inputs_of;
 
 use crate::{
     decompose::tools::{Math, dtype, rank},

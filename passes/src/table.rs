@@ -2,12 +2,13 @@
 //! `--help` and docs/passes.md come from both.
 use crate::{
     argument_order::ArgumentOrder, decompose::Decompose, differentiate::Differentiate,
-    expand_random::ExpandRandom, expand_scans::ExpandScans, expand_scatters::ExpandScatters,
-    expand_sorts::ExpandSorts, expand_updates::ExpandUpdates, fold_indices::FoldIndices,
-    hoist_gathers::HoistGathers, hoist_reshapes::HoistReshapes, pass::PassRow, powers::Powers,
-    ptx_calls::PtxCalls, raise_attention::RaiseAttention, reciprocals::Reciprocals,
-    refine_shapes::RefineShapes, simplify::Simplify, sink_concats::SinkConcats,
-    split_reductions::SplitReductions, verify_level::VerifyLevel,
+    drop_barriers::DropBarriers, expand_random::ExpandRandom, expand_scans::ExpandScans,
+    expand_scatters::ExpandScatters, expand_sorts::ExpandSorts, expand_updates::ExpandUpdates,
+    fold_indices::FoldIndices, hoist_gathers::HoistGathers, hoist_reshapes::HoistReshapes,
+    partition::Partition, pass::PassRow, powers::Powers, ptx_calls::PtxCalls,
+    raise_attention::RaiseAttention, reciprocals::Reciprocals, refine_shapes::RefineShapes,
+    simplify::Simplify, sink_concats::SinkConcats, split_reductions::SplitReductions,
+    verify_level::VerifyLevel, vmap::Vmap,
 };
 
 /// Every pass within a level, sorted by flag.
@@ -15,6 +16,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<ArgumentOrder>(),
     PassRow::of::<Decompose>(),
     PassRow::of::<Differentiate>(),
+    PassRow::of::<DropBarriers>(),
     PassRow::of::<ExpandRandom>(),
     PassRow::of::<ExpandScans>(),
     PassRow::of::<ExpandScatters>(),
@@ -23,6 +25,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<FoldIndices>(),
     PassRow::of::<HoistGathers>(),
     PassRow::of::<HoistReshapes>(),
+    PassRow::of::<Partition>(),
     PassRow::of::<Powers>(),
     PassRow::of::<PtxCalls>(),
     PassRow::of::<RaiseAttention>(),
@@ -32,4 +35,5 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<SinkConcats>(),
     PassRow::of::<SplitReductions>(),
     PassRow::of::<VerifyLevel>(),
+    PassRow::of::<Vmap>(),
 ];

@@ -12,7 +12,7 @@ pub struct Embedding {
 impl Embedding {
     /// A table of shape [count, size].
     pub fn new(scope: &Scope, count: usize, size: usize) -> Embedding {
-        Embedding { weight: scope.parameter("weight", &[count, size], Init::Normal) }
+        Embedding { weight: scope.parameter("weight", &[count, size], Init::Normal(1.0)) }
     }
     /// The table, for models that tie it to their output projection.
     pub fn weight(&self) -> &Parameter {

@@ -6,14 +6,10 @@ use std::{
     path::Path,
 };
 
-fn distinct(parameters: &[&Parameter]) -> Result<(), WeightsError> {
+/// Err: a name comes twice.
+pub(crate) fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), WeightsError> {
     let mut seen = BTreeSet::new();
-    let twice: Vec<String> = parameters
-        .iter()
-        .map(|p| p.name())
-        .filter(|n| !seen.insert(*n))
-        .map(str::to_string)
-        .collect();
+    let twice: Vec<String> = names.filter(|n| !seen.insert(*n)).map(str::to_string).collect();
     if twice.is_empty() { Ok(()) } else { Err(WeightsError::Names(twice)) }
 }
 
@@ -21,7 +17,7 @@ fn distinct(parameters: &[&Parameter]) -> Result<(), WeightsError> {
 /// once; no weight is changed then.
 pub fn load(parameters: &[&Parameter], path: impl AsRef<Path>) -> Result<(), WeightsError> {
     let path = path.as_ref();
-    distinct(parameters)?;
+    distinct(parameters.iter().map(|p| p.name()))?;
     let file = path.display().to_string();
     let mut all: BTreeMap<_, _> = weight::open(path).map_err(|e| WeightsError::file(&file, e))?;
     let (mut missing, mut misshapen, mut found) = (vec![], vec![], vec![]);
@@ -50,7 +46,7 @@ pub fn load(parameters: &[&Parameter], path: impl AsRef<Path>) -> Result<(), Wei
 /// be written.
 pub fn save(parameters: &[&Parameter], path: impl AsRef<Path>) -> Result<(), WeightsError> {
     let path = path.as_ref();
-    distinct(parameters)?;
+    distinct(parameters.iter().map(|p| p.name()))?;
     let file = path.display().to_string();
     let fail = |e: DataError| WeightsError::file(&file, e);
     let value = |p: &&Parameter| {

@@ -1,8 +1,10 @@
 //! Gradients by the weights of modules.
 use super::Parameter;
 use crate::{
+    capture::weight::Weight,
     compile::{Arguments, Function, Pack, Returns},
-    tensor::{Tensor, TraceError, value_and_gradients},
+    runtime::DataError,
+    tensor::{Graph, Tensor, TraceError, value_and_gradients},
 };
 use std::{marker::PhantomData, panic::Location};
 
@@ -37,6 +39,34 @@ pub fn value_and_grad<F: Function<A>, A: Arguments>(
     function: F,
 ) -> ValueAndGrad<'_, F, A> {
     ValueAndGrad { parameters, function, site: Location::caller(), _arguments: PhantomData }
+}
+
+/// The values of weights, in their order: in a trace the values that
+/// [`value_and_grad`] differentiates by.
+#[track_caller]
+pub fn values(parameters: &[&Parameter]) -> Vec<Tensor> {
+    let graph = Graph::current();
+    let _frame = graph.frame(Location::caller());
+    parameters.iter().map(|p| p.on(&graph)).collect()
+}
+
+/// Sets weights, without a copy; the next call of a compiled function reads them. Err: another
+/// number of values, or one of another dtype or shape, or without data; no weight is changed then.
+pub fn assign(parameters: &[&Parameter], values: &[Tensor]) -> Result<(), TraceError> {
+    let fail = |e: DataError| TraceError::User(Box::new(e));
+    if parameters.len() != values.len() {
+        let (n, m) = (values.len(), parameters.len());
+        return Err(fail(DataError::Mismatch(format!("{n} values are given for {m} weights"))));
+    }
+    let arrays = values.iter().map(Tensor::array).collect::<Result<Vec<_>, _>>()?;
+    let weights: Vec<Weight> = arrays.iter().map(Weight::from_array).collect();
+    for (p, w) in parameters.iter().zip(&weights) {
+        p.check_type(w).map_err(fail)?;
+    }
+    for (p, w) in parameters.iter().zip(weights) {
+        p.store(w, None).map_err(fail)?;
+    }
+    Ok(())
 }
 
 impl<F: Function<A>, A: Arguments> ValueAndGrad<'_, F, A> {

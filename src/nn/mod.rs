@@ -14,16 +14,21 @@
 //! # Ok::<(), kiln::Error>(())
 //! ```
 //!
+//! Modules are in evaluation mode but within [`train`].
+//!
 //! A [`Scope`] gives a module's weights their names: `Linear::new(&scope.child("fc"), 64, 10)` has
 //! `fc.weight` and `fc.bias`. Weights loaded from a file are frozen in the program; weights
 //! initialised here or set by the caller stay inputs.
 mod attention;
 mod conv;
+mod dropout;
 mod embedding;
 mod error;
-mod file;
+pub(crate) mod file;
 mod gradient;
+mod init;
 mod linear;
+pub(crate) mod mode;
 mod norm;
 mod parameter;
 mod sequential;
@@ -31,13 +36,16 @@ pub(crate) mod stored;
 
 pub use attention::Attention;
 pub use conv::Conv2d;
+pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use error::WeightsError;
 pub use file::{load, save};
-pub use gradient::{ValueAndGrad, value_and_grad};
+pub use gradient::{ValueAndGrad, assign, value_and_grad, values};
+pub use init::{Init, Seeded};
 pub use linear::Linear;
+pub use mode::train;
 pub use norm::{BatchNorm, LayerNorm, RmsNorm};
-pub use parameter::{Init, Parameter, Scope};
+pub use parameter::{Parameter, Scope};
 pub use sequential::Sequential;
 
 use crate::{compile::Compiled, tensor::Tensor};
@@ -70,8 +78,16 @@ pub trait Module {
     /// Applies the layer to `x`. Errors poison the result: see [`tensor`](crate::tensor).
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Tensor;
-    /// The weights, in the order of PyTorch's `state_dict`.
+    /// The weights, in the order of PyTorch's `state_dict`, and with its names.
     fn parameters(&self) -> Vec<&Parameter>;
+    /// The weights that gradients train: PyTorch's `parameters()`.
+    fn trainable(&self) -> Vec<&Parameter> {
+        self.parameters().into_iter().filter(|p| !p.is_buffer()).collect()
+    }
+    /// The weights that the layer itself updates in [training mode](train): PyTorch's `buffers()`.
+    fn buffers(&self) -> Vec<&Parameter> {
+        self.parameters().into_iter().filter(|p| p.is_buffer()).collect()
+    }
     /// Compiles the module as a function of one tensor, and consumes the module. `(&net).compile()`
     /// borrows it instead, and `net.clone().compile()` on an `Arc` shares it. Weights set or loaded
     /// through another handle take effect from the next call.

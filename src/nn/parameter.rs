@@ -1,10 +1,14 @@
 //! Named weights.
-use super::stored::{Stored, Value};
+use super::{
+    Init,
+    init::Seeded,
+    stored::{Stored, Value},
+};
 use crate::{
     capture::weight::Weight,
     tensor::{Array, Graph, Tensor},
 };
-use kiln_dialects::value::{self, DType, Data, count};
+use kiln_dialects::value::{self, DType};
 use kiln_runtime::DataError;
 use std::{
     panic::Location,
@@ -14,11 +18,12 @@ use std::{
     },
 };
 
-/// The name prefix and the dtype of a module's weights.
+/// The name prefix, the dtype and the seed of a module's weights.
 #[derive(Clone, Debug)]
 pub struct Scope {
     prefix: String,
     dtype: DType,
+    seed: u64,
 }
 
 impl Default for Scope {
@@ -28,17 +33,21 @@ impl Default for Scope {
 }
 
 impl Scope {
-    /// The root scope: no prefix, f32.
+    /// The root scope: no prefix, f32, seed 0.
     pub fn root() -> Scope {
-        Scope { prefix: String::new(), dtype: DType::F32 }
+        Scope { prefix: String::new(), dtype: DType::F32, seed: 0 }
     }
     /// The same prefix with another dtype.
     pub fn with_dtype(self, dtype: DType) -> Scope {
         Scope { dtype, ..self }
     }
+    /// The same prefix with another seed of random initial values.
+    pub fn with_seed(self, seed: u64) -> Scope {
+        Scope { seed, ..self }
+    }
     /// A submodule's scope, with the prefix `name.`.
     pub fn child(&self, name: impl std::fmt::Display) -> Scope {
-        Scope { prefix: format!("{}{name}.", self.prefix), dtype: self.dtype }
+        Scope { prefix: format!("{}{name}.", self.prefix), ..self.clone() }
     }
     /// The qualified name of a weight.
     pub fn name(&self, name: &str) -> String {
@@ -46,32 +55,25 @@ impl Scope {
     }
     /// Creates a weight in this scope.
     pub fn parameter(&self, name: &str, shape: &[usize], init: Init) -> Parameter {
-        Parameter::new(self.name(name), self.dtype, shape, init)
+        Parameter::new(self.name(name), self.dtype, shape, init.seeded(self.seed))
     }
-}
-
-/// Initialisation of a weight. Random values are seeded by the qualified name, so they are the same
-/// in every run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Init {
-    /// A constant fill.
-    Constant(f64),
-    /// Uniform in [-b, b).
-    Uniform(f64),
-    /// Standard normal: mean 0, variance 1.
-    Normal,
+    /// Creates a weight that gradients do not train, such as running statistics.
+    pub fn buffer(&self, name: &str, shape: &[usize], init: Init) -> Parameter {
+        Parameter { is_buffer: true, ..self.parameter(name, shape, init) }
+    }
 }
 
 /// A weight of a module.
 #[derive(Debug)]
 pub struct Parameter {
-    init: Init,
+    init: Seeded,
+    is_buffer: bool,
     stored: Arc<Stored>,
 }
 
 impl Parameter {
     /// A weight with this qualified name.
-    pub fn new(name: String, dtype: DType, shape: &[usize], init: Init) -> Parameter {
+    pub fn new(name: String, dtype: DType, shape: &[usize], init: impl Into<Seeded>) -> Parameter {
         let stored = Stored {
             name,
             dtype,
@@ -79,7 +81,11 @@ impl Parameter {
             value: RwLock::new(None),
             version: AtomicU64::new(0),
         };
-        Parameter { init, stored: Arc::new(stored) }
+        Parameter { init: init.into(), is_buffer: false, stored: Arc::new(stored) }
+    }
+    /// Whether gradients do not train it; see [`Scope::buffer`].
+    pub fn is_buffer(&self) -> bool {
+        self.is_buffer
     }
     /// The qualified name.
     pub fn name(&self) -> &str {
@@ -102,7 +108,7 @@ impl Parameter {
         if let Some(value) = self.stored.value() {
             return Ok(value);
         }
-        let weight = Weight::from_tensor(&self.initial()?);
+        let weight = self.initial(self.init)?;
         let value = Value { array: Arc::new(Array::from_weight(&weight)?), weight, source: None };
         let mut stored = self.stored.value.write().unwrap_or_else(PoisonError::into_inner);
         Ok(stored.get_or_insert(value).clone())
@@ -153,47 +159,11 @@ impl Parameter {
         }
     }
 
-    fn initial(&self) -> Result<value::Tensor, DataError> {
-        let n = count(self.shape()).map_err(DataError::malformed)?;
-        let mut random = Random::of(self.name());
-        let numbers: Vec<f64> = match self.init {
-            Init::Constant(x) => vec![x; n],
-            Init::Uniform(b) => (0..n).map(|_| (2.0 * random.unit() - 1.0) * b).collect(),
-            // Box–Muller transform (1958).
-            Init::Normal => (0..n)
-                .map(|_| {
-                    (-2.0 * (1.0 - random.unit()).ln()).sqrt()
-                        * (std::f64::consts::TAU * random.unit()).cos()
-                })
-                .collect(),
-        };
-        let data = if self.dtype().is_float() {
-            Data::F(numbers.into_iter().map(|x| self.dtype().round(x)).collect())
-        } else {
-            Data::I(numbers.into_iter().map(|x| self.dtype().wrap(x as i64)).collect())
-        };
-        value::Tensor::new(self.dtype(), self.shape().to_vec(), data).map_err(DataError::malformed)
+    /// Sets the value to that of an initialiser, in its own seed's numbers. Err: too many elements.
+    pub fn fill(&self, init: impl Into<Seeded>) -> Result<(), DataError> {
+        self.store(self.initial(init.into())?, None)
     }
-}
-
-/// splitmix64: Steele et al., "Fast splittable pseudorandom number generators", 2014.
-struct Random(u64);
-
-impl Random {
-    /// Seeded by a name (64-bit FNV hash).
-    fn of(name: &str) -> Random {
-        Random(
-            name.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| {
-                (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-            }),
-        )
-    }
-    /// Uniform in [0, 1).
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    fn initial(&self, init: Seeded) -> Result<Weight, DataError> {
+        init.value(self.name(), self.dtype(), self.shape()).map(|t| Weight::from_tensor(&t))
     }
 }

@@ -11,12 +11,12 @@ use kiln_dialects::{ir::Attr, ops::OpKind, value::DType};
 use std::{cell::RefCell, panic::Location};
 
 /// A structure split into its tensors and its static rest, in order.
-pub(super) struct FlatTree {
+pub(crate) struct FlatTree {
     pub tensors: Vec<Tensor>,
     pub leaves: Vec<FlatLeaf>,
 }
 
-pub(super) enum FlatLeaf {
+pub(crate) enum FlatLeaf {
     Tensor,
     /// A number, whose value is the next tensor.
     Number(Scalar),
@@ -28,7 +28,7 @@ pub(super) fn user(e: impl Into<String>) -> TraceError {
 }
 
 impl FlatTree {
-    pub(super) fn of<T: Tree>(x: &T) -> FlatTree {
+    pub(crate) fn of<T: Tree>(x: &T) -> FlatTree {
         let (mut leaves, mut parts) = (vec![], FlatTree { tensors: vec![], leaves: vec![] });
         x.leaves(&mut leaves);
         for leaf in leaves {
@@ -65,7 +65,7 @@ impl FlatTree {
         r.into_tree().map(|tree| FlatTree::with_numbers(&tree))
     }
     /// Rebuilds the structure with other tensors.
-    pub(super) fn rebuild<T: Tree>(
+    pub(crate) fn rebuild<T: Tree>(
         &self,
         tensors: impl IntoIterator<Item = Tensor>,
     ) -> Result<T, TraceError> {
@@ -79,7 +79,7 @@ impl FlatTree {
         T::rebuild(&mut leaves.into_iter()).map_err(|e| user(e.to_string()))
     }
     /// Err: static numbers or the number of tensors differ.
-    pub(super) fn same(&self, other: &FlatTree) -> Result<(), TraceError> {
+    pub(crate) fn same(&self, other: &FlatTree) -> Result<(), TraceError> {
         let same = |(a, b): (&FlatLeaf, &FlatLeaf)| match (a, b) {
             // The dtypes of the tensors tell their kinds apart.
             (FlatLeaf::Tensor, FlatLeaf::Tensor) | (FlatLeaf::Number(_), FlatLeaf::Number(_)) => {

@@ -9,8 +9,13 @@ use super::{
     session::{Lifted, Session},
     trace::record,
 };
-use kiln_dialects::{ir::*, ops::Reshape, rules::tensor_type, sym::Dim};
-use kiln_passes::differentiate;
+use kiln_dialects::{
+    ir::*,
+    ops::{Reshape, StopGradient},
+    rules::tensor_type,
+    sym::Dim,
+};
+use kiln_passes::{differentiate, vmap};
 use std::{panic::Location, sync::Arc};
 
 /// A function's results, and what was computed beside them.
@@ -76,18 +81,11 @@ pub(super) fn extended(
 impl Graph {
     /// The same elements as a new value, on which nothing that exists depends.
     fn identity(&self, site: CallSite, t: &Tensor) -> Result<Tensor, TraceError> {
-        let (input, _) = self.ssa_value(t)?;
-        let mut state = self.state().map_err(TraceError::module)?;
-        state.cx.b.loc = state.loc(self.site(site));
-        let b = state.cx.b;
-        let copy = || {
+        self.of_value(site, t, |b, input| {
             let sizes = b.sizes_of(input)?;
-            b.create_with(&Reshape { input, sizes }, &[input.ty()], &mut [])
-        };
-        let value = copy().map_err(TraceError::module)?.result(0);
-        state.advance().map_err(TraceError::module)?;
-        let alias = state.cx.store.fresh(value);
-        Ok(self.handle(Some(alias)))
+            let made = b.create_with(&Reshape { input, sizes }, &[input.ty()], &mut [])?;
+            Ok(made.result(0))
+        })
     }
 
     /// A tensor filled with a number, of the type of another.
@@ -97,14 +95,30 @@ impl Graph {
         like: &Tensor,
         number: f64,
     ) -> Result<Tensor, TraceError> {
-        let (value, _) = self.ssa_value(like)?;
+        self.of_value(site, like, |b, v| {
+            b.splat(tensor_type(v.ty())?.dtype, &b.sizes_of(v)?, number)
+        })
+    }
+
+    /// The same elements, as a constant to differentiation.
+    pub(super) fn detached(&self, site: CallSite, t: &Tensor) -> Result<Tensor, TraceError> {
+        self.of_value(site, t, |b, input| b.add(&StopGradient { input }))
+    }
+
+    /// What `emit` makes of a tensor's value.
+    fn of_value(
+        &self,
+        site: CallSite,
+        t: &Tensor,
+        emit: impl FnOnce(&Builder, Value) -> Result<Value>,
+    ) -> Result<Tensor, TraceError> {
+        let (value, _) = self.ssa_value(t)?;
         let mut state = self.state().map_err(TraceError::module)?;
         state.cx.b.loc = state.loc(self.site(site));
         let b = state.cx.b;
-        let fill = || b.splat(tensor_type(value.ty())?.dtype, &b.sizes_of(value)?, number);
-        let value = fill().map_err(TraceError::module)?;
+        let made = emit(&b, value).map_err(TraceError::module)?;
         state.advance().map_err(TraceError::module)?;
-        let alias = state.cx.store.fresh(value);
+        let alias = state.cx.store.fresh(made);
         Ok(self.handle(Some(alias)))
     }
 
@@ -160,7 +174,33 @@ impl Graph {
         all.into_iter().zip(wrt).map(|(g, t)| g.map_or_else(|| zeros(t), Ok)).collect()
     }
 
-    /// The error of an op that cannot be differentiated, at its line.
+    /// The results of a scan without loop-carried values, computed as whole batches. The scan stays,
+    /// without uses: values that are erased would leave facts about them behind.
+    pub(super) fn vectorised(
+        &self,
+        site: CallSite,
+        results: &[Tensor],
+    ) -> Result<Vec<Tensor>, TraceError> {
+        let Some(first) = results.first() else { return Ok(vec![]) };
+        let scan = self.ssa_value(first)?.0.def().filter(|o| vmap::is_map(*o));
+        let scan = scan.ok_or_else(|| user("vmap has traced no loop"))?;
+        let made = {
+            let mut state = self.state().map_err(TraceError::module)?;
+            state.cx.b.loc = state.loc(self.site(site));
+            let b = state.cx.b;
+            let made = vmap::vectorise(&b, scan);
+            made.and_then(|made| state.advance().map(|()| made))
+        };
+        let made = made.map_err(|e| self.refused(site, "vmap", e))?;
+        let mut all = vec![];
+        for value in made {
+            let alias = self.state().map_err(TraceError::module)?.cx.store.fresh(value);
+            all.push(self.handle(Some(alias)));
+        }
+        Ok(all)
+    }
+
+    /// The error of an op that cannot be differentiated or batched, at its line.
     fn refused(&self, site: CallSite, op: &'static str, e: Error) -> TraceError {
         let reason = match &e.op {
             Some(name) => format!("'{name}' op {}", e.message),

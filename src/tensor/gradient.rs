@@ -268,12 +268,34 @@ pub fn jvp<F: Function<A>, A: Arguments>(
     Ok((results.rebuild(results.tensors.clone())?, results.rebuild(tangents)?))
 }
 
+impl Tensor {
+    /// The same elements, which differentiation takes for a constant: [`grad`] and its relatives
+    /// go no further. Any dtype and shape; the identity outside of them. As
+    /// `torch.Tensor.detach` and `jax.lax.stop_gradient`.
+    ///
+    /// ```
+    /// use kiln::Tensor;
+    /// let x = Tensor::scalar(3.0f64)?;
+    /// let by_x = kiln::grad(|x: Tensor| &x * x.detach()).call(&x)?;
+    /// assert_eq!(by_x.item::<f64>()?, 3.0);
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn detach(&self) -> Tensor {
+        let site = Location::caller();
+        let Some((graph, _)) = self.traced() else { return self.clone() };
+        graph
+            .detached(site, self)
+            .unwrap_or_else(|e| graph.refuse(site, "detach", e, std::slice::from_ref(self)))
+    }
+}
+
 /// What a function returned. Err: its own error, or a number that only the graph has.
-fn flat<R: Returns>(returned: R) -> Result<FlatTree, TraceError> {
+pub(super) fn flat<R: Returns>(returned: R) -> Result<FlatTree, TraceError> {
     let tree = FlatTree::of(&returned.into_tree()?);
     let computed = |leaf: &FlatLeaf| matches!(leaf, FlatLeaf::Fixed(Leaf::Number(number)) if number.is_computed());
     match tree.leaves.iter().any(computed) {
-        true => Err(user("a function that is differentiated returns tensors; a number has one")),
+        true => Err(user("the function returns a number that is computed; its tensor has it")),
         false => Ok(tree),
     }
 }

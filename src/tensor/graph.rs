@@ -62,6 +62,10 @@ impl Drop for Frame {
     }
 }
 
+/// A graph, and in a trace the block of it that ops are added to.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct Place(u64, Option<Block>);
+
 /// Guard object: the graph is the thread's current one.
 pub(super) struct Tracing;
 
@@ -148,6 +152,10 @@ impl Graph {
     }
     pub(super) fn id(&self) -> u64 {
         self.0.id
+    }
+    /// Where ops are added now.
+    pub(crate) fn place(&self) -> Place {
+        Place(self.0.id, self.state().ok().map(|state| state.cx.b.block()))
     }
     pub(super) fn enter(&self) -> Tracing {
         TRACED.with_borrow_mut(|all| all.push(self.clone()));

@@ -28,6 +28,7 @@ mod arg;
 pub(crate) mod array;
 mod axes;
 mod call_site;
+mod checkpoint;
 mod control;
 mod create;
 mod custom;
@@ -46,6 +47,7 @@ mod key;
 mod lazy;
 mod lazy_node;
 mod lock;
+mod loss;
 mod mark;
 mod modes;
 mod movement;
@@ -63,10 +65,12 @@ mod session;
 mod state;
 mod tensor_type;
 mod trace;
+mod vmap;
 
 pub use arg::Operand;
 pub use array::Array;
 pub use axes::Axes;
+pub use checkpoint::{Checkpoint, checkpoint};
 pub use control::{cond, map, scan, scan_reverse, while_loop};
 pub use custom::{CustomBuilder, CustomOp, custom_op};
 pub use dim::{Dim, Shape};
@@ -76,19 +80,23 @@ pub use gradient::{Grad, Pullback, ValueAndGrad, grad, jvp, value_and_grad, vjp}
 pub use graph::{Frame, Graph};
 pub use handle::Tensor;
 pub use image::{Convolution, Pool};
+pub use loss::Reduction;
 pub use mark::{mark_dynamic, mark_static};
-pub use norm::{CrossEntropy, Reduction};
+pub use norm::CrossEntropy;
 pub use number::Number;
 pub use product::Attention;
 pub use ptx::Ptx;
 pub use scalar::Scalar;
 pub use tensor_type::TensorType;
 pub use trace::{Traced, trace, trace_all, trace_into};
+pub use vmap::{Vmap, vmap};
 pub(crate) use {
     array::Mark,
+    control::FlatTree,
     custom::{has_effects, register_in},
     eager::{reset, resolve_slot},
     gradient::value_and_gradients,
+    graph::Place,
     handle::Repr,
     lazy::Segments,
     lock::lock,

@@ -1,18 +1,6 @@
-//! Normalisation, softmax and losses. Statistics of 16-bit floats are computed in f32.
-use super::{Tensor, arg::Arg};
+//! Normalisation, softmax and cross entropy. Statistics of 16-bit floats are computed in f32.
+use super::{Reduction, Tensor, arg::Arg};
 use std::panic::Location;
-
-/// How a loss is reduced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reduction {
-    /// No reduction: one loss per element.
-    None,
-    /// The mean, weighted if there are class weights.
-    #[default]
-    Mean,
-    /// The sum.
-    Sum,
-}
 
 /// Options of [`Tensor::cross_entropy`].
 #[derive(Clone, Debug)]
@@ -108,6 +96,33 @@ impl Tensor {
         ];
         self.input_row("batch_norm", "aten.batch_norm.default", args)
     }
+    /// Batch norm in training mode: normalises with the mean and the biased variance of the batch,
+    /// along dimension 1. Also returns the new running statistics, `r + momentum (s - r)` with the
+    /// mean and the unbiased variance of the batch. All but the input are `[C]`.
+    #[track_caller]
+    pub fn batch_norm_training(
+        &self,
+        mean: impl Into<Tensor>,
+        variance: impl Into<Tensor>,
+        [weight, bias]: [Tensor; 2],
+        momentum: f64,
+        epsilon: f64,
+    ) -> (Tensor, [Tensor; 2]) {
+        let args = vec![
+            ("input", Arg::tensor(self)),
+            ("weight", Arg::tensor(weight)),
+            ("bias", Arg::tensor(bias)),
+            ("running_mean", Arg::tensor(mean)),
+            ("running_var", Arg::tensor(variance)),
+            ("training", true.into()),
+            ("momentum", momentum.into()),
+            ("eps", epsilon.into()),
+        ];
+        let target = "aten._native_batch_norm_legit_functional.default";
+        let [y, _, _, mean, variance] =
+            super::emit::exactly(Location::caller(), "batch_norm", target, args);
+        (y, [mean, variance])
+    }
     /// Group norm: normalises each of `groups` groups of channels (dimension 1) with all trailing
     /// dimensions; weight and bias are `[C]`.
     #[track_caller]
@@ -139,16 +154,6 @@ impl Tensor {
         ];
         self.call("cross_entropy", "aten.cross_entropy_loss.default", args)
     }
-    /// Squared error, reduced.
-    #[track_caller]
-    pub fn mse_loss(&self, target: impl Into<Tensor>, reduction: Reduction) -> Tensor {
-        self.call(
-            "mse_loss",
-            "aten.mse_loss.default",
-            [("target", Arg::tensor(target)), ("reduction", (reduction as i64).into())],
-        )
-    }
-
     /// A row whose tensor argument is called `input`.
     #[track_caller]
     pub(super) fn input_row(

@@ -21,6 +21,9 @@ mod dynamic;
 #[path = "../../examples/embed_in_framework.rs"]
 mod embed_in_framework;
 #[allow(dead_code)]
+#[path = "../../examples/gpt.rs"]
+mod gpt;
+#[allow(dead_code)]
 #[path = "../../examples/graph_break.rs"]
 mod graph_break;
 #[allow(dead_code)]
@@ -170,14 +173,19 @@ fn a_graph_and_a_pass_of_meliors_run() {
 }
 
 #[test]
+fn a_gpt_learns_to_write() {
+    crate::watchdog::arm();
+    let (text, losses) = gpt::run(40, 20).expect("a text");
+    // Of 60 characters each is as likely as the others at first: ln 60 = 4.1.
+    assert!((3.8..5.0).contains(&losses[0]) && losses[39] < 3.2, "{losses:?}");
+    assert!(text.contains("step 40: loss") && text.contains("From fairest creatures"), "{text}");
+}
+
+#[test]
 fn digits_are_learnt() {
     crate::watchdog::arm();
-    let text = digits::run(4).expect("a text");
-    let numbers: Vec<f64> = text
-        .lines()
-        .filter_map(|l| l.split_once("loss ").map(|(_, n)| n).or_else(|| l.split(": ").nth(1)))
-        .filter_map(|n| n.trim_end_matches(" %").parse().ok())
-        .collect();
-    let [losses @ .., right] = numbers.as_slice() else { panic!("{text}") };
-    assert!(losses.len() == 4 && losses.is_sorted_by(|a, b| a > b) && *right > 90.0, "{text}");
+    let (text, right) = digits::run(4).expect("a text");
+    let losses: Vec<f64> =
+        text.lines().filter_map(|l| l.split_once("loss ")?.1.parse().ok()).collect();
+    assert!(losses.len() == 4 && losses.is_sorted_by(|a, b| a > b) && right > 90.0, "{text}");
 }

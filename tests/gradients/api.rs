@@ -290,3 +290,31 @@ fn a_step_is_one_program() -> Result<(), Error> {
     assert_eq!(step.programs(), 1);
     Ok(())
 }
+
+#[test]
+fn a_detached_tensor_is_a_constant() {
+    let x = numbers(&[2, 3], 1.0);
+    // The gradient of softmax as a policy gradient has it: by the logarithm only.
+    let f = |x: Tensor| (x.log_softmax(-1) * x.softmax(-1).detach()).sum(.., false);
+    let frozen = x.softmax(-1);
+    let wanted =
+        kiln::grad(move |x: Tensor| (x.log_softmax(-1) * &frozen).sum(.., false)).call(&x).unwrap();
+    close(&kiln::grad(f).call(&x).unwrap(), &wanted);
+    let compiled = kiln::compile(kiln::value_and_grad(f)).fullgraph(true);
+    let (value, gradient) = compiled.call(&x).unwrap();
+    close(&value, &f(x.clone()));
+    close(&gradient, &wanted);
+    // What depends on a detached tensor only has gradient 0, and keeps integers and sizes.
+    let zero = kiln::grad(|x: Tensor| x.square().detach().sum(.., false)).call(&x).unwrap();
+    assert_eq!(elements(&zero), [0.0; 6]);
+    let (_, tangent) = kiln::jvp(|x: Tensor| x.detach(), &x, x.ones_like()).unwrap();
+    assert_eq!(elements(&tangent), [0.0; 6]);
+    let second = kiln::grad(|x: Tensor| {
+        kiln::grad(|x: Tensor| (&x * &x * x.detach()).sum(.., false))
+            .call(x)
+            .map(|g| g.sum(.., false))
+    });
+    // d/dx (2 x c), with c = x as a constant of the inner function, which the outer one detaches.
+    let wanted: Vec<f64> = elements(&x).iter().map(|x| 2.0 * x).collect();
+    assert_eq!(elements(&second.call(&x).unwrap()), wanted);
+}

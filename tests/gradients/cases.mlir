@@ -585,3 +585,35 @@ func.func @f(%x: tensor<?x2xf64>, %g: tensor<2xf64>) -> (tensor<i64>, tensor<?x2
   }
   return %r#0, %r#2 : tensor<i64>, tensor<?x2xf64>
 }
+
+// -----
+// CASE: checkpoint
+func.func @f(%x: tensor<4x3xf64>, %w: tensor<2x3xf64>) -> (tensor<4x2xf64>, tensor<4x3xf64>) {
+  %0 = kiln.sin %x : tensor<4x3xf64>
+  %1, %2 = kiln.checkpoint -> tensor<4x2xf64>, tensor<4x3xf64> {
+    %3 = kiln.mul %0, %x : tensor<4x3xf64>
+    %4 = kiln.linear %3, %w : tensor<4x3xf64>, tensor<2x3xf64>
+    %5 = kiln.checkpoint -> tensor<4x2xf64> {
+      %6 = kiln.tanh %4 : tensor<4x2xf64>
+      kiln.yield %6 : tensor<4x2xf64>
+    }
+    kiln.yield %5, %3 : tensor<4x2xf64>, tensor<4x3xf64>
+  }
+  %7 = kiln.mul %1, %1 : tensor<4x2xf64>
+  return %7, %2 : tensor<4x2xf64>, tensor<4x3xf64>
+}
+
+// -----
+// CASE: optimization_barrier
+func.func @f(%x: tensor<4xf64>) -> tensor<4xf64> {
+  %0 = kiln.optimization_barrier %x : tensor<4xf64>
+  %1 = kiln.mul %0, %x : tensor<4xf64>
+  return %1 : tensor<4xf64>
+}
+
+// -----
+// CASE: rms_norm_of_known_sizes
+func.func @f(%x: tensor<2x3x4xf64>, %w: tensor<4xf64>) -> tensor<2x3x4xf64> {
+  %0 = kiln.rms_norm %x weight %w : tensor<4xf64> {rank = 1 : i64, epsilon = 0.125 : f64} : tensor<2x3x4xf64>
+  return %0 : tensor<2x3x4xf64>
+}

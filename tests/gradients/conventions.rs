@@ -40,6 +40,8 @@ const ROWS: &[Row] = &[
         [[1.0, 2.0, 2.0, 1.0], [0.0; 4]],
         [[1.0, 1.0, 2.0, 0.0], [0.0; 4]],
     ),
+    // torch.Tensor.detach
+    ("kiln.stop_gradient %x : tensor<4xf64>", "4", [[1.0, 2.0, 3.0, 4.0], [0.0; 4]], [[0.0; 4]; 2]),
     // torch.clamp at its limits
     (
         "kiln.clamp %x, %low, %high : tensor<4xf64>",

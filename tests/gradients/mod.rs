@@ -1,9 +1,12 @@
 //! Gradients of `kiln-differentiate` against central differences in f64, which the interpreter
 //! computes without rounding: of every op (`cases.mlir`), twice, and of random graphs.
 mod api;
+mod checkpoint;
 mod conventions;
 mod graphs;
+mod partition;
 mod training;
+mod vmap;
 
 use crate::support::*;
 use kiln::{

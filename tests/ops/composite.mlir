@@ -18,6 +18,28 @@ func.func @f(%x: tensor<?x?x6xf32>) -> (tensor<?x?x6xf32>, tensor<?x?x6xf32>, te
 
 // -----
 
+// CASE: checkpoints
+func.func @f(%x: tensor<4xf32>, %n: tensor<2xi64>) -> (tensor<4xf32>, tensor<2xi64>, tensor<4xf32>) {
+  %0, %1 = kiln.checkpoint -> tensor<4xf32>, tensor<2xi64> {
+    %2 = kiln.exp %x : tensor<4xf32>
+    kiln.yield %2, %n : tensor<4xf32>, tensor<2xi64>
+  }
+  %3 = kiln.optimization_barrier %0 : tensor<4xf32>
+  return %0, %1, %3 : tensor<4xf32>, tensor<2xi64>, tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{yields (tensor<4xf32>) where (tensor<3xf32>) is needed}}
+  %0 = kiln.checkpoint -> tensor<3xf32> {
+    kiln.yield %x : tensor<4xf32>
+  }
+  return
+}
+
+// -----
+
 // CASE: products
 func.func @f(%x: tensor<?x?x6xf32>, %w: tensor<4x6xf32>, %b: tensor<4xf32>, %y: tensor<6x?xf32>, %z: tensor<6xf32>, %i: tensor<?x2xi64>) -> (tensor<?x?x4xf32>, tensor<?x?x4xf32>, tensor<?x?x?xf32>, tensor<?x?xf32>, tensor<f32>, tensor<?x2x6xf32>) {
   %s = kiln.sym @s0
@@ -53,7 +75,7 @@ func.func @f(%x: tensor<?x4x6xbf16>, %w: tensor<6xf32>, %b: tensor<6xbf16>, %c: 
 // -----
 
 // CASE: losses and statistics
-func.func @f(%x: tensor<?x?x6xf32>, %t0: tensor<?x6xi64>, %k: tensor<2xi64>) -> (tensor<?x6xf32>, tensor<f32>, tensor<f32>, tensor<?x?x6xf32>, tensor<?x6xf32>, tensor<1x?x1xf32>, tensor<?x?xf32>) {
+func.func @f(%x: tensor<?x?x6xf32>, %t0: tensor<?x6xi64>, %k: tensor<2xi64>) -> (tensor<?x6xf32>, tensor<f32>, tensor<f32>, tensor<?x?x6xf32>, tensor<?x6xf32>, tensor<1x?x1xf32>, tensor<?x?xf32>, tensor<?x?x6xf32>) {
   %s = kiln.sym @s0
   %t = kiln.sym @s1
   kiln.bind_shape %x, [%s, %t, 6] : tensor<?x?x6xf32>
@@ -65,7 +87,8 @@ func.func @f(%x: tensor<?x?x6xf32>, %t0: tensor<?x6xi64>, %k: tensor<2xi64>) -> 
   %4 = kiln.mean %x dims = [1] : tensor<?x?x6xf32>
   %5 = kiln.var %x dims = [0, 2] keep_dims : tensor<?x?x6xf32>
   %6 = kiln.std %x dims = [2] {correction = 0.0 : f64} : tensor<?x?x6xf32>
-  return %0, %1, %2, %3, %4, %5, %6 : tensor<?x6xf32>, tensor<f32>, tensor<f32>, tensor<?x?x6xf32>, tensor<?x6xf32>, tensor<1x?x1xf32>, tensor<?x?xf32>
+  %7 = kiln.stop_gradient %x : tensor<?x?x6xf32>
+  return %0, %1, %2, %3, %4, %5, %6, %7 : tensor<?x6xf32>, tensor<f32>, tensor<f32>, tensor<?x?x6xf32>, tensor<?x6xf32>, tensor<1x?x1xf32>, tensor<?x?xf32>, tensor<?x?x6xf32>
 }
 
 // -----

@@ -178,3 +178,20 @@ func.func @f(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x
   %0, %1 = kiln.attention %q, %k, %v with_lse : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>
   return %0, %1 : tensor<1x2x4x8xf32>, tensor<1x2x4xf32>
 }
+
+// -----
+// CASE: checkpoint
+// CHECK-NOT: kiln.checkpoint
+// CHECK: kiln.exp
+// CHECK: kiln.tanh
+func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %0, %1 = kiln.checkpoint -> tensor<4xf32>, tensor<4xf32> {
+    %2 = kiln.exp %x : tensor<4xf32>
+    %3 = kiln.checkpoint -> tensor<4xf32> {
+      %4 = kiln.tanh %2 : tensor<4xf32>
+      kiln.yield %4 : tensor<4xf32>
+    }
+    kiln.yield %3, %2 : tensor<4xf32>, tensor<4xf32>
+  }
+  return %0, %1 : tensor<4xf32>, tensor<4xf32>
+}

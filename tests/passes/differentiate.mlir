@@ -238,3 +238,32 @@ func.func @f(%x: tensor<4xi64>, %y: tensor<f32>) -> tensor<f32> {
 func.func @f(%y: tensor<f32>) -> tensor<f32> {
   return %y : tensor<f32>
 }
+
+// -----
+// CASE: stop_gradient
+// NO-RUN: it gets results
+// CHECK: kiln.stop_gradient
+// CHECK-COUNT-1: kiln.mul
+// CHECK: return
+func.func @f(%x: tensor<f32>) -> tensor<f32> {
+  %0 = kiln.stop_gradient %x : tensor<f32>
+  %1 = kiln.mul %0, %x : tensor<f32>
+  return %1 : tensor<f32>
+}
+
+// -----
+// CASE: checkpoint
+// NO-RUN: it gets results
+// CHECK: kiln.checkpoint
+// CHECK: kiln.optimization_barrier %arg0
+// CHECK-NEXT: kiln.sin
+// CHECK: kiln.cos
+// CHECK: return
+func.func @f(%x: tensor<f32>) -> tensor<f32> {
+  %0 = kiln.checkpoint -> tensor<f32> {
+    %1 = kiln.sin %x : tensor<f32>
+    %2 = kiln.mul %1, %1 : tensor<f32>
+    kiln.yield %2 : tensor<f32>
+  }
+  return %0 : tensor<f32>
+}

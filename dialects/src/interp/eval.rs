@@ -267,6 +267,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
             let o = Dropout::read(view)?;
             r::dropout(&*get(o.input)?, &*get(o.key)?, o.p)
         }
+        OpKind::StopGradient | OpKind::OptimizationBarrier => Ok((*operand(0)?).clone()),
         OpKind::Interpolate => {
             let o = Interpolate::read(view)?;
             r::interpolate(&*get(o.input)?, &sizes(&o.sizes)?)
@@ -325,7 +326,8 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         OpKind::Arena | OpKind::ArenaSize | OpKind::Output => {
             Err("is a memory-planning op, which is not interpreted".into())
         }
-        OpKind::If
+        OpKind::Checkpoint
+        | OpKind::If
         | OpKind::While
         | OpKind::Scan
         | OpKind::Yield

@@ -251,6 +251,7 @@ impl Frame<'_, '_> {
                 let taken = c.as_i().map_err(fail)?.first().is_some_and(|c| *c != 0);
                 self.region(regions[if taken { 0 } else { 1 }], vec![])
             }
+            OpKind::Checkpoint => self.region(regions[0], vec![]),
             OpKind::While => {
                 let mut state: Vec<Bound> = op
                     .operands()

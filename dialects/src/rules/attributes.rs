@@ -156,6 +156,13 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
                     .into()
             });
         }
+        "kiln.partition" => {
+            let counts = value.entries().unwrap_or_default();
+            let ok = counts.iter().all(|(_, n)| n.as_i64().is_some_and(|n| n >= 0));
+            return ensure(ok && !counts.is_empty() && op.isa::<func::Func>(), || {
+                "needs a dictionary of counts as kiln.partition, on a function".into()
+            });
+        }
         "kiln.not_fused" => {
             return ensure(value.as_string().is_some(), || {
                 "needs a string as kiln.not_fused".into()

@@ -74,6 +74,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         | OpKind::Sort
         | OpKind::TopK => EXACT,
         OpKind::Interpolate | OpKind::MaxPool | OpKind::Embedding | OpKind::Dropout => EXACT,
+        OpKind::StopGradient | OpKind::OptimizationBarrier => EXACT,
         OpKind::Scatter => {
             "exact for assign, max and min; add and mul reassociate where indices repeat"
         }
@@ -97,7 +98,8 @@ pub fn numerics(kind: OpKind) -> &'static str {
         OpKind::Hardsigmoid | OpKind::Hardswish => ULP,
         OpKind::RandomBits | OpKind::RandomUniform => EXACT,
         OpKind::RandomNormal => ULP,
-        OpKind::If
+        OpKind::Checkpoint
+        | OpKind::If
         | OpKind::While
         | OpKind::Scan
         | OpKind::Yield

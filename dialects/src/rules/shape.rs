@@ -359,6 +359,9 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
             one(dtype, v.sizes(&sizes))
         }
 
+        OpKind::StopGradient => Ok(vec![v.tensor(StopGradient::read(view)?.input)?]),
+        OpKind::OptimizationBarrier => Ok(vec![v.tensor(OptimizationBarrier::read(view)?.input)?]),
+
         OpKind::LayerNorm
         | OpKind::GroupNorm
         | OpKind::BatchNorm
@@ -383,6 +386,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         | OpKind::ArenaSize
         | OpKind::Output
         | OpKind::Constant
+        | OpKind::Checkpoint
         | OpKind::If
         | OpKind::While
         | OpKind::Scan

@@ -180,7 +180,10 @@ pub fn verify(op: Op) -> Result<()> {
         | OpKind::Softmax
         | OpKind::LogSoftmax
         | OpKind::CrossEntropy
-        | OpKind::Dropout => Ok(()),
+        | OpKind::Dropout
+        | OpKind::StopGradient
+        | OpKind::Checkpoint
+        | OpKind::OptimizationBarrier => Ok(()),
         OpKind::Interpolate | OpKind::MaxPool | OpKind::AvgPool | OpKind::AdaptiveAvgPool => Ok(()),
         OpKind::Mean | OpKind::Var | OpKind::Std | OpKind::Attention => Ok(()),
         OpKind::StructuredIndex
@@ -240,7 +243,7 @@ pub fn verify_regions(op: Op) -> Result<()> {
             same(&types(&block.args()), &[], "has region arguments")?;
             same(&types(&yields), &types(&op.results()), "yields")
         }),
-        Some(OpKind::PtxCall) => (0..op.regions().len()).try_for_each(|i| {
+        Some(OpKind::Checkpoint | OpKind::PtxCall) => (0..op.regions().len()).try_for_each(|i| {
             let (block, yields) = body(op, i)?;
             same(&types(&block.args()), &[], "has region arguments")?;
             same(&types(&yields), &types(&op.results()), "yields")

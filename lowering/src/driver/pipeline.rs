@@ -241,6 +241,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "makes both operands of a GEMM K-major",
     ),
     step(Level::Prims, On::Module, "cse", "a weight that several contractions read is packed once"),
+    step(
+        Level::Prims,
+        On::Module,
+        "kiln-drop-barriers",
+        "after the last cse, which would join what a checkpoint computes again; before fusion",
+    ),
     cuda(
         Level::Prims,
         On::Module,

@@ -12,8 +12,16 @@ use std::{
 
 /// Copies the ops of a region's block, whose arguments become `args`; returns what it yields.
 fn copied(b: &Builder, facts: &RefCell<Facts>, block: Block, args: &[Value]) -> Result<Vec<Value>> {
-    let mut map: HashMap<Value, Value> =
-        block.args().into_iter().zip(args.iter().copied()).collect();
+    copied_with(b, facts, block, block.args().into_iter().zip(args.iter().copied()).collect())
+}
+
+/// Copies the ops of a region's block with other values; returns what it yields.
+fn copied_with(
+    b: &Builder,
+    facts: &RefCell<Facts>,
+    block: Block,
+    mut map: HashMap<Value, Value>,
+) -> Result<Vec<Value>> {
     for op in block.ops() {
         if op.kind() == Some(OpKind::Yield) {
             return Ok(op.operands().iter().map(|v| *map.get(v).unwrap_or(v)).collect());
@@ -40,6 +48,44 @@ fn gradients(
         None => m.full_like(*x, 0.0),
     };
     wrt.iter().zip(made).map(one).collect()
+}
+
+pub(super) fn barrier(r: &mut Rule<'_>) -> Result<()> {
+    let g = r.cotangent()?;
+    r.give(r.op.operand(0), g)
+}
+
+/// `kiln.checkpoint`: the region runs again, on values that common-subexpression elimination does
+/// not take for those of the forward pass.
+pub(super) fn checkpoint(r: &mut Rule<'_>) -> Result<()> {
+    let (facts, op) = (r.facts, r.op);
+    let block = op.regions().first().and_then(|x| x.first()).ok_or("has no body")?;
+    let (mut map, mut wrt) = (HashMap::new(), vec![]);
+    for v in captured_by(op) {
+        // Sizes have no barrier: they are computed again, or found.
+        if tensor_type(v.ty()).is_err() {
+            continue;
+        }
+        let made = r.m.b.create_node(&OptimizationBarrier { input: v })?;
+        facts.borrow_mut().extend(made)?;
+        map.insert(v, made.result(0));
+        if r.wants(v) {
+            wrt.push(v);
+        }
+    }
+    let fresh: Vec<Value> = wrt.iter().map(|v| map[v]).collect();
+    let yielded = copied_with(r.m.b, facts, block, map)?;
+    let mut outputs = vec![];
+    for (i, v) in yielded.into_iter().enumerate() {
+        if let Some(g) = r.cotangent_of(i) {
+            outputs.push((v, r.m.retype(g, v.ty())?));
+        }
+    }
+    let made = gradients(r.pull_back, r.m.b, facts, &outputs, &fresh)?;
+    for (x, g) in wrt.into_iter().zip(made) {
+        r.give(x, g)?;
+    }
+    Ok(())
 }
 
 /// `kiln.if`: of the branch that is taken, for the values outside that it reads.

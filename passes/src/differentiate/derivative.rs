@@ -40,6 +40,7 @@ pub fn derivative(kind: OpKind) -> Derivative {
         Not | IsFinite | IsNan | And | Or | Xor | Shl | Shr | Compare | ArgMax | ArgMin => Zero,
         Sym | SymExpr | Dim | BindShape | Require | Global | GetGlobal | UnbackedSize => Zero,
         Constant | Splat | Iota | RandomBits | RandomUniform | RandomNormal | Yield => Zero,
+        StopGradient => Zero,
 
         Neg | Abs | Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sqrt | Rsqrt | Sin | Cos | Tan
         | Asin | Acos | Atan | Sinh | Cosh | Tanh | Erf => Own(elementwise::unary),
@@ -80,6 +81,8 @@ pub fn derivative(kind: OpKind) -> Derivative {
         Matmul | GroupNorm | BatchNorm | Mean | Var | Std | Dropout | Interpolate | MaxPool
         | AvgPool | AdaptiveAvgPool => Decomposed,
 
+        OptimizationBarrier => Own(control::barrier),
+        Checkpoint => Own(control::checkpoint),
         If => Own(control::branch),
         Scan => Own(control::scan),
         While => Refused("repeats an unknown number of times; a kiln.scan can be differentiated"),

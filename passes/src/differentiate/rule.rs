@@ -140,7 +140,7 @@ impl<'a> Rule<'a> {
 }
 
 /// The operands of an op, and the values outside of its regions that these read, each once.
-pub(super) fn inputs_of(op: Op) -> Vec<Value> {
+pub(crate) fn inputs_of(op: Op) -> Vec<Value> {
     let mut seen = HashSet::new();
     let all = [op.operands(), captured_by(op)].concat();
     all.into_iter().filter(|v| seen.insert(*v)).collect()

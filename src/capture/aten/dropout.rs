@@ -9,6 +9,15 @@ use kiln_dialects::{ir::*, ops::*, value::DType};
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
     Row { name: "aten.dropout.default", arguments: "input, p, train", build: dropout },
+    Row {
+        name: "kiln.dropout",
+        arguments: "input, key, p",
+        build: |cx, a| {
+            let (input, key) = (cx.tensor(a, "input")?, cx.tensor(a, "key")?);
+            let v = cx.b.add(&Dropout { input, key, p: probability(a)? })?;
+            cx.one(v)
+        },
+    },
     Row { name: "aten.feature_dropout.default", arguments: "input, p, train", build: of_channels },
     Row { name: "aten.alpha_dropout.default", arguments: "input, p, train", build: alpha },
     Row {

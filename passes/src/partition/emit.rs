@@ -1,0 +1,160 @@
+//! The two functions of a plan.
+use super::{
+    choose::{Joint, Plan, makers},
+    cost::Costs,
+};
+use crate::{decompose::tools::Math, differentiate::inputs_of};
+use kiln_dialects::{
+    ir::*,
+    ops::{BindShape, OpKind, Sym, SymKind},
+    sym::{Atom, Dim},
+};
+use std::collections::{HashMap, HashSet};
+
+/// Replaces a function by its two parts.
+pub(super) fn emit(func: Op, joint: &Joint<'_>, costs: &Costs, plan: &Plan) -> Result<()> {
+    let name = func.symbol().ok_or("has no name")?;
+    let top = Builder::before(func).ok_or("is in no module")?;
+    let given = [joint.results, &plan.saved].concat();
+    // Facts about values of the forward pass, and what has effects, stay there.
+    let is_late = |v: &Value| {
+        joint.cotangents.contains(v) || v.def().is_some_and(|o| plan.backward.contains(&o))
+    };
+    let is_root = |op: &Op| {
+        (op.result_count() == 0 && !op.isa::<func::Return>() || effects(*op))
+            && !inputs_of(*op).iter().any(is_late)
+    };
+    let roots: Vec<Op> = joint.block.ops().into_iter().filter(is_root).collect();
+    let read: Vec<Value> = roots.iter().flat_map(|o| inputs_of(*o)).collect();
+    let mut ahead = makers(&[given.clone(), read].concat(), &HashSet::new(), joint.block);
+    ahead.extend(roots);
+    let forward = Part { joint, args: joint.primals, results: &given, ops: &ahead };
+    forward.emit(&top, &format!("{name}_forward"), &|_, _| Ok(()))?;
+
+    let args = [&plan.saved, joint.cotangents].concat();
+    let leaves: HashSet<Value> = args.iter().copied().collect();
+    let late = makers(joint.gradients, &leaves, joint.block);
+    let backward = Part { joint, args: &args, results: joint.gradients, ops: &late };
+    let state = |b: &Builder, map: &mut Values| state(b, joint, costs, &args, map);
+    let back = backward.emit(&top, &format!("{name}_backward"), &state)?;
+    let number = |n: u64| Attr::i64(func.ctx(), i64::try_from(n).unwrap_or(i64::MAX));
+    let report = [
+        ("bytes", number(plan.bytes)),
+        ("bytes_saved", number(plan.most.saturating_sub(plan.bytes))),
+        ("flops_added", number(plan.flops)),
+        ("ops_again", number(plan.again as u64)),
+        ("values", number(plan.saved.len() as u64)),
+    ];
+    back.set_attr("kiln.partition", Attr::dictionary(func.ctx(), &report));
+    func.erase();
+    Ok(())
+}
+
+fn effects(op: Op) -> bool {
+    op.kind() == Some(OpKind::CustomCall) && op.attr("effect").is_some()
+}
+
+/// Values of the joint function, and what they are in a part.
+type Values = HashMap<Value, Value>;
+
+/// A function of `args` that computes `results` by these ops.
+struct Part<'a> {
+    joint: &'a Joint<'a>,
+    args: &'a [Value],
+    results: &'a [Value],
+    ops: &'a HashSet<Op>,
+}
+
+impl Part<'_> {
+    fn emit(
+        &self,
+        top: &Builder,
+        name: &str,
+        begin: &dyn Fn(&Builder, &mut Values) -> Result<()>,
+    ) -> Result<Op> {
+        let types = |all: &[Value]| all.iter().map(|v| v.ty()).collect::<Vec<_>>();
+        top.function(name, &types(self.args), &types(self.results), &mut |b, given| {
+            given.iter().zip(self.args).for_each(|(new, old)| new.set_arg_loc(old.loc()));
+            let mut map: Values = self.args.iter().copied().zip(given).collect();
+            begin(&b, &mut map)?;
+            for op in self.joint.block.ops().into_iter().filter(|o| self.ops.contains(o)) {
+                let made = op.results();
+                if !made.is_empty() && made.iter().all(|v| map.contains_key(v)) {
+                    continue;
+                }
+                let copy = b.clone_op(op, &|v| *map.get(&v).unwrap_or(&v))?;
+                for (old, new) in made.into_iter().zip(copy.results()) {
+                    map.entry(old).or_insert(new);
+                }
+            }
+            let values: Vec<Value> =
+                self.results.iter().map(|v| *map.get(v).unwrap_or(v)).collect();
+            b.ret(&values).map(|_| ())
+        })
+    }
+}
+
+/// States what is known of the sizes of a part's arguments.
+fn state(
+    b: &Builder,
+    joint: &Joint<'_>,
+    costs: &Costs,
+    args: &[Value],
+    map: &mut Values,
+) -> Result<()> {
+    for v in args {
+        let dims = costs.facts.dims(*v);
+        if dims.iter().all(|d| d.known().is_some()) {
+            continue;
+        }
+        let mut sizes = vec![];
+        for (axis, d) in dims.iter().enumerate() {
+            let stated = size(b, joint, d, map)?;
+            sizes.push(stated.map_or_else(|| b.size_of(map[v], axis), Ok)?);
+        }
+        b.create_with(&BindShape { value: map[v], sizes }, &[], &mut [])?;
+    }
+    Ok(())
+}
+
+/// A size in terms of symbols. `None`: it depends on data.
+fn size(b: &Builder, joint: &Joint<'_>, d: &Dim, map: &mut Values) -> Result<Option<Size>> {
+    if let Some(n) = d.known() {
+        return Ok(Some(Size::Static(n)));
+    }
+    let m = Math { b };
+    let mut sum: Option<Size> = None;
+    for (factors, n) in d.terms() {
+        let mut term = Size::Static(n);
+        for atom in &factors {
+            let factor = match atom {
+                Atom::Sym(name) => symbol(b, joint, name, map)?,
+                Atom::Op(kind, args) => {
+                    let (x, y) = (size(b, joint, &args.0, map)?, size(b, joint, &args.1, map)?);
+                    x.zip(y).map(|(x, y)| m.size(*kind, x, y)).transpose()?
+                }
+                Atom::Opaque(..) => None,
+            };
+            let Some(factor) = factor else { return Ok(None) };
+            term = m.size(SymKind::Mul, term, factor)?;
+        }
+        sum = Some(match sum {
+            Some(sum) => m.size(SymKind::Add, sum, term)?,
+            None => term,
+        });
+    }
+    Ok(sum)
+}
+
+/// A symbol of the joint function.
+fn symbol(b: &Builder, joint: &Joint<'_>, name: &str, map: &mut Values) -> Result<Option<Size>> {
+    let is_it = |op: &Op| Sym::of(*op).is_some_and(|s| s.name == name);
+    let Some(op) = joint.block.ops().into_iter().find(is_it) else { return Ok(None) };
+    let old = op.result(0);
+    if let Some(known) = map.get(&old) {
+        return Ok(Some(Size::Dynamic(*known)));
+    }
+    let made = b.clone_op(op, &|v| v)?.result(0);
+    map.insert(old, made);
+    Ok(Some(Size::Dynamic(made)))
+}

@@ -1,0 +1,121 @@
+// RUN: kiln-partition{cotangents=1}
+
+// CASE: saves_the_input_of_the_derivative
+// NO-RUN: one function becomes two; tests/gradients/partition.rs compares these with it
+// CHECK: func.func @f_forward(%{{.*}}: tensor<8x4xf32>, %{{.*}}: tensor<8x4xf32>)
+// CHECK: func.func @f_backward(%{{.*}}: tensor<8x8xf32>, %{{.*}}: tensor<8x8xf32>)
+// CHECK-NOT: kiln.linear
+func.func @f(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>, %g: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %0 = kiln.exp %x : tensor<8x4xf32>
+  %1 = kiln.linear %0, %w : tensor<8x4xf32>, tensor<8x4xf32>
+  %2 = kiln.sin %1 : tensor<8x8xf32>
+  %3 = kiln.cos %1 : tensor<8x8xf32>
+  %4 = kiln.mul %g, %3 : tensor<8x8xf32>
+  return %2, %4 : tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+// CASE: without_a_budget_products_are_computed_again
+// NO-RUN: one function becomes two
+// RUN: kiln-partition{cotangents=1 budget=0}
+// CHECK: func.func @f_backward(%{{.*}}: tensor<8x4xf32>, %{{.*}}: tensor<8x4xf32>, %{{.*}}: tensor<8x8xf32>)
+// CHECK-SAME: bytes = 0 : i64
+// CHECK: kiln.linear
+func.func @f(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>, %g: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %0 = kiln.exp %x : tensor<8x4xf32>
+  %1 = kiln.linear %0, %w : tensor<8x4xf32>, tensor<8x4xf32>
+  %2 = kiln.sin %1 : tensor<8x8xf32>
+  %3 = kiln.cos %1 : tensor<8x8xf32>
+  %4 = kiln.mul %g, %3 : tensor<8x8xf32>
+  return %2, %4 : tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+// CASE: half_a_budget_gives_up_the_cheaper_product
+// NO-RUN: one function becomes two
+// RUN: kiln-partition{cotangents=1 budget=0.5}
+// CHECK: func.func @f_backward
+// CHECK: kiln.matmul {{.*}} : tensor<8x2xf32>, tensor<2x8xf32>
+// CHECK-NOT: kiln.matmul {{.*}} : tensor<8x64xf32>
+func.func @f(%x: tensor<8x2xf32>, %y: tensor<2x8xf32>, %z: tensor<8x64xf32>, %w: tensor<64x8xf32>, %g: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
+  %0 = kiln.matmul %x, %y : tensor<8x2xf32>, tensor<2x8xf32>
+  %1 = kiln.matmul %z, %w : tensor<8x64xf32>, tensor<64x8xf32>
+  %2 = kiln.sin %0 : tensor<8x8xf32>
+  %3 = kiln.sin %1 : tensor<8x8xf32>
+  %4 = kiln.mul %2, %3 : tensor<8x8xf32>
+  %5 = kiln.add %0, %1 : tensor<8x8xf32>
+  %6 = kiln.add %4, %5 : tensor<8x8xf32>
+  %7 = kiln.cos %0 : tensor<8x8xf32>
+  %8 = kiln.cos %1 : tensor<8x8xf32>
+  %9 = kiln.mul %g, %7 : tensor<8x8xf32>
+  %10 = kiln.mul %g, %8 : tensor<8x8xf32>
+  return %6, %9, %10 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+// CASE: the_smaller_end_of_a_chain_is_saved
+// NO-RUN: one function becomes two
+// CHECK: func.func @f_backward(%{{.*}}: tensor<8xf32>, %{{.*}}: tensor<8x64xf32>)
+// CHECK-NEXT: kiln.broadcast_in_dim
+func.func @f(%x: tensor<8x64xf32>, %g: tensor<8x64xf32>) -> (tensor<8x64xf32>, tensor<8x64xf32>) {
+  %0 = kiln.reduce sum %x dims = [1] : tensor<8x64xf32>
+  %1 = kiln.exp %0 : tensor<8xf32>
+  %2 = kiln.broadcast_in_dim %1 dims = [0] sizes = [8, 64] : tensor<8xf32>
+  %3 = kiln.mul %g, %2 : tensor<8x64xf32>
+  return %2, %3 : tensor<8x64xf32>, tensor<8x64xf32>
+}
+
+// -----
+// CASE: random_numbers_are_not_drawn_again
+// NO-RUN: one function becomes two
+// RUN: kiln-partition{cotangents=1 budget=0}
+// CHECK: func.func @f_backward
+// CHECK-NOT: kiln.random_uniform
+func.func @f(%x: tensor<8xf32>, %k: tensor<2xi64>, %g: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %0 = kiln.random_uniform %k sizes = [8] : f32
+  %1 = kiln.mul %x, %0 : tensor<8xf32>
+  %2 = kiln.mul %g, %0 : tensor<8xf32>
+  return %1, %2 : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+// CASE: symbolic_sizes_are_stated_in_both
+// NO-RUN: one function becomes two
+// CHECK: func.func @f_forward
+// CHECK: kiln.bind_shape %arg0, [%{{.*}}, 4]
+// CHECK: func.func @f_backward
+// CHECK: kiln.sym @s
+// CHECK: kiln.bind_shape
+func.func @f(%x: tensor<?x4xf32>, %w: tensor<6x4xf32>, %g: tensor<?x6xf32>) -> (tensor<?x6xf32>, tensor<?x6xf32>) {
+  %s = kiln.sym @s {min = 1 : i64}
+  kiln.bind_shape %x, [%s, 4] : tensor<?x4xf32>
+  kiln.bind_shape %g, [%s, 6] : tensor<?x6xf32>
+  %0 = kiln.linear %x, %w : tensor<?x4xf32>, tensor<6x4xf32>
+  %1 = kiln.sin %0 : tensor<?x6xf32>
+  %2 = kiln.cos %0 : tensor<?x6xf32>
+  %3 = kiln.mul %g, %2 : tensor<?x6xf32>
+  return %1, %3 : tensor<?x6xf32>, tensor<?x6xf32>
+}
+
+// -----
+// CASE: no_gradient
+// expected-error @+1 {{has 1 results, of which 1 are forward: no gradient}}
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+// CASE: too_many_cotangents
+// RUN: kiln-partition{cotangents=2}
+// expected-error @+1 {{has 1 arguments, not 2 cotangents}}
+func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  return %x, %x : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+// CASE: a_result_of_a_cotangent
+func.func @f(%x: tensor<4xf32>, %g: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  // expected-error @+1 {{depends on a cotangent, but a forward result on it}}
+  %0 = kiln.mul %x, %g : tensor<4xf32>
+  return %0, %x : tensor<4xf32>, tensor<4xf32>
+}

@@ -1,0 +1,98 @@
+// RUN: kiln-vmap
+
+// CASE: the_batch_is_in_front
+// CHECK: kiln.exp %{{.*}} : tensor<5x4xf32>
+// CHECK: kiln.reduce sum {{.*}} dims = [1]
+// CHECK-NOT: kiln.scan
+func.func @f(%x: tensor<5x4xf32>) -> tensor<5xf32> {
+  %0 = kiln.scan inits() over(%x : tensor<5x4xf32>) -> tensor<5xf32> {
+  ^bb0(%row: tensor<4xf32>):
+    %1 = kiln.exp %row : tensor<4xf32>
+    %2 = kiln.reduce sum %1 dims = [0] : tensor<4xf32>
+    kiln.yield %2 : tensor<f32>
+  }
+  return %0 : tensor<5xf32>
+}
+
+// -----
+// CASE: what_all_examples_share_is_computed_once
+// CHECK: kiln.sin %{{.*}} : tensor<3x4xf32>
+// CHECK: kiln.linear %{{.*}}, %{{.*}} : tensor<5x2x4xf32>, tensor<3x4xf32>
+// CHECK-NOT: kiln.scan
+func.func @f(%x: tensor<5x2x4xf32>, %w: tensor<3x4xf32>) -> tensor<5x2x3xf32> {
+  %0 = kiln.scan inits() over(%x : tensor<5x2x4xf32>) -> tensor<5x2x3xf32> {
+  ^bb0(%row: tensor<2x4xf32>):
+    %1 = kiln.sin %w : tensor<3x4xf32>
+    %2 = kiln.linear %row, %1 : tensor<2x4xf32>, tensor<3x4xf32>
+    kiln.yield %2 : tensor<2x3xf32>
+  }
+  return %0 : tensor<5x2x3xf32>
+}
+
+// -----
+// CASE: both_sides_of_a_product
+// CHECK: kiln.dot_general {{.*}} : tensor<5x2x4xf32>, tensor<5x3x4xf32>
+// CHECK-NOT: kiln.scan
+func.func @f(%x: tensor<5x2x4xf32>, %w: tensor<5x3x4xf32>) -> tensor<5x2x3xf32> {
+  %0 = kiln.scan inits() over(%x, %w : tensor<5x2x4xf32>, tensor<5x3x4xf32>) -> tensor<5x2x3xf32> {
+  ^bb0(%row: tensor<2x4xf32>, %own: tensor<3x4xf32>):
+    %1 = kiln.linear %row, %own : tensor<2x4xf32>, tensor<3x4xf32>
+    kiln.yield %1 : tensor<2x3xf32>
+  }
+  return %0 : tensor<5x2x3xf32>
+}
+
+// -----
+// CASE: an_op_without_a_rule_has_a_scan_of_its_own
+// CHECK: kiln.exp %{{.*}} : tensor<5x4xf32>
+// CHECK: kiln.scan
+// CHECK-NEXT: ^bb0
+// CHECK-NEXT: kiln.dynamic_slice
+// CHECK: kiln.neg {{.*}} : tensor<5x2xf32>
+func.func @f(%x: tensor<5x4xf32>, %i: tensor<5xi64>) -> tensor<5x2xf32> {
+  %0 = kiln.scan inits() over(%x, %i : tensor<5x4xf32>, tensor<5xi64>) -> tensor<5x2xf32> {
+  ^bb0(%row: tensor<4xf32>, %at: tensor<i64>):
+    %1 = kiln.exp %row : tensor<4xf32>
+    %2 = kiln.dynamic_slice %1[%at : tensor<i64>] sizes = [2] : tensor<4xf32>
+    %3 = kiln.neg %2 : tensor<2xf32>
+    kiln.yield %3 : tensor<2xf32>
+  }
+  return %0 : tensor<5x2xf32>
+}
+
+// -----
+// CASE: more_images_of_a_convolution
+// CHECK: kiln.convolution %{{.*}} : tensor<10x3x8x8xf32>
+// CHECK-NOT: kiln.scan
+func.func @f(%x: tensor<5x2x3x8x8xf32>, %w: tensor<4x3x3x3xf32>) -> tensor<5x2x4x6x6xf32> {
+  %0 = kiln.scan inits() over(%x : tensor<5x2x3x8x8xf32>) -> tensor<5x2x4x6x6xf32> {
+  ^bb0(%row: tensor<2x3x8x8xf32>):
+    %1 = kiln.convolution %row, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x3x8x8xf32>, tensor<4x3x3x3xf32>
+    kiln.yield %1 : tensor<2x4x6x6xf32>
+  }
+  return %0 : tensor<5x2x4x6x6xf32>
+}
+
+// -----
+// CASE: loop_carried_values_keep_the_loop
+// CHECK: kiln.scan
+func.func @f(%x: tensor<5x4xf32>, %c: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = kiln.scan inits(%c : tensor<4xf32>) over(%x : tensor<5x4xf32>) -> tensor<4xf32> {
+  ^bb0(%sum: tensor<4xf32>, %row: tensor<4xf32>):
+    %1 = kiln.add %sum, %row : tensor<4xf32>
+    kiln.yield %1 : tensor<4xf32>
+  }
+  return %0 : tensor<4xf32>
+}
+
+// -----
+// CASE: effects
+func.func @f(%x: tensor<5xf32>) -> tensor<5xf32> {
+  %0 = kiln.scan inits() over(%x : tensor<5xf32>) -> tensor<5xf32> {
+  ^bb0(%row: tensor<f32>):
+    // expected-error @+1 {{cannot be batched: it has effects, whose order a batch does not keep}}
+    %1 = kiln.custom_call effect "test.identity"(%row) : (tensor<f32>) -> tensor<f32>
+    kiln.yield %1 : tensor<f32>
+  }
+  return %0 : tensor<5xf32>
+}

@@ -1,0 +1,74 @@
+"""Makes network.safetensors: a convolutional network with batch norm that PyTorch trains for four
+steps of AdamW; its state_dict before and after each, the loss of each, and what it gives in
+evaluation mode afterwards. `network.rs` does the same. Also losses and their gradients, for
+`losses.rs`.
+
+    python record.py [DIR]
+"""
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+F = nn.functional
+STEPS = 4
+
+
+def losses():
+    """Losses and their gradients by the input, for each reduction."""
+    x, y = torch.randn(4, 3), torch.randn(4, 3)
+    p, q, log = torch.rand(4, 3), torch.rand(4, 3), torch.randn(4, 3).log_softmax(1)
+    q[0, 0], w = 0.0, torch.rand(3) + 0.5
+    t = torch.tensor([2, 0, 1, 1])
+    cases = {
+        "mse": (x, lambda x, r: F.mse_loss(x, y, reduction=r)),
+        "l1": (x, lambda x, r: F.l1_loss(x, y, reduction=r)),
+        "smooth_l1": (x, lambda x, r: F.smooth_l1_loss(x, y, beta=0.7, reduction=r)),
+        "huber": (x, lambda x, r: F.huber_loss(x, y, delta=0.7, reduction=r)),
+        "kl_div": (log, lambda x, r: F.kl_div(x, q, reduction=r)),
+        "kl_div_log": (log, lambda x, r: F.kl_div(x, y.log_softmax(1), log_target=True, reduction=r)),
+        "bce": (p, lambda x, r: F.binary_cross_entropy(x, q, reduction=r)),
+        "bce_logits": (x, lambda x, r: F.binary_cross_entropy_with_logits(x, q, pos_weight=w, reduction=r)),
+        "nll": (log, lambda x, r: F.nll_loss(x, t, weight=w, ignore_index=0, reduction=r)),
+    }
+    out = {"losses/x": x, "losses/y": y, "losses/p": p, "losses/q": q, "losses/log": log, "losses/w": w, "losses/t": t}
+    for name, (given, loss) in cases.items():
+        for reduction in ("none", "mean", "sum"):
+            given = given.clone().requires_grad_()
+            value = loss(given, reduction)
+            (by,) = torch.autograd.grad(value.sum(), given)
+            out |= {f"losses/{name}/{reduction}": value.detach(), f"losses/{name}/{reduction}/by": by}
+    return {k: v.detach().clone() for k, v in out.items()}
+
+
+def main(directory):
+    torch.manual_seed(0)
+    # No biases before batch norm: their gradient is 0 but for rounding, which AdamW scales up.
+    net = nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1, bias=False),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64, 6, bias=False),
+        nn.BatchNorm1d(6, momentum=0.3),
+        nn.Linear(6, 3),
+    )
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.02)
+    out = {"x": torch.randn(STEPS, 5, 2, 4, 4), "t": torch.randint(3, (STEPS, 5))}
+    state = lambda at: {f"{at}/{name}": v.clone() for name, v in net.state_dict().items()}
+    out |= state("first")
+    for step in range(STEPS):
+        loss = nn.functional.cross_entropy(net(out["x"][step]), out["t"][step])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        out |= state(step) | {f"{step}/loss": loss.detach()}
+    net.eval()
+    out["evaluated"] = net(out["x"][0]).detach()
+    out |= losses()
+    save_file({k: v.contiguous() for k, v in out.items()}, Path(directory) / "network.safetensors")
+
+
+main(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent)
