@@ -1,11 +1,10 @@
-//! `kiln-hoist-reshapes`: hoists a reshape that splits the first dimension of an elementwise chain
-//! above the chain, and above the matmul that it is the epilogue of.
+//! `kiln-hoist-reshapes`: hoists a reshape that splits the M dimension of a matmul's epilogue above
+//! the matmul.
 //!
 //! Why: exported models flatten `[batch, sequence, width]` to 2-D for a matmul and split it again
 //! after the bias. The split separates the matmul from the rest of its epilogue (activation,
-//! residual), and ops of other shapes do not fuse. Above the matmul it cancels with the flattening,
-//! and of an argument it is a view. Upstream propagates reshapes in linalg, which is after the
-//! fusion decisions here.
+//! residual), and ops of other shapes do not fuse. Above the matmul it cancels with the flattening.
+//! Upstream propagates reshapes in linalg, which is after the fusion decisions here.
 //!
 //! Numerics: exact; only indexing changes.
 //!
@@ -23,7 +22,7 @@ use kiln_dialects::{
 crate::pass_options! {
     /// The pass.
     pub struct HoistReshapes {
-        /// Most elementwise ops above which a reshape is hoisted
+        /// Most elementwise ops between a matmul and the reshape
         pub depth: usize = 16,
     }
 }
@@ -31,15 +30,14 @@ crate::pass_options! {
 impl Pass for HoistReshapes {
     const FLAG: &'static str = "kiln-hoist-reshapes";
     const SUMMARY: &'static str =
-        "Hoists a split of the first dimension above an elementwise chain and its matmul";
+        "Hoists a split of a matmul's M dimension from its epilogue above the matmul";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
             let Some(split) = SplitReshape::of(op) else { continue };
-            let chain = op.operand(0);
-            if chain.def().is_none() || !self.reaches_source(chain, self.depth) {
+            if !self.reaches_matmul(op.operand(0), self.depth) {
                 continue;
             }
             let b = Builder::before(op).ok_or_at(op, "is in no block")?;
@@ -54,12 +52,8 @@ impl Pass for HoistReshapes {
 }
 
 impl HoistReshapes {
-    /// Whether a value is a matmul or an argument, or an elementwise chain of single-use values that
-    /// ends at one.
-    fn reaches_source(&self, v: Value, depth: usize) -> bool {
-        if v.def().is_none() {
-            return true;
-        }
+    /// Whether a value is a matmul, or an elementwise chain of single-use values that ends at one.
+    fn reaches_matmul(&self, v: Value, depth: usize) -> bool {
         let Some(op) = v.def().filter(|_| v.uses().len() == 1 && depth > 0) else { return false };
         if let Some(dot) = DotGeneral::of(op) {
             // The operand must be a buffer: a reshape of one is a view, a reshape of a fused value
@@ -74,7 +68,7 @@ impl HoistReshapes {
             return stored && dot.lhs_batch.is_empty() && rank == dot.lhs_contract.len() + 1;
         }
         op.kind().is_some_and(OpKind::is_arithmetic)
-            && op.operands().into_iter().any(|o| self.reaches_source(o, depth - 1))
+            && op.operands().into_iter().any(|o| self.reaches_matmul(o, depth - 1))
     }
 }
 

@@ -31,7 +31,7 @@ def _(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=N
     return query.new_empty((*batch, query.shape[-2], value.shape[-1]))
 
 
-def with_rows(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+def with_contiguous_mask(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """Attention with gradients, as PyTorch has it. Its fused kernels for GPUs take no mask whose last dimension is expanded, as
     one that is made of the keys' padding alone."""
     if attn_mask is not None and query.device.type == "cuda" and attn_mask.stride(-1) != 1:
@@ -40,12 +40,12 @@ def with_rows(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
 
 
 def keep_whole(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """Dynamo's graph with its attention as one of the ops above: without gradients, which kiln's op has none of, and without autocast,
-    which would not cast its arguments, as kiln's."""
+    """Dynamo's graph with its attention as kiln's op. PyTorch's own under autograd, since kiln's has no gradient, and under autocast,
+    which would not cast its arguments."""
     found = [n for n in module.graph.nodes if n.op == "call_function" and n.target is sdpa]
     whole = not torch.is_grad_enabled() and not any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
     for node in found:
-        node.target = torch.ops.kiln.scaled_dot_product_attention.default if whole else with_rows
+        node.target = torch.ops.kiln.scaled_dot_product_attention.default if whole else with_contiguous_mask
     if found:
         module.recompile()
     return module

@@ -98,25 +98,37 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
             refused |= {n.name: reason for n in found if not decompose(n)}
 
 
-def results_of(kind: str, graph: torch.fx.Graph) -> set[torch.fx.Node]:
-    """The values that a graph returns to the user: not those that a forward graph saves for the backward one."""
-    returned = list(next(n for n in graph.nodes if n.op == "output").args[0])
+# Ops of PyTorch that take tensors of any strides, and whose results' strides are those of the graph whatever they are.
+ANY_STRIDES = (
+    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
+    torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default,
+    torch.ops.aten._scaled_dot_product_flash_attention.default,
+    torch.ops.aten._scaled_dot_product_flash_attention_backward.default,
+)
+
+
+def saved_only(kind: str, graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """The results that a forward graph saves for the backward one, and does not give the user."""
     context = torch._guards.TracingContext.try_get()
-    if kind == "forward" and context is not None and context.fw_metadata is not None:
-        returned = returned[: context.fw_metadata.num_forward_returns]
-    return {n for n in returned if isinstance(n, torch.fx.Node)}
+    metadata = context.fw_metadata if kind == "forward" and context is not None else None
+    if metadata is None or any(type(m).__name__ == "SubclassCreationMeta" for m in metadata.subclass_fw_graph_out_meta):
+        return set()
+    results = list(next(n for n in graph.nodes if n.op == "output").args[0])
+    count = len(metadata.tokens) + metadata.num_forward_returns
+    return {n for n in results[count:] if isinstance(n, torch.fx.Node)} - {n for n in results[:count] if isinstance(n, torch.fx.Node)}
 
 
-def dense_results(call: torch.fx.Node, count: int, returned: set[torch.fx.Node]) -> set[int]:
-    """Which results of a program need not have the gaps in memory that a graph states: those that reach the user neither as they
-    are nor as views."""
-
-    def only_reads(node: torch.fx.Node) -> bool:
-        schema = getattr(node.target, "_schema", None)
-        return node.op in ("call_module", "output") or schema is not None and not any(r.alias_info for r in schema.returns)
-
+def dense_results(call: torch.fx.Node, count: int, saved: set[torch.fx.Node]) -> set[int]:
+    """Which results of a program need not have the gaps in memory that a graph states: those that only attention of PyTorch's reads,
+    now or in the backward graph. These are the queries, keys and values that models slice out of one product."""
     values = {user.args[1]: user for user in call.users} if count > 1 else {0: call}
-    return {k for k, v in values.items() if v not in returned and all(map(only_reads, v.users))}
+
+    def only_attention(value: torch.fx.Node) -> bool:
+        ops = [user for user in value.users if user.op != "output"]
+        leaves = len(ops) < len(value.users)
+        return bool(ops) and all(user.target in ANY_STRIDES for user in ops) and (not leaves or value in saved)
+
+    return {k for k, v in values.items() if only_attention(v)}
 
 
 def compile_runs(kind, chosen, module, refused, frozen):
@@ -142,7 +154,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
             n.meta.setdefault("val", getattr(module, n.target))
     fused = fuse_by_partitions(torch.fx.GraphModule(module, graph), [dict.fromkeys(mapping[n] for n in run) for run in runs], prefix="kiln_")
     restore_order(fused, {name: k for k, name in enumerate(nodes)})
-    values, returned = {n.name: t for n, t in frozen.items()}, results_of(kind, fused.graph)
+    values, saved = {n.name: t for n, t in frozen.items()}, saved_only(kind, fused.graph)
     for call in [n for n in fused.graph.nodes if n.op == "call_module" and n.target.startswith("kiln_")]:
         part = getattr(fused, call.target)
         supply(call, part)
@@ -152,7 +164,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
         outputs = next(n for n in part.graph.nodes if n.op == "output").args[0]
         outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         try:
-            program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward, dense_results(call, len(outputs), returned))
+            program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward, dense_results(call, len(outputs), saved))
         except (_kiln.CompileError, Unserialisable) as error:
             message, names, reason = error.args if isinstance(error, _kiln.UnsupportedError) else (str(error), [getattr(error, "node", "")], str(error))
             names = [n.meta["kiln_origin"] for n in calls if n.name in names]

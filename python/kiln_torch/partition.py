@@ -116,7 +116,8 @@ def stages_of(graph: torch.fx.Graph, left: dict[str, str]) -> dict[torch.fx.Node
     can be one program.
 
     A call is in the earliest stage that has its inputs, so that activations are freed early; but what follows from the graph's inputs
-    alone, such as a weight's conversion, is in the stage of its first user, instead of waiting in memory."""
+    alone, such as a weight's conversion, is in the stage of its first user, instead of waiting in memory. The results of one op
+    are in its stage."""
     stages, free = {}, set()
     for n in graph.nodes:
         if n.op != "call_function":
@@ -128,9 +129,13 @@ def stages_of(graph: torch.fx.Graph, left: dict[str, str]) -> dict[torch.fx.Node
         if not eager and all(i in free for i in n.all_input_nodes):
             free.add(n)
     for n in reversed(graph.nodes):
-        if n in stages and n in free and n.users and all(user in stages for user in n.users):
+        if n not in stages or n not in free or is_item(n):
+            continue
+        readers = [user for direct in n.users for user in (direct.users if is_item(direct) else (direct,))]
+        if readers and all(user in stages for user in readers):
             # An eager user runs before the program of its stage.
-            stages[n] = max(stages[n], min(stages[user] - (user.name in left) for user in n.users))
+            stages[n] = max(stages[n], min(stages[user] - (user.name in left) for user in readers))
+            stages.update((item, stages[n]) for item in n.users if is_item(item))
     return stages
 
 

@@ -39,18 +39,3 @@ func.func @f(%x: tensor<2x8x4xf32>, %w: tensor<4x16xf32>) -> (tensor<2x8x16xf32>
   %1 = kiln.reshape %0 sizes = [2, 8, 16] : tensor<16x16xf32>
   return %1, %0 : tensor<2x8x16xf32>, tensor<16x16xf32>
 }
-
-// -----
-// The derivative of a square, of which the rest is 3-d: of an argument the reshape is a view.
-// CASE: chain_of_an_argument
-// CHECK: kiln.reshape %arg0 sizes = [2, 8, 5]
-// CHECK-NEXT: kiln.convert
-// IMPLICIT-CHECK-NOT: tensor<16x5xf32>
-func.func @f(%x: tensor<16x5xbf16>, %g: tensor<2x8x5xf32>) -> tensor<2x8x5xf32> {
-  %0 = kiln.convert %x : tensor<16x5xbf16> to f32
-  %two = kiln.splat [16, 5], 2.0 : f32
-  %1 = kiln.mul %0, %two : tensor<16x5xf32>
-  %2 = kiln.reshape %1 sizes = [2, 8, 5] : tensor<16x5xf32>
-  %3 = kiln.mul %2, %g : tensor<2x8x5xf32>
-  return %3 : tensor<2x8x5xf32>
-}

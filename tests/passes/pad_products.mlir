@@ -99,6 +99,20 @@ func.func @f(%g: tensor<70x1011xbf16>, %x: tensor<70x400xbf16>, %h: tensor<700x8
 }
 
 // -----
+// Both gradients of a product read one padded value: K of the first are rows of the second.
+// CASE: both_gradients_share_padding
+// CHECK-COUNT-2: kiln.pad
+// CHECK-NOT: kiln.pad
+// CHECK: kiln.slice
+func.func @f(%g: tensor<140x1011xbf16>, %x: tensor<140x400xbf16>, %w: tensor<1011x400xbf16>) -> (tensor<2x70x400xbf16>, tensor<1011x400xbf16>) {
+  %0 = kiln.reshape %g sizes = [2, 70, 1011] : tensor<140x1011xbf16>
+  %1 = kiln.dot_general %0, %w batch = [] x [] contract = [2] x [0] : tensor<2x70x1011xbf16>, tensor<1011x400xbf16>
+  %2 = kiln.transpose %g permutation = [1, 0] : tensor<140x1011xbf16>
+  %3 = kiln.dot_general %2, %x batch = [] x [] contract = [1] x [0] : tensor<1011x140xbf16>, tensor<140x400xbf16>
+  return %1, %3 : tensor<2x70x400xbf16>, tensor<1011x400xbf16>
+}
+
+// -----
 // CASE: f32_has_no_tensor_cores
 // CHECK-NOT: kiln.pad
 func.func @f(%x: tensor<70x33xf32>, %w: tensor<90x33xf32>) -> tensor<70x90xf32> {

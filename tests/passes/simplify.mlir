@@ -115,6 +115,20 @@ func.func @f(%x: tensor<4xf32>) -> tensor<8x4xf32> {
 }
 
 // -----
+// A scalar that is no constant commutes as well: the two reshapes cancel.
+// CASE: reshapes_sink_below_scalars
+// CHECK: kiln.broadcast_in_dim %arg1 dims = [] sizes = [6, 5]
+// CHECK: kiln.mul %arg0
+// IMPLICIT-CHECK-NOT: kiln.reshape
+func.func @f(%x: tensor<6x5xf32>, %s: tensor<f32>) -> tensor<6x5xf32> {
+  %0 = kiln.reshape %x sizes = [2, 3, 5] : tensor<6x5xf32>
+  %1 = kiln.broadcast_in_dim %s dims = [] sizes = [2, 3, 5] : tensor<f32>
+  %2 = kiln.mul %0, %1 : tensor<2x3x5xf32>
+  %3 = kiln.reshape %2 sizes = [6, 5] : tensor<2x3x5xf32>
+  return %3 : tensor<6x5xf32>
+}
+
+// -----
 // CASE: movement_merges
 // CHECK: kiln.slice %arg0 offsets = [3, 0] sizes = [2, 8] strides = [4, 1]
 // CHECK: kiln.pad %arg0, %arg1 low = [1, 2] high = [0, 3]

@@ -45,7 +45,7 @@ pub(crate) fn kernels_of(
         }
         let mut sha = Sha256::new();
         // Text holds no locations and no value names, so equal kernels of different models share a
-        // symbol.
+        // symbol, as far as fusion names them alike: by their ops.
         let print = |op: Op| op.print(PrintOptions { local_scope: true, ..Default::default() });
         // Shared-memory globals, if the module starts on a level that has them.
         let beside: Vec<Op> =

@@ -30,6 +30,7 @@ use kiln_dialects::{
     value::DType,
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
+use std::collections::HashMap;
 
 /// The calibrated cost model; the relative gain on older chips is about the same.
 const MODEL: Chip = Chip::Sm90a;
@@ -78,10 +79,12 @@ impl Pass for PadProducts {
                 continue;
             }
             let known = Analyses { frozen: Frozen::of(&ops), facts: Facts::of(func, self.rounds)? };
+            let mut pads = Pads::default();
             for (op, dot, depth) in gemms {
-                let Some(more) = self.padding(&dot, depth, &known) else { continue };
+                let result = tensor_type(op.result(0).ty()).at(op)?.dtype.byte_size();
+                let Some(more) = self.padding(&dot, (depth, result), &known) else { continue };
                 let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(op.loc());
-                let whole = padded(&b, &dot, &more).at(op)?;
+                let whole = padded(&b, &dot, &more, &mut pads).at(op)?;
                 op.result(0).replace_uses(whole);
                 op.erase();
             }
@@ -104,7 +107,7 @@ fn unaligned_gemm(op: Op) -> Option<(Op, DotGeneral, i64)> {
     (unaligned && element(o.lhs)? == element(o.rhs)?).then_some((op, o, depth))
 }
 
-/// An operand as memory has it: a product reads through transposes.
+/// An operand with its transposes folded, as the product reads it.
 struct Stored {
     /// What is transposed.
     base: Value,
@@ -177,8 +180,14 @@ struct Padding {
 }
 
 impl PadProducts {
-    /// The zeros to append, if that is profitable.
-    fn padding(&self, o: &DotGeneral, depth: i64, known: &Analyses) -> Option<Padding> {
+    /// The zeros to append to the operands of a GEMM whose results take so many bytes each, if that
+    /// is profitable.
+    fn padding(
+        &self,
+        o: &DotGeneral,
+        (depth, result): (i64, usize),
+        known: &Analyses,
+    ) -> Option<Padding> {
         let (a, b) = (o.lhs_contract.first()?, o.rhs_contract.first()?);
         let (lhs, rhs) =
             (side(o.lhs, &o.lhs_batch, *a, known)?, side(o.rhs, &o.rhs_batch, *b, known)?);
@@ -198,7 +207,7 @@ impl PadProducts {
         let copied = [&lhs, &rhs].into_iter().filter(|s| !s.frozen && (more > 0 || s.more > 0));
         let mut copies: f64 = copied.map(|s| copy(s.bytes)).sum();
         if lhs.more > 0 || rhs.more > 0 {
-            copies += copy(2 * batch.saturating_mul(lhs.rows).saturating_mul(rhs.rows));
+            copies += copy(result as i64 * batch.saturating_mul(lhs.rows).saturating_mul(rhs.rows));
         }
         let gemm = Gemm { batch, rows: lhs.rows, columns: rhs.rows, k: depth };
         let padded = Gemm { k: depth + more, ..gemm };
@@ -216,10 +225,57 @@ impl PadProducts {
     }
 }
 
+/// The padded values of a block, so that the gradients of both factors share one.
+#[derive(Default)]
+struct Pads {
+    padded: HashMap<(Value, Vec<i64>), Value>,
+    zeros: HashMap<DType, Value>,
+}
+
+impl Pads {
+    /// A value with zeros appended. Where only rows grow, the reshape of a value is one of the padded
+    /// value.
+    fn of(&mut self, b: &Builder, v: Value, high: Vec<i64>) -> Result<Value> {
+        if let Some(known) = self.padded.get(&(v, high.clone())) {
+            return Ok(*known);
+        }
+        let rows = high.split_last().filter(|(_, others)| others.iter().all(|n| *n == 0));
+        let inner = v.def().and_then(Reshape::of).map(|o| o.input).filter(|x| {
+            let (from, to) = (x.ty().dims(), v.ty().dims());
+            from.last().is_some_and(|n| n.known().is_some() && Some(n) == to.last())
+        });
+        let made = match (rows, inner) {
+            (Some((more, _)), Some(inner)) => {
+                let mut below = vec![0; inner.ty().dims().len()];
+                if let Some(last) = below.last_mut() {
+                    *last = *more;
+                }
+                let mut sizes = b.sizes_of(v)?;
+                if let Some(Size::Static(n)) = sizes.last_mut() {
+                    *n += more;
+                }
+                let input = self.of(b, inner, below)?;
+                b.add(&Reshape { input, sizes })?
+            }
+            _ => {
+                let dtype = tensor_type(v.ty())?.dtype;
+                let value = match self.zeros.get(&dtype) {
+                    Some(zero) => *zero,
+                    None => b.splat(dtype, &[], 0.0)?,
+                };
+                self.zeros.insert(dtype, value);
+                let low = Size::all(&vec![0; high.len()]);
+                b.add(&Pad { input: v, value, low, high: Size::all(&high) })?
+            }
+        };
+        self.padded.insert((v, high), made);
+        Ok(made)
+    }
+}
+
 /// The product of the padded operands, without the results of the padding.
-fn padded(b: &Builder, o: &DotGeneral, more: &Padding) -> Result<Value> {
-    let zero = b.splat(tensor_type(o.lhs.ty())?.dtype, &[], 0.0)?;
-    let pad = |v: Value, contract: &[i64], rows: i64| {
+fn padded(b: &Builder, o: &DotGeneral, more: &Padding, pads: &mut Pads) -> Result<Value> {
+    let mut pad = |v: Value, contract: &[i64], rows: i64| {
         let Stored { base, order } = Stored::of(v);
         let mut high = vec![0; order.len()];
         for (d, inner) in order.iter().enumerate() {
@@ -233,8 +289,7 @@ fn padded(b: &Builder, o: &DotGeneral, more: &Padding) -> Result<Value> {
         if high.iter().all(|n| *n == 0) {
             return Ok(v);
         }
-        let low = Size::all(&vec![0; high.len()]);
-        let input = b.add(&Pad { input: base, value: zero, low, high: Size::all(&high) })?;
+        let input = pads.of(b, base, high)?;
         match order.is_sorted() {
             true => Ok(input),
             false => b.add(&Transpose { input, permutation: order }),

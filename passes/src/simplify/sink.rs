@@ -52,20 +52,46 @@ impl Movement {
     }
 }
 
-/// f(move x, move y) = move f(x, y); a splat operand commutes with any movement.
+/// A scalar that an operand holds everywhere.
+enum Scalar {
+    Known(Attr),
+    /// A tensor of rank 0.
+    Tensor(Value),
+}
+
+impl Scalar {
+    fn of(v: Value) -> Option<Scalar> {
+        let tensor = || {
+            let o = BroadcastInDim::of(v.def()?)?;
+            o.input.ty().dims().is_empty().then_some(Scalar::Tensor(o.input))
+        };
+        scalar_of(v).map(Scalar::Known).or_else(tensor)
+    }
+    fn over(self, b: &Builder, sizes: Vec<Size>) -> Result<Value> {
+        match self {
+            Scalar::Known(value) => splat(b, value, sizes),
+            Scalar::Tensor(input) => b.add(&BroadcastInDim { input, dims: vec![], sizes }),
+        }
+    }
+}
+
+/// f(move x, move y) = move f(x, y); an operand that is one scalar commutes with any movement.
 fn sink(op: Op, r: &Rewriter) -> Result<bool> {
     let operands = op.operands();
     let moved = |v: &Value| v.def().filter(|_| scalar_of(*v).is_none()).and_then(Movement::of);
     // A movement with other users would be duplicated; both operands may be the same value.
     let only_here = |v: &Value| v.uses().iter().all(|(user, _)| *user == op);
-    let Some((movement, source)) = operands.iter().filter(|v| only_here(v)).find_map(moved) else {
+    let here = || operands.iter().filter(|v| only_here(v));
+    // Of two movements that of a scalar's broadcast commutes with the other.
+    let first = here().filter(|v| Scalar::of(**v).is_none()).find_map(moved);
+    let Some((movement, source)) = first.or_else(|| here().find_map(moved)) else {
         return Ok(false);
     };
     let mut inputs = vec![];
     for v in &operands {
         inputs.push(match moved(v) {
             Some((m, x)) if m == movement && x.ty() == source.ty() && only_here(v) => Ok(x),
-            _ => Err(scalar_of(*v)),
+            _ => Err(Scalar::of(*v)),
         });
     }
     if inputs.iter().any(|i| matches!(i, Err(None))) {
@@ -74,8 +100,8 @@ fn sink(op: Op, r: &Rewriter) -> Result<bool> {
     let b = r.before(op)?;
     let inputs = inputs.into_iter().map(|i| match i {
         Ok(x) => Ok(x),
-        Err(Some(scalar)) => splat(&b, scalar, b.sizes_of(source)?),
-        Err(None) => Err("is not a splat".into()),
+        Err(Some(scalar)) => scalar.over(&b, b.sizes_of(source)?),
+        Err(None) => Err("is not a scalar".into()),
     });
     let inputs: Vec<Value> = inputs.collect::<Result<_, _>>()?;
     let element = op.result(0).ty().element().ok_or("has no element type")?.dtype()?;

@@ -209,9 +209,17 @@ impl Sliding {
     }
 }
 
-/// For each element and each place of a window the window that has the element there.
+impl Sliding {
+    /// Most windows that cover an element, or with a dilation the kernel's offsets: only some of
+    /// these are a window's.
+    fn most(&self) -> i64 {
+        if self.dilation == 1 { (self.length + self.stride - 1) / self.stride } else { self.length }
+    }
+}
+
+/// The windows that cover each element.
 struct Covering {
-    /// `[elements…, places…]`.
+    /// `[elements…, windows of an element…]`.
     shape: Vec<Size>,
     /// The windows' positions along each axis, within bounds.
     at: Vec<Value>,
@@ -222,8 +230,8 @@ struct Covering {
 impl Covering {
     fn of(cx: &mut Cx, windows: &[Sliding], sizes: &[Size], outs: &[Size]) -> Result<Covering> {
         let n = windows.len();
-        let places = windows.iter().map(|w| Size::Static(w.length));
-        let shape: Vec<Size> = sizes.iter().copied().chain(places).collect();
+        let each = windows.iter().map(|w| Size::Static(w.most()));
+        let shape: Vec<Size> = sizes.iter().copied().chain(each).collect();
         let (mut at, mut inside): (Vec<Value>, Option<Value>) = (vec![], None);
         for (i, (w, out)) in windows.iter().zip(outs).enumerate() {
             let (y, k) = (
@@ -231,18 +239,31 @@ impl Covering {
                 cx.iota(DType::I64, shape.clone(), n + i)?,
             );
             let count = cx.b.size_as_tensor(*out, DType::I64)?;
-            let (stride, padding, dilation) =
-                (w.stride as f64, w.padding as f64, w.dilation as f64);
-            let room = value(cx, |f| f.of(y) + padding - f.of(k) * dilation)?;
-            let own = value(cx, |f| {
-                let room = f.of(room);
-                room.ge(0.0) & room.remainder(stride).eq(0.0) & (room / stride).lt(f.of(count))
-            })?;
+            let (stride, dilation) = (w.stride as f64, w.dilation as f64);
+            let room = value(cx, |f| f.of(y) + w.padding as f64)?;
+            // The window, and whether the element is at one of its offsets.
+            let (window, covers) = match w.dilation {
+                1 => {
+                    let window = value(cx, |f| f.of(room) / stride - f.of(k))?;
+                    let covers = value(cx, |f| {
+                        (f.of(room) - f.of(window) * stride).lt(w.length as f64)
+                            & f.of(window).ge(0.0)
+                    })?;
+                    (window, covers)
+                }
+                _ => {
+                    let start = value(cx, |f| f.of(room) - f.of(k) * dilation)?;
+                    let covers =
+                        value(cx, |f| f.of(start).ge(0.0) & f.of(start).remainder(stride).eq(0.0))?;
+                    (value(cx, |f| f.of(start) / stride)?, covers)
+                }
+            };
+            let own = value(cx, |f| f.of(covers) & f.of(window).lt(f.of(count)))?;
             inside = Some(match inside {
                 None => own,
                 Some(all) => cx.binary(BinaryKind::And, all, own)?,
             });
-            at.push(value(cx, |f| (f.of(room) / stride).max(0.0).min(f.of(count) - 1.0))?);
+            at.push(value(cx, |f| f.of(window).max(0.0).min(f.of(count) - 1.0))?);
         }
         Ok(Covering { shape, at, inside: inside.ok_or("has no axes")? })
     }

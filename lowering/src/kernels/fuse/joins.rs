@@ -136,9 +136,8 @@ impl Grouping<'_> {
         Ok(result)
     }
 
-    /// Whether a node need not stay with other operands, of a kernel too large to move into the
-    /// epilogue of contraction `g`: that kernel then reads the product, instead of storing values for
-    /// the epilogue.
+    /// Fails if the node is to join a large pointwise kernel, which then reads the product, rather than
+    /// the epilogue of contraction `g`, for which that kernel would store its values.
     pub(super) fn spares_epilogue(&self, n: usize, g: usize, sources: &[usize]) -> Result<()> {
         let group = &self.groups[g];
         let large = sources.iter().find(|s| {
@@ -147,7 +146,8 @@ impl Grouping<'_> {
                 && !other.merged
                 && other.dims == group.dims
                 && other.nodes.len() > MOST_MOVED
-                && !self.depends_on(g, **s)
+                && self.fits(n, **s).is_ok()
+                && self.acyclic(**s, sources).is_ok()
         });
         match large.filter(|_| group.kind == Kind::Contract && self.fits(n, g).is_ok()) {
             Some(s) => Err(format!(

@@ -71,7 +71,7 @@ impl Warp<'_> {
             let start = c.mul(at.pop().ok_or("has no loops")?, width)?;
             let mut fixed: FixedDims = vec![None; nest.extents.len()];
             tile.outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
-            // Lanes behind the end redo its last elements, and store nothing.
+            // Lanes past the end redo its last elements, and store nothing.
             let place = c.add(start, c.mul(lane, c.index(lanes as i64)?)?)?;
             let inside = c.less_than(place, across)?;
             let place = c.select(inside, place, c.sub(across, c.index(lanes as i64)?)?)?;
@@ -89,8 +89,9 @@ impl Warp<'_> {
                     (0..keys).map(one).collect::<Result<_>>()?
                 }
             };
-            let sums = self.sums(c, &loops, &all, results, (low, range), lane)?;
-            for (r, (fixed, sum)) in all.iter().zip(sums.chunks(sums.len() / all.len())).enumerate()
+            let accumulators = self.accumulators(c, &loops, &all, results, (low, range), lane)?;
+            for (r, (fixed, sum)) in
+                all.iter().zip(accumulators.chunks(accumulators.len() / all.len())).enumerate()
             {
                 let mut stored = vec![inside];
                 if tile.keys > 1 {
@@ -127,7 +128,7 @@ impl Warp<'_> {
     }
 
     /// The tile's accumulators after all iterations that contribute to it.
-    fn sums(
+    fn accumulators(
         &self,
         c: Code,
         loops: &Loops<'_>,
@@ -201,7 +202,7 @@ impl Warp<'_> {
         })
     }
 
-    /// Whether iteration `i` contributes to a key of the tile; not if it is behind the last.
+    /// Whether iteration `i` contributes to a key of the tile; not if it is past the last.
     fn contributes(
         &self,
         c: Code,
@@ -216,13 +217,12 @@ impl Warp<'_> {
         let mut dims = vec![LaneValue::Uniform(c.index(0)?); self.nest.extents.len()];
         dims[self.key.over] = LaneValue::Uniform(i);
         let index = self.scope.scalar_value(c, stage, self.key.index, &dims)?;
-        let cast = |v: Value| match index.ty().is_index() {
-            true => Ok(v),
-            false => arith::index_cast(c, v, index.ty()),
-        };
+        // Narrow indices are widened, so that a tile's range fits.
+        let ty = Type::index(c.ctx());
+        let index = if index.ty() == ty { index } else { arith::index_cast(c, index, ty)? };
         // As unsigned numbers those below the first key are beyond the last.
-        let behind = arith::subi(c, index, cast(low)?)?;
-        let inside = c.less_than(behind, cast(range)?)?;
+        let offset = arith::subi(c, index, low)?;
+        let inside = c.less_than(offset, range)?;
         arith::andi(c, there, inside)
     }
 

@@ -31,7 +31,7 @@ pub struct Params {
     /// Threads of a CTA
     #[parameter(PowerOfTwo(32, 1024))]
     pub threads: usize,
-    /// Indices of results that a warp takes, where neighbouring results have the same
+    /// Keys of a warp's tile, where the lanes do not lie along the key
     #[parameter(PowerOfTwo(1, 32))]
     pub keys: usize,
     /// Elements of a vector access
@@ -44,7 +44,7 @@ pub struct Params {
 
 /// Threads of a CTA. Warps share nothing but the cached indices.
 const THREADS: usize = 256;
-/// Most indices of results in a tile: the accumulators are registers.
+/// Most keys of a tile: the accumulators are registers.
 const MOST_KEYS: i64 = 16;
 /// Iterations that a thread tests at once.
 const UNROLL: usize = 4;

@@ -247,7 +247,6 @@ impl WgmmaTile<'_> {
                     else {
                         return Err("has a row of addresses".into());
                     };
-                    let odd = c.rem(begin, c.index(2)?)?;
                     let (size, each) = (s.element.byte_size(), 16 / s.element.byte_size());
                     let read = |c: Code, e: Value| -> Result<Value> {
                         let (p, e) = (Ptx(c), Ptx(c).index_to_i32(e)?);
@@ -284,6 +283,7 @@ impl WgmmaTile<'_> {
                     if size == 4 {
                         return one(c, lane);
                     }
+                    let odd = c.rem(begin, c.index(2)?)?;
                     let first = c.add(c.mul(lane, c.index(2)?)?, odd)?;
                     let second = c.add(first, c.index(1)?)?;
                     let mut unpack_pair = |c: Code| -> Result<()> {
