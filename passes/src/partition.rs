@@ -1,14 +1,15 @@
 //! `kiln-partition`: a joint function becomes a forward and a backward function.
 //!
-//! Why: a training step in two programs keeps values from the forward to the backward pass. What it
-//! keeps is a choice between memory and computing again: a minimum cut of the graph, as in
-//! PyTorch's `min_cut_rematerialization_partition` (Chen et al., 2016; Jia et al., Checkmate, 2020).
-//! Upstream has no such pass.
+//! Why: a training step in two programs saves values of the forward pass for the backward pass.
+//! What it saves is a choice between memory and recomputation: a minimum cut of the graph, as in
+//! PyTorch's `min_cut_rematerialization_partition` (Chen et al., 2016; Jia et al., Checkmate,
+//! 2020). Upstream has no such pass.
 //!
 //! A joint function has forward results first, and then gradients, as `kiln-differentiate` gives
 //! them. `NAME_forward` returns the forward results and the saved values; `NAME_backward` takes
-//! these and the cotangents. Arguments that the backward pass reads are saved too, but cost nothing:
-//! they are alive. `kiln.partition` on the backward function reports values, bytes and flops.
+//! these and the cotangents. Arguments that the backward pass reads are saved too, but cost
+//! nothing: they are alive. What a checkpoint recomputes, and effects that depend on cotangents,
+//! are the backward function's. `kiln.partition` on it reports values, bytes and flops.
 //!
 //! Numerics: exact.
 //!
@@ -42,8 +43,8 @@ crate::pass_options! {
         /// Share of the saved bytes, from 1: all that `heavy` ops make, to 0: as few as can be; as
         /// torch._functorch.config.activation_memory_budget
         pub budget: f64 = 1.0,
-        /// Ops, by mnemonic, that are not computed again while the budget allows it; reductions
-        /// count where they read four times what they make
+        /// Ops, by mnemonic, that are not recomputed while the budget allows it; reductions count
+        /// where they read four times what they make
         pub heavy: Vec<String> = vec![
             "attention".into(),
             "convolution".into(),
@@ -56,7 +57,7 @@ crate::pass_options! {
             "sort".into(),
             "top_k".into()
         ],
-        /// Ops, by mnemonic, that are never computed again
+        /// Ops, by mnemonic, that are never recomputed
         pub never: Vec<String> = vec![
             "custom_call".into(),
             "dropout".into(),
@@ -68,7 +69,7 @@ crate::pass_options! {
             "scan".into(),
             "while".into()
         ],
-        /// What a size that is not known is taken for
+        /// Value assumed for a dynamic dimension
         pub size: i64 = 64,
     }
 }
@@ -93,7 +94,7 @@ impl Pass for Partition {
     }
 }
 
-/// What is not computed again.
+/// What is not recomputed.
 struct Kinds {
     heavy: Vec<OpKind>,
     never: Vec<OpKind>,

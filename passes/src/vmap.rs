@@ -25,7 +25,7 @@ use crate::{
 };
 use kiln_dialects::{
     ir::*,
-    ops::{OpKind, Scan},
+    ops::{CustomCall, OpKind, Scan},
     rules::{Level, infer_types},
 };
 use std::collections::{HashMap, HashSet};
@@ -122,6 +122,10 @@ impl Batch {
         if is_map(op) && op.results().iter().all(|v| v.uses().is_empty()) {
             return Ok(());
         }
+        if walk(op).into_iter().any(|o| CustomCall::of(o).is_some_and(|c| c.effect)) {
+            let why = "cannot be batched: it has effects, whose order a batch does not keep";
+            return Err(Error::unsupported(op, why));
+        }
         if !inputs_of(op).iter().any(|v| self.batched.contains_key(v)) {
             let copy = self.b.clone_op(op, &|v| self.one(v))?;
             self.single.extend(op.results().into_iter().zip(copy.results()));
@@ -164,7 +168,7 @@ impl Batch {
     }
 
     /// The batch of what `kiln-decompose` expands the op into. The expansion is put before the op,
-    /// in the body that is given up.
+    /// in the body that is erased.
     fn decomposed(&mut self, op: Op, kind: OpKind) -> Result<()> {
         let before: Vec<Op> = op.block().map(|b| b.ops()).unwrap_or_default();
         let b = Builder::before(op).ok_or("is in no block")?;

@@ -25,7 +25,7 @@ fn report(module: &Module, name: &str) -> i64 {
 
 #[test]
 fn two_functions_compute_what_one_does() {
-    let (mut saved, mut repeated) = (0, 0);
+    let (mut saved, mut recomputed) = (0, 0);
     for case in cases(CASES) {
         let context = Context::new();
         let module = parsed(&context, &case);
@@ -74,14 +74,31 @@ fn two_functions_compute_what_one_does() {
             assert_eq!(made.len() + back.len(), wanted.len());
             bytes.push(report(&parts, "bytes"));
             saved += report(&parts, "bytes_saved");
-            repeated += report(&parts, "flops_added");
+            recomputed += report(&parts, "flops_added");
         }
         assert!(bytes.is_sorted_by(|a, b| a >= b), "{}: {bytes:?}", case.name);
     }
-    assert!(saved > 0 && repeated > 0);
+    assert!(saved > 0 && recomputed > 0);
 }
 
-/// Of a chain of layers everything is computed again at budget 0, and half of it at most at 0.5.
+/// What a checkpoint recomputes is behind barriers, and in the backward function alone.
+#[test]
+fn checkpoints_are_recomputed_in_the_backward_function() {
+    let case = cases(CASES).into_iter().find(|c| c.name == "checkpoint").expect("a case");
+    let context = Context::new();
+    let joint = piped(&parsed(&context, &case), "kiln-differentiate{results=0,1 cotangents=true}");
+    let parts = piped(&joint, "kiln-partition{results=2 cotangents=2}");
+    let [forward, backward] = functions(&parts)[..] else { panic!("{}", parts.op()) };
+    let count =
+        |func: Op, kind: OpKind| walk(func).into_iter().filter(|o| o.kind() == Some(kind)).count();
+    assert_eq!(count(forward, OpKind::OptimizationBarrier), 0, "{}", parts.op());
+    assert_eq!(count(forward, OpKind::Linear), 1, "{}", parts.op());
+    assert!(count(backward, OpKind::OptimizationBarrier) > 0, "{}", parts.op());
+    // The checkpoint itself is as heavy as the product in it: its results are saved.
+    assert_eq!(count(backward, OpKind::Checkpoint), 0, "{}", parts.op());
+}
+
+/// Of a chain of layers everything is recomputed at budget 0, and half of it at most at 0.5.
 #[test]
 fn the_budget_bounds_the_bytes() {
     let mut text = String::from(
@@ -106,7 +123,7 @@ fn the_budget_bounds_the_bytes() {
     };
     let each = 16 * 32 * 8;
     let (most, half, none) = (at(1.0), at(0.5), at(0.0));
-    // At 1 the results of the products; gelu is computed again.
+    // At 1 the results of the products; gelu is recomputed.
     assert_eq!((report(&most, "bytes"), linears(&most)), (8 * each, 0));
     assert!(report(&most, "bytes_saved") >= 7 * each, "{}", report(&most, "bytes_saved"));
     assert_eq!((report(&half, "bytes"), linears(&half)), (4 * each, 4));

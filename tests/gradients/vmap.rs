@@ -219,13 +219,30 @@ fn sizes_may_be_symbolic() -> Result<(), Error> {
         let x = numbers(&[n, n + 1], 1.0);
         close(&compiled.call(&x)?, &kiln::map(f, x.clone())?);
     }
-    // An op without a rule, in a loop.
-    let f = |x: Tensor| x.sort(0, false).0 + &x;
-    let compiled = kiln::compile(kiln::vmap(f)).dynamic(true);
+    // An op without a rule, in a loop: the scatter that is the derivative of a gather.
+    let index = Tensor::from_slice(&[2], &[2i64, 0])?;
+    let sum = |x: Tensor| x.index_select(0, &index).square().sum(.., false);
+    let f = |x: Tensor| kiln::grad(sum).call(x);
+    let compiled = kiln::compile(kiln::vmap(f)).dynamic(true).options([("keep_graphs", "true")]);
     for n in [3, 5] {
         let x = numbers(&[n, n + 1], 1.0);
         close(&compiled.call(&x)?, &kiln::map(f, x.clone())?);
     }
+    let text = &compiled.explain().graphs[0].text;
+    assert!(text.contains("kiln.scan") && text.contains("kiln.scatter"), "{text}");
+    Ok(())
+}
+
+/// A checkpoint in a batch stays one, so that its gradient recomputes it.
+#[test]
+fn checkpoints_stay_in_batches() -> Result<(), Error> {
+    let (x, w) = (numbers(&[6, 4], 1.0), numbers(&[3, 4], 2.0));
+    let one = |x: Tensor| kiln::checkpoint(|x: Tensor| loss(x, &w)).call(x);
+    let sum = |x: Tensor| kiln::vmap(one).call(x).map(|y| y.sum(.., false));
+    let compiled = kiln::compile(kiln::grad(sum)).options([("keep_graphs", "true")]);
+    close(&compiled.call(&x)?, &kiln::map(kiln_grad(&w), x.clone())?);
+    let text = &compiled.explain().graphs[0].text;
+    assert!(text.contains("kiln.optimization_barrier"), "{text}");
     Ok(())
 }
 

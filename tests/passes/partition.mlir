@@ -15,7 +15,7 @@ func.func @f(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>, %g: tensor<8x8xf32>) -> (
 }
 
 // -----
-// CASE: without_a_budget_products_are_computed_again
+// CASE: without_a_budget_products_are_recomputed
 // NO-RUN: one function becomes two
 // RUN: kiln-partition{cotangents=1 budget=0}
 // CHECK: func.func @f_backward(%{{.*}}: tensor<8x4xf32>, %{{.*}}: tensor<8x4xf32>, %{{.*}}: tensor<8x8xf32>)
@@ -31,7 +31,7 @@ func.func @f(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>, %g: tensor<8x8xf32>) -> (
 }
 
 // -----
-// CASE: half_a_budget_gives_up_the_cheaper_product
+// CASE: half_a_budget_recomputes_the_cheaper_product
 // NO-RUN: one function becomes two
 // RUN: kiln-partition{cotangents=1 budget=0.5}
 // CHECK: func.func @f_backward
@@ -95,6 +95,86 @@ func.func @f(%x: tensor<?x4xf32>, %w: tensor<6x4xf32>, %g: tensor<?x6xf32>) -> (
   %2 = kiln.cos %0 : tensor<?x6xf32>
   %3 = kiln.mul %g, %2 : tensor<?x6xf32>
   return %1, %3 : tensor<?x6xf32>, tensor<?x6xf32>
+}
+
+// -----
+// A derivative has put the barrier in front of what it recomputes.
+// CASE: checkpoints_are_recomputed_in_the_backward_function
+// NO-RUN: one function becomes two
+// CHECK: func.func @f_forward
+// CHECK-NOT: kiln.optimization_barrier
+// CHECK: func.func @f_backward(%{{.*}}: tensor<8x4xf32>, %{{.*}}: tensor<8x4xf32>, %{{.*}}: tensor<8x8xf32>)
+// CHECK: kiln.optimization_barrier
+// CHECK: kiln.linear
+func.func @f(%x: tensor<8x4xf32>, %w: tensor<8x4xf32>, %g: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %0 = kiln.linear %x, %w : tensor<8x4xf32>, tensor<8x4xf32>
+  %1 = kiln.sin %0 : tensor<8x8xf32>
+  %2 = kiln.optimization_barrier %x : tensor<8x4xf32>
+  %3 = kiln.linear %2, %w : tensor<8x4xf32>, tensor<8x4xf32>
+  %4 = kiln.cos %3 : tensor<8x8xf32>
+  %5 = kiln.mul %g, %4 : tensor<8x8xf32>
+  return %1, %5 : tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+// CASE: sizes_of_cotangents_are_the_backward_function_s
+// NO-RUN: one function becomes two
+// CHECK: func.func @f_backward
+// CHECK: kiln.dim
+// CHECK: kiln.random_uniform
+func.func @f(%x: tensor<4xf32>, %k: tensor<2xi64>, %g: tensor<?xf32>) -> (tensor<4xf32>, tensor<?xf32>) {
+  %0 = kiln.sin %x : tensor<4xf32>
+  %d = kiln.dim %g, 0 : tensor<?xf32>
+  %1 = kiln.random_uniform %k sizes = [%d] : f32
+  return %0, %1 : tensor<4xf32>, tensor<?xf32>
+}
+
+// -----
+// CASE: effects_of_cotangents_are_the_backward_function_s
+// NO-RUN: one function becomes two
+// CHECK: func.func @f_forward
+// CHECK-NOT: kiln.require
+// CHECK: func.func @f_backward
+// CHECK: kiln.custom_call effect
+// CHECK: kiln.bind_shape %{{.*}}, [%{{.*}}] : tensor<?xf32>
+// CHECK: kiln.require
+func.func @f(%x: tensor<?xf32>, %g: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %s = kiln.sym @s {min = 1 : i64}
+  kiln.bind_shape %x, [%s] : tensor<?xf32>
+  kiln.bind_shape %g, [%s] : tensor<?xf32>
+  %0 = kiln.sin %x : tensor<?xf32>
+  %1 = kiln.cos %x : tensor<?xf32>
+  %2 = kiln.mul %g, %1 : tensor<?xf32>
+  %3 = kiln.custom_call effect "test.identity"(%2) : (tensor<?xf32>) -> tensor<?xf32>
+  kiln.bind_shape %3, [%s] : tensor<?xf32>
+  %d = kiln.dim %3, 0 : tensor<?xf32>
+  kiln.require le %d, %s "test: no more than there are"
+  return %0, %2 : tensor<?xf32>, tensor<?xf32>
+}
+
+// -----
+// CASE: layouts_of_arguments_and_results_stay
+// NO-RUN: one function becomes two
+// CHECK: func.func @f_forward(%{{.*}}: tensor<4x3xf32> {kiln.layout = {{.*}}[1, 4]{{.*}}}) -> (tensor<4x3xf32> {kiln.layout = {{.*}}[1, 6]
+// CHECK: func.func @f_backward(%{{.*}}: tensor<4x3xf32> {kiln.layout = {{.*}}[1, 4]{{.*}}}, %{{.*}}: tensor<4x3xf32> {kiln.layout = {{.*}}[1, 5]{{.*}}}) -> (tensor<4x3xf32> {kiln.layout = {{.*}}[1, 7]
+func.func @f(%x: tensor<4x3xf32> {kiln.layout = #kiln.layout<[1, 4], offset = 0, alignment = 0>}, %g: tensor<4x3xf32> {kiln.layout = #kiln.layout<[1, 5], offset = 0, alignment = 0>}) -> (tensor<4x3xf32> {kiln.layout = #kiln.layout<[1, 6], offset = 0, alignment = 0>}, tensor<4x3xf32> {kiln.layout = #kiln.layout<[1, 7], offset = 0, alignment = 0>}) {
+  %0 = kiln.sin %x : tensor<4x3xf32>
+  %1 = kiln.cos %x : tensor<4x3xf32>
+  %2 = kiln.mul %g, %1 : tensor<4x3xf32>
+  return %0, %2 : tensor<4x3xf32>, tensor<4x3xf32>
+}
+
+// -----
+// CASE: heavy_ops_without_operands_are_saved
+// NO-RUN: one function becomes two
+// RUN: kiln-partition{cotangents=1 heavy=iota}
+// CHECK: func.func @f_backward
+// CHECK-NOT: kiln.iota
+func.func @f(%x: tensor<8xf32>, %g: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %0 = kiln.iota [8] axis = 0 : f32
+  %1 = kiln.mul %x, %0 : tensor<8xf32>
+  %2 = kiln.mul %g, %0 : tensor<8xf32>
+  return %1, %2 : tensor<8xf32>, tensor<8xf32>
 }
 
 // -----

@@ -86,6 +86,25 @@ func.func @f(%x: tensor<5x4xf32>, %c: tensor<4xf32>) -> tensor<4xf32> {
 }
 
 // -----
+// CASE: checkpoints_stay
+// CHECK: kiln.checkpoint -> tensor<5x2x3xf32>
+// CHECK: kiln.linear %{{.*}}, %{{.*}} : tensor<5x2x4xf32>, tensor<3x4xf32>
+// CHECK: kiln.gelu %{{.*}} : tensor<5x2x3xf32>
+// CHECK-NOT: kiln.scan
+func.func @f(%x: tensor<5x2x4xf32>, %w: tensor<3x4xf32>) -> tensor<5x2x3xf32> {
+  %0 = kiln.scan inits() over(%x : tensor<5x2x4xf32>) -> tensor<5x2x3xf32> {
+  ^bb0(%row: tensor<2x4xf32>):
+    %1 = kiln.checkpoint -> tensor<2x3xf32> {
+      %2 = kiln.linear %row, %w : tensor<2x4xf32>, tensor<3x4xf32>
+      %3 = kiln.gelu %2 : tensor<2x3xf32>
+      kiln.yield %3 : tensor<2x3xf32>
+    }
+    kiln.yield %1 : tensor<2x3xf32>
+  }
+  return %0 : tensor<5x2x3xf32>
+}
+
+// -----
 // CASE: effects
 func.func @f(%x: tensor<5xf32>) -> tensor<5xf32> {
   %0 = kiln.scan inits() over(%x : tensor<5xf32>) -> tensor<5xf32> {
@@ -93,6 +112,20 @@ func.func @f(%x: tensor<5xf32>) -> tensor<5xf32> {
     // expected-error @+1 {{cannot be batched: it has effects, whose order a batch does not keep}}
     %1 = kiln.custom_call effect "test.identity"(%row) : (tensor<f32>) -> tensor<f32>
     kiln.yield %1 : tensor<f32>
+  }
+  return %0 : tensor<5xf32>
+}
+
+// -----
+// One that is the same for all examples would run once instead of once for each.
+// CASE: effects_of_what_all_examples_share
+func.func @f(%x: tensor<5xf32>, %y: tensor<f32>) -> tensor<5xf32> {
+  %0 = kiln.scan inits() over(%x : tensor<5xf32>) -> tensor<5xf32> {
+  ^bb0(%row: tensor<f32>):
+    // expected-error @+1 {{cannot be batched: it has effects, whose order a batch does not keep}}
+    %1 = kiln.custom_call effect "test.identity"(%y) : (tensor<f32>) -> tensor<f32>
+    %2 = kiln.add %row, %1 : tensor<f32>
+    kiln.yield %2 : tensor<f32>
   }
   return %0 : tensor<5xf32>
 }

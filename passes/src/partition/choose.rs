@@ -1,11 +1,14 @@
-//! Which values the backward pass is given, and which ops it computes again.
+//! Which values the backward pass is given, and which ops it recomputes.
 use super::{
     Kinds,
     cost::Costs,
     flow::{INFINITE, Network},
 };
 use crate::differentiate::inputs_of;
-use kiln_dialects::{ir::*, ops::OpKind};
+use kiln_dialects::{
+    ir::*,
+    ops::{BindShape, CustomCall, OpKind},
+};
 use std::collections::{HashMap, HashSet};
 
 /// A function of forward results and gradients.
@@ -23,13 +26,15 @@ pub(super) struct Plan {
     pub(super) saved: Vec<Value>,
     /// Bytes of those that are no arguments.
     pub(super) bytes: u64,
-    /// The same if nothing were computed again.
+    /// The same if nothing were recomputed.
     pub(super) most: u64,
     pub(super) flops: u64,
-    /// Ops that only the backward pass can compute.
-    pub(super) backward: HashSet<Op>,
-    /// Ops that both functions compute, but for those of sizes.
-    pub(super) again: usize,
+    /// Effects and facts of the forward pass.
+    pub(super) forward_roots: Vec<Op>,
+    /// Effects and facts of the backward pass.
+    pub(super) backward_roots: Vec<Op>,
+    /// How many ops both functions compute, but for those of sizes.
+    pub(super) recomputed_ops: usize,
 }
 
 /// The ops that values are computed by, within a block and up to `leaves`.
@@ -46,6 +51,16 @@ pub(super) fn makers(values: &[Value], leaves: &HashSet<Value>, block: Block) ->
     seen
 }
 
+/// What ops read.
+pub(super) fn read_by(ops: &[Op]) -> Vec<Value> {
+    ops.iter().flat_map(|o| inputs_of(*o)).collect()
+}
+
+/// Whether an op, or one in its regions, calls code with effects.
+fn has_effect(op: Op) -> bool {
+    walk(op).into_iter().any(|o| CustomCall::of(o).is_some_and(|c| c.effect))
+}
+
 /// What does not change between choices.
 struct Graph<'a> {
     joint: &'a Joint<'a>,
@@ -54,36 +69,60 @@ struct Graph<'a> {
     /// Ops that only the backward pass computes.
     backward: HashSet<Op>,
     never: HashSet<Op>,
+    forward_roots: Vec<Op>,
+    backward_roots: Vec<Op>,
 }
 
-/// Chooses by a minimum cut. Heavy ops are given up, those with the fewest flops for a byte first,
-/// until the saved bytes are within the budget: this share of the way from the least to the most.
+/// Chooses by a minimum cut. Heavy ops are recomputed, those with the fewest flops for a byte
+/// first, until the saved bytes are within the budget: this share of the way from the least to the
+/// most.
 pub(super) fn choose(joint: &Joint<'_>, costs: &Costs, kinds: &Kinds, budget: f64) -> Result<Plan> {
-    let ops: Vec<Op> = joint.block.ops().into_iter().filter(|o| o.result_count() > 0).collect();
     let forward = makers(joint.results, &HashSet::new(), joint.block);
-    // Without cotangents nothing but the forward pass's own ops can be computed ahead.
-    let mut late: HashSet<Value> = joint.cotangents.iter().copied().collect();
+    let is_tensor = |v: &Value| costs.bytes(*v).is_some();
+    // The backward function states the sizes of its arguments itself.
+    let of_argument =
+        |op: Op| BindShape::of(op).is_some_and(|o| joint.cotangents.contains(&o.value));
+    let is_root = |op: &Op| {
+        op.result_count() == 0 && !op.isa::<func::Return>() && !of_argument(*op) || has_effect(*op)
+    };
+    let roots: Vec<Op> = joint.block.ops().into_iter().filter(is_root).collect();
+    let needed = [joint.results, joint.gradients, &read_by(&roots)].concat();
+    let mut live = makers(&needed, &HashSet::new(), joint.block);
+    live.extend(&roots);
+    let mut ops: Vec<Op> = joint.block.ops().into_iter().filter(|o| live.contains(o)).collect();
+    let mut backward_values: HashSet<Value> = joint.cotangents.iter().copied().collect();
     let mut backward = HashSet::new();
-    let is_tensor = |op: &&Op| costs.bytes(op.result(0)).is_some();
-    for op in ops.iter().filter(|o| !forward.contains(*o)).filter(is_tensor) {
-        if joint.cotangents.is_empty() || inputs_of(*op).iter().any(|v| late.contains(v)) {
-            backward.insert(*op);
-            late.extend(op.results());
+    for op in ops.iter().copied().filter(|o| !forward.contains(o)) {
+        // Only a derivative makes a barrier that no result needs: in front of a recomputation.
+        let is_barrier = op.kind() == Some(OpKind::OptimizationBarrier);
+        // Without cotangents all that no result needs is the backward pass's.
+        let alone = joint.cotangents.is_empty()
+            && !has_effect(op)
+            && op.results().first().is_some_and(is_tensor);
+        if is_barrier || alone || inputs_of(op).iter().any(|v| backward_values.contains(v)) {
+            backward_values.extend(op.results());
+            backward.insert(op);
         }
     }
-    let is_late = |op: &&Op| inputs_of(**op).iter().any(|v| joint.cotangents.contains(v));
-    if let Some(op) = forward.iter().find(is_late) {
+    let (backward_roots, forward_roots) = roots.into_iter().partition(|o| backward.contains(o));
+    ops.retain(|o| o.result_count() > 0);
+    let is_backward = |op: &&Op| inputs_of(**op).iter().any(|v| joint.cotangents.contains(v));
+    if let Some(op) = forward.iter().find(is_backward) {
         return Err(Error::at(*op, "depends on a cotangent, but a forward result on it"));
     }
-    let is_heavy = |op: &Op| {
+    let elements = |values: Vec<Value>| values.first().map_or(1, |v| costs.elements(*v));
+    let is_heavy = |op: Op| {
         let Some(kind) = op.kind().filter(|k| kinds.heavy.contains(k)) else { return false };
-        let (read, made) = (costs.elements(op.operand(0)), costs.elements(op.result(0)));
+        let (read, made) = (elements(op.operands()), elements(op.results()));
         kind != OpKind::Reduce || read >= made.saturating_mul(4)
     };
-    // Of other dialects there are sizes, and calls.
-    let is_never = |op: &Op| match op.kind() {
-        Some(kind) => kinds.never.contains(&kind),
-        None => costs.bytes(op.result(0)).is_some(),
+    // With a region, such as a checkpoint's: as heavy as what is in it.
+    let is_heavy = |op: &Op| walk(*op).into_iter().any(is_heavy);
+    let is_never = |op: &Op| {
+        let listed = |o: Op| o.kind().is_some_and(|k| kinds.never.contains(&k));
+        // Of other dialects there are sizes, and calls.
+        let is_call = op.kind().is_none() && is_tensor(&op.result(0));
+        is_call || has_effect(*op) || walk(*op).into_iter().any(listed)
     };
     let mut heavy: Vec<Op> = ops.iter().copied().filter(is_heavy).collect();
     let per_byte = |op: &Op| {
@@ -92,14 +131,14 @@ pub(super) fn choose(joint: &Joint<'_>, costs: &Costs, kinds: &Kinds, budget: f6
     };
     heavy.sort_by(|a, b| per_byte(b).total_cmp(&per_byte(a)));
     let never = ops.iter().copied().filter(is_never).collect();
-    let graph = Graph { joint, costs, ops, backward, never };
+    let graph = Graph { joint, costs, ops, backward, never, forward_roots, backward_roots };
 
     let (most, least) = (graph.plan(&heavy)?, graph.plan(&[])?);
     let allowed = least.bytes as f64 + budget * most.bytes.saturating_sub(least.bytes) as f64;
     if most.bytes as f64 <= allowed {
         return Ok(most);
     }
-    // How many of the heaviest are kept; fewer kept save no more bytes.
+    // How many of the heaviest are not recomputed; fewer of these save no more bytes.
     let (mut low, mut high, mut best) = (0, heavy.len(), least);
     while low + 1 < high {
         let middle = low.midpoint(high);
@@ -114,9 +153,9 @@ pub(super) fn choose(joint: &Joint<'_>, costs: &Costs, kinds: &Kinds, budget: f6
 }
 
 impl Graph<'_> {
-    /// The minimum cut that computes none of `kept` again.
-    fn plan(&self, kept: &[Op]) -> Result<Plan> {
-        let kept: HashSet<&Op> = kept.iter().collect();
+    /// The minimum cut that recomputes none of `heavy`.
+    fn plan(&self, heavy: &[Op]) -> Result<Plan> {
+        let heavy: HashSet<&Op> = heavy.iter().collect();
         let mut n = Network::new();
         let (source, sink) = (n.node(), n.node());
         let (mut values, mut places) = (HashMap::new(), HashMap::new());
@@ -139,18 +178,18 @@ impl Graph<'_> {
             }
             if self.backward.contains(op) {
                 n.edge(node, sink, INFINITE);
-            } else if self.never.contains(op) || kept.contains(op) {
+            } else if self.never.contains(op) || heavy.contains(op) {
                 n.edge(source, node, INFINITE);
             }
             for v in op.results() {
                 let value = n.node();
-                // Sizes are no tensors: they are computed again.
+                // Sizes are no tensors: they are recomputed.
                 n.edge(node, value, self.costs.bytes(v).unwrap_or(INFINITE));
                 values.insert(v, value);
             }
         }
-        for v in self.joint.gradients {
-            if let Some(value) = values.get(v) {
+        for v in self.wanted() {
+            if let Some(value) = values.get(&v) {
                 n.edge(*value, sink, INFINITE);
             }
         }
@@ -168,24 +207,42 @@ impl Graph<'_> {
         Ok(self.priced(saved, bytes))
     }
 
+    /// What the backward function is for: gradients, and what its effects read.
+    fn wanted(&self) -> Vec<Value> {
+        [self.joint.gradients, &read_by(&self.backward_roots)].concat()
+    }
+
     /// The plan of these saved values.
     fn priced(&self, saved: Vec<Value>, bytes: u64) -> Plan {
         let leaves: HashSet<Value> = saved.iter().chain(self.joint.cotangents).copied().collect();
-        let late = makers(self.joint.gradients, &leaves, self.joint.block);
-        let again = |op: &&Op| late.contains(*op) && !self.backward.contains(*op);
-        let tensors = |op: &&Op| op.operand_count() > 0 && self.costs.bytes(op.result(0)).is_some();
-        let repeated: Vec<&Op> = self.ops.iter().filter(again).filter(tensors).collect();
-        let flops = repeated.iter().fold(0, |n: u64, op| n.saturating_add(self.costs.flops(**op)));
+        let ops = makers(&self.wanted(), &leaves, self.joint.block);
+        let is_recomputed = |op: &&Op| {
+            ops.contains(*op)
+                && !self.backward.contains(*op)
+                && !inputs_of(**op).is_empty()
+                && self.costs.bytes(op.result(0)).is_some()
+        };
+        let recomputed: Vec<&Op> = self.ops.iter().filter(is_recomputed).collect();
+        let flops =
+            recomputed.iter().fold(0, |n: u64, op| n.saturating_add(self.costs.flops(**op)));
         let (mut most, mut seen) = (0u64, HashSet::new());
         let args: HashSet<&Value> =
             self.joint.primals.iter().chain(self.joint.cotangents).collect();
         let read = self.backward.iter().flat_map(|op| inputs_of(*op));
         for v in read.chain(self.joint.gradients.iter().copied()) {
-            let forward = v.def().is_some_and(|o| !self.backward.contains(&o));
-            if forward && !args.contains(&v) && seen.insert(v) {
+            let is_forward = v.def().is_some_and(|o| !self.backward.contains(&o));
+            if is_forward && !args.contains(&v) && seen.insert(v) {
                 most = most.saturating_add(self.costs.bytes(v).unwrap_or(0));
             }
         }
-        Plan { saved, bytes, most, flops, backward: self.backward.clone(), again: repeated.len() }
+        Plan {
+            saved,
+            bytes,
+            most,
+            flops,
+            forward_roots: self.forward_roots.clone(),
+            backward_roots: self.backward_roots.clone(),
+            recomputed_ops: recomputed.len(),
+        }
     }
 }

@@ -5,7 +5,7 @@ use kiln_dialects::{ir::*, ops::*, rules::tensor_type};
 /// Costs of a function's values and ops.
 pub(super) struct Costs {
     pub(super) facts: Facts,
-    /// What a size that is not known is taken for.
+    /// Value assumed for a dynamic dimension.
     size: i64,
 }
 
@@ -29,8 +29,12 @@ impl Costs {
         Some(self.elements(v).saturating_mul(dtype.byte_size() as u64))
     }
     /// Floating-point operations of an op: two for each product of a contraction, else one for
-    /// each element that is read or made.
+    /// each element that is read or made. A checkpoint has those of its body.
     pub(super) fn flops(&self, op: Op) -> u64 {
+        if op.kind() == Some(OpKind::Checkpoint) {
+            let inner = blocks(op).into_iter().flat_map(|b| b.ops());
+            return inner.fold(0, |n: u64, o| n.saturating_add(self.flops(o)));
+        }
         let Some(result) = op.results().first().copied() else { return 0 };
         let made = self.elements(result);
         let last = |v: Value| self.sizes(v).last().copied().unwrap_or(1);

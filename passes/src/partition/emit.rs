@@ -1,12 +1,12 @@
 //! The two functions of a plan.
 use super::{
-    choose::{Joint, Plan, makers},
+    choose::{Joint, Plan, makers, read_by},
     cost::Costs,
 };
-use crate::{decompose::tools::Math, differentiate::inputs_of};
+use crate::decompose::tools::Math;
 use kiln_dialects::{
     ir::*,
-    ops::{BindShape, OpKind, Sym, SymKind},
+    ops::{BindShape, Sym, SymKind},
     sym::{Atom, Dim},
 };
 use std::collections::{HashMap, HashSet};
@@ -16,33 +16,33 @@ pub(super) fn emit(func: Op, joint: &Joint<'_>, costs: &Costs, plan: &Plan) -> R
     let name = func.symbol().ok_or("has no name")?;
     let top = Builder::before(func).ok_or("is in no module")?;
     let given = [joint.results, &plan.saved].concat();
-    // Facts about values of the forward pass, and what has effects, stay there.
-    let is_late = |v: &Value| {
-        joint.cotangents.contains(v) || v.def().is_some_and(|o| plan.backward.contains(&o))
-    };
-    let is_root = |op: &Op| {
-        (op.result_count() == 0 && !op.isa::<func::Return>() || effects(*op))
-            && !inputs_of(*op).iter().any(is_late)
-    };
-    let roots: Vec<Op> = joint.block.ops().into_iter().filter(is_root).collect();
-    let read: Vec<Value> = roots.iter().flat_map(|o| inputs_of(*o)).collect();
-    let mut ahead = makers(&[given.clone(), read].concat(), &HashSet::new(), joint.block);
-    ahead.extend(roots);
-    let forward = Part { joint, args: joint.primals, results: &given, ops: &ahead };
-    forward.emit(&top, &format!("{name}_forward"), &|_, _| Ok(()))?;
+    let read = [given.clone(), read_by(&plan.forward_roots)].concat();
+    let mut ops = makers(&read, &HashSet::new(), joint.block);
+    ops.extend(&plan.forward_roots);
+    let forward = Part { joint, args: joint.primals, results: &given, ops: &ops };
+    let front = forward.emit(&top, &format!("{name}_forward"), &|_, _| Ok(()))?;
+    let count = joint.results.len();
+    let saved: Vec<Option<usize>> = vec![None; plan.saved.len()];
+    copy_entries(func, front, "arg_attrs", &places(joint.primals));
+    copy_entries(func, front, "res_attrs", &[(0..count).map(Some).collect(), saved].concat());
 
     let args = [&plan.saved, joint.cotangents].concat();
     let leaves: HashSet<Value> = args.iter().copied().collect();
-    let late = makers(joint.gradients, &leaves, joint.block);
-    let backward = Part { joint, args: &args, results: joint.gradients, ops: &late };
+    let read = [joint.gradients, &read_by(&plan.backward_roots)].concat();
+    let mut ops = makers(&read, &leaves, joint.block);
+    ops.extend(&plan.backward_roots);
+    let backward = Part { joint, args: &args, results: joint.gradients, ops: &ops };
     let state = |b: &Builder, map: &mut Values| state(b, joint, costs, &args, map);
     let back = backward.emit(&top, &format!("{name}_backward"), &state)?;
+    let gradients: Vec<_> = (count..count + joint.gradients.len()).map(Some).collect();
+    copy_entries(func, back, "arg_attrs", &places(&args));
+    copy_entries(func, back, "res_attrs", &gradients);
     let number = |n: u64| Attr::i64(func.ctx(), i64::try_from(n).unwrap_or(i64::MAX));
     let report = [
         ("bytes", number(plan.bytes)),
         ("bytes_saved", number(plan.most.saturating_sub(plan.bytes))),
         ("flops_added", number(plan.flops)),
-        ("ops_again", number(plan.again as u64)),
+        ("recomputed_ops", number(plan.recomputed_ops as u64)),
         ("values", number(plan.saved.len() as u64)),
     ];
     back.set_attr("kiln.partition", Attr::dictionary(func.ctx(), &report));
@@ -50,8 +50,17 @@ pub(super) fn emit(func: Op, joint: &Joint<'_>, costs: &Costs, plan: &Plan) -> R
     Ok(())
 }
 
-fn effects(op: Op) -> bool {
-    op.kind() == Some(OpKind::CustomCall) && op.attr("effect").is_some()
+/// Where values are among the arguments; `None`: they are no arguments.
+fn places(values: &[Value]) -> Vec<Option<usize>> {
+    values.iter().map(|v| v.block_arg().map(|(_, i)| i)).collect()
+}
+
+/// Copies entries of a function's list of attributes, such as layouts; `None`: an empty one.
+fn copy_entries(from: Op, to: Op, name: &str, places: &[Option<usize>]) {
+    let Some(listed) = from.attr(name).and_then(Attr::as_array) else { return };
+    let none = Attr::dictionary(from.ctx(), &[]);
+    let entry = |i: &Option<usize>| i.and_then(|i| listed.get(i).copied()).unwrap_or(none);
+    to.set_attr(name, Attr::array(from.ctx(), &places.iter().map(entry).collect::<Vec<_>>()));
 }
 
 /// Values of the joint function, and what they are in a part.

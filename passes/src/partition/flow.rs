@@ -39,7 +39,7 @@ impl Network {
             while let Some(more) = self.augment(source, sink, &levels, &mut next) {
                 flow = flow.saturating_add(more);
                 if flow >= INFINITE {
-                    return Err("needs a value that can neither be saved nor computed again");
+                    return Err("needs a value that can neither be saved nor recomputed");
                 }
             }
         }
@@ -83,7 +83,7 @@ impl Network {
         let (mut path, mut at): (Vec<usize>, usize) = (vec![], source);
         while at != sink {
             let Some(i) = self.from[at].get(next[at]).copied() else {
-                // A dead end: back by one edge, which is not tried again.
+                // A dead end: back by one edge, which is not retried.
                 let i = path.pop()?;
                 at = self.edges[i ^ 1].to;
                 next[at] += 1;

@@ -76,7 +76,8 @@ pub fn batching(kind: OpKind) -> Batching {
         Linear | LayerNorm | RmsNorm => Own(rules::weighted),
 
         Matmul | Embedding | GroupNorm | BatchNorm | CrossEntropy | Mean | Var | Std
-        | Interpolate | AvgPool | AdaptiveAvgPool | MaxPool | Checkpoint => Decomposed,
+        | Interpolate | AvgPool | AdaptiveAvgPool | MaxPool => Decomposed,
+        Checkpoint => Own(Batch::checkpoint),
 
         Scatter | DynamicSlice | DynamicUpdateSlice | Attention | Dropout | RandomBits
         | RandomUniform | RandomNormal | If | While | Scan | CustomCall | PtxCall => Repeated,

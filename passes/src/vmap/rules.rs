@@ -10,17 +10,18 @@ fn read<N: Node>(op: Op) -> Result<N> {
     N::of(op).ok_or_malformed(op)
 }
 
-/// Dimensions behind the batch.
-fn moved(dims: &[i64]) -> Vec<i64> {
+/// Dimensions shifted by the batch dimension.
+fn shifted(dims: &[i64]) -> Vec<i64> {
     dims.iter().map(|d| d + 1).collect()
 }
 
-/// The same with the batch itself in front.
+/// The batch dimension, then dimensions shifted by it.
 fn with_batch(dims: &[i64]) -> Vec<i64> {
-    [vec![0], moved(dims)].concat()
+    [vec![0], shifted(dims)].concat()
 }
 
-fn led<T: Clone>(first: T, rest: &[T]) -> Vec<T> {
+/// A list with the batch's entry prepended.
+fn prepend<T: Clone>(first: T, rest: &[T]) -> Vec<T> {
     [std::slice::from_ref(&first), rest].concat()
 }
 
@@ -43,14 +44,14 @@ pub(super) fn size(v: &Batch, op: Op) -> Result<Value> {
 /// `kiln.bind_shape` of a batched value.
 pub(super) fn fact(v: &Batch, op: Op) -> Result<()> {
     let o = read::<BindShape>(op)?;
-    let sizes = led(v.size, &own(v, &o.sizes));
+    let sizes = prepend(v.size, &own(v, &o.sizes));
     let node = BindShape { value: v.whole(o.value)?, sizes };
     v.b.create_with(&node, &[], &mut []).map(|_| ())
 }
 
 pub(super) fn broadcast_in_dim(v: &Batch, op: Op) -> Made {
     let o = read::<BroadcastInDim>(op)?;
-    let sizes = led(v.size, &own(v, &o.sizes));
+    let sizes = prepend(v.size, &own(v, &o.sizes));
     Ok(Some(vec![v.m().broadcast(v.whole(o.input)?, &with_batch(&o.dims), &sizes)?]))
 }
 
@@ -65,7 +66,7 @@ fn own(v: &Batch, sizes: &[Size]) -> Vec<Size> {
 
 pub(super) fn reshape(v: &Batch, op: Op) -> Made {
     let o = read::<Reshape>(op)?;
-    Ok(Some(vec![v.m().reshape(v.whole(o.input)?, &led(v.size, &own(v, &o.sizes)))?]))
+    Ok(Some(vec![v.m().reshape(v.whole(o.input)?, &prepend(v.size, &own(v, &o.sizes)))?]))
 }
 
 pub(super) fn transpose(v: &Batch, op: Op) -> Made {
@@ -77,9 +78,9 @@ pub(super) fn slice(v: &Batch, op: Op) -> Made {
     let o = read::<Slice>(op)?;
     let node = Slice {
         input: v.whole(o.input)?,
-        offsets: led(Size::Static(0), &own(v, &o.offsets)),
-        sizes: led(v.size, &own(v, &o.sizes)),
-        strides: led(1, &o.strides),
+        offsets: prepend(Size::Static(0), &own(v, &o.offsets)),
+        sizes: prepend(v.size, &own(v, &o.sizes)),
+        strides: prepend(1, &o.strides),
     };
     Ok(Some(vec![v.b.add(&node)?]))
 }
@@ -92,8 +93,8 @@ pub(super) fn pad(v: &Batch, op: Op) -> Made {
     let node = Pad {
         input: v.whole(o.input)?,
         value: v.one(o.value),
-        low: led(Size::Static(0), &own(v, &o.low)),
-        high: led(Size::Static(0), &own(v, &o.high)),
+        low: prepend(Size::Static(0), &own(v, &o.low)),
+        high: prepend(Size::Static(0), &own(v, &o.high)),
     };
     Ok(Some(vec![v.b.add(&node)?]))
 }
@@ -106,12 +107,12 @@ pub(super) fn concat(v: &Batch, op: Op) -> Made {
 
 pub(super) fn reverse(v: &Batch, op: Op) -> Made {
     let o = read::<Reverse>(op)?;
-    Ok(Some(vec![v.b.add(&Reverse { input: v.whole(o.input)?, dims: moved(&o.dims) })?]))
+    Ok(Some(vec![v.b.add(&Reverse { input: v.whole(o.input)?, dims: shifted(&o.dims) })?]))
 }
 
 pub(super) fn reduce(v: &Batch, op: Op) -> Made {
     let o = read::<Reduce>(op)?;
-    Ok(Some(vec![v.b.add(&Reduce { input: v.whole(o.input)?, dims: moved(&o.dims), ..o })?]))
+    Ok(Some(vec![v.b.add(&Reduce { input: v.whole(o.input)?, dims: shifted(&o.dims), ..o })?]))
 }
 
 pub(super) fn arg_max(v: &Batch, op: Op) -> Made {
@@ -143,11 +144,11 @@ pub(super) fn reduce_window(v: &Batch, op: Op) -> Made {
     let o = read::<ReduceWindow>(op)?;
     let node = ReduceWindow {
         input: v.whole(o.input)?,
-        window: led(1, &o.window),
-        strides: led(1, &o.strides),
-        pad_low: led(0, &o.pad_low),
-        pad_high: led(0, &o.pad_high),
-        dilation: led(1, &o.dilation),
+        window: prepend(1, &o.window),
+        strides: prepend(1, &o.strides),
+        pad_low: prepend(0, &o.pad_low),
+        pad_high: prepend(0, &o.pad_high),
+        dilation: prepend(1, &o.dilation),
         ..o
     };
     Ok(Some(vec![v.b.add(&node)?]))
@@ -163,7 +164,7 @@ pub(super) fn convolution(v: &Batch, op: Op) -> Made {
     let sizes = m.sizes_of(whole)?;
     let [batch, images, rest @ ..] = sizes.as_slice() else { return Ok(None) };
     let all = m.size(SymKind::Mul, *batch, *images)?;
-    let input = m.reshape(whole, &led(all, rest))?;
+    let input = m.reshape(whole, &prepend(all, rest))?;
     let made = v.b.add(&Convolution { input, weight: v.one(o.weight), ..o })?;
     let rest = m.sizes_of(made)?.split_off(1);
     Ok(Some(vec![m.reshape(made, &[vec![*batch, *images], rest].concat())?]))
@@ -200,8 +201,8 @@ pub(super) fn dot_general(v: &Batch, op: Op) -> Made {
     let both = left && right;
     let side = |x: Value, batched: bool, batch: &[i64], contract: &[i64]| -> Result<_> {
         match (both, batched) {
-            (true, _) => Ok((v.whole(x)?, with_batch(batch), moved(contract))),
-            (_, true) => Ok((v.whole(x)?, moved(batch), moved(contract))),
+            (true, _) => Ok((v.whole(x)?, with_batch(batch), shifted(contract))),
+            (_, true) => Ok((v.whole(x)?, shifted(batch), shifted(contract))),
             _ => Ok((v.one(x), batch.to_vec(), contract.to_vec())),
         }
     };
@@ -223,7 +224,7 @@ pub(super) fn dot_general(v: &Batch, op: Op) -> Made {
 }
 
 /// A batched operand gets another index: the example. The result has the indices' shape first, so
-/// the batch is in front.
+/// the batch is its dimension 0.
 pub(super) fn gather(v: &Batch, op: Op) -> Made {
     let o = read::<Gather>(op)?;
     let m = v.m();
