@@ -147,7 +147,7 @@ def report(row):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--items", default="resnet50_b32,vit_base_b32,bert_base_b16_s512,gpt2_b8_s1024")
-    p.add_argument("--training", default="gpt2_b8_s1024,resnet50_b32")
+    p.add_argument("--training", default="gpt2_b8_s1024,bert_base_b16_s512,vit_base_b32,resnet50_b32")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--inductor", default="default,reduce-overhead")
     p.add_argument("--kiln", default="default,reduce-overhead")

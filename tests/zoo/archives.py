@@ -334,6 +334,10 @@ def rows(lines):
             yield said | {"detail": cell("; ".join(dict.fromkeys(d for o, d in found.values() if d)))}
 
 
+# What a table says of a form on a device, beside its outcome.
+OF_DEVICE = {"cpu": ("kernels", "compile_s", "beside_eager"), "cuda": ("gpu_kernels", "gpu_compile_s")}
+
+
 def merged(before, table):
     """A table with what an earlier one has beyond it: models, forms, and the columns of a device that was left out."""
     at = lambda r: (r["model"], r["form"])
@@ -342,8 +346,9 @@ def merged(before, table):
         fresh = new.get(at(old))
         if fresh is None and (old["form"] or old["model"] not in models):
             new[at(old)] = old
-        elif fresh is not None and "cuda" not in fresh:
-            fresh |= {k: old[k] for k in ("cuda", "gpu_kernels", "gpu_compile_s") if old.get(k)}
+        for device, columns in OF_DEVICE.items():
+            if fresh is not None and not fresh.get(device):
+                fresh |= {k: old[k] for k in (device, *columns) if old.get(k)}
     return [new[k] for k in sorted(new, key=lambda k: (k[0], FORMS.index(k[1])))]
 
 
