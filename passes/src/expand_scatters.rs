@@ -3,8 +3,8 @@
 //!
 //! Why: GPU kernels cannot call the runtime, and atomic adds come in any order; here the order is
 //! fixed, so results are deterministic. An assigning scatter finds the last update of each element
-//! by a maximum, then gathers it. Each element compares all indices: the work is the number of
-//! updates times the size of the indexed dimensions, and for sums times the other dimensions too.
+//! by a maximum, then gathers it. As it stands each element compares all indices; strategy
+//! `scatter_reduction` recognises the mask, and compares them once a warp.
 //!
 //! Numerics: reassociates.
 //!

@@ -113,6 +113,17 @@ func.func @f(%g: tensor<140x1011xbf16>, %x: tensor<140x400xbf16>, %w: tensor<101
 }
 
 // -----
+// The second product reads what is sliced of the first.
+// CASE: a_chain_of_products
+// CHECK-COUNT-2: kiln.dot_general
+// IMPLICIT-CHECK-NOT: tensor<700x1301xbf16>, tensor<1301x1001xbf16>
+func.func @f(%x: tensor<700x40xbf16>, %w: tensor<40x1301xbf16>, %v: tensor<1301x1001xbf16>) -> tensor<700x1001xbf16> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<700x40xbf16>, tensor<40x1301xbf16>
+  %1 = kiln.dot_general %0, %v batch = [] x [] contract = [1] x [0] : tensor<700x1301xbf16>, tensor<1301x1001xbf16>
+  return %1 : tensor<700x1001xbf16>
+}
+
+// -----
 // CASE: f32_has_no_tensor_cores
 // CHECK-NOT: kiln.pad
 func.func @f(%x: tensor<70x33xf32>, %w: tensor<90x33xf32>) -> tensor<70x90xf32> {

@@ -1,0 +1,113 @@
+//! Zeros appended to the operands of a GEMM.
+use super::operand::Stored;
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
+use std::collections::HashMap;
+
+/// Elements to append.
+pub(super) struct Padding {
+    /// In K, to both operands.
+    pub(super) depth: i64,
+    /// To the innermost dimension of the left and of the right operand, where that is not K.
+    pub(super) rows: [i64; 2],
+}
+
+/// The padded values of a block, so that the gradients of both factors share one.
+#[derive(Default)]
+pub(super) struct Pads {
+    padded: HashMap<(Value, Vec<i64>), Value>,
+    zeros: HashMap<DType, Value>,
+}
+
+impl Pads {
+    /// A value with zeros appended. Where only rows grow, the reshape of a value is one of the padded
+    /// value.
+    fn of(&mut self, b: &Builder, v: Value, high: Vec<i64>) -> Result<Value> {
+        if let Some(known) = self.padded.get(&(v, high.clone())) {
+            return Ok(*known);
+        }
+        let rows = high.split_last().filter(|(_, others)| others.iter().all(|n| *n == 0));
+        let inner = v.def().and_then(Reshape::of).map(|o| o.input).filter(|x| {
+            let (from, to) = (x.ty().dims(), v.ty().dims());
+            from.last().is_some_and(|n| n.known().is_some() && Some(n) == to.last())
+        });
+        let made = match (rows, inner) {
+            (Some((more, _)), Some(inner)) => {
+                let mut below = vec![0; inner.ty().dims().len()];
+                if let Some(last) = below.last_mut() {
+                    *last = *more;
+                }
+                let mut sizes = b.sizes_of(v)?;
+                if let Some(Size::Static(n)) = sizes.last_mut() {
+                    *n += more;
+                }
+                let input = self.of(b, inner, below)?;
+                b.add(&Reshape { input, sizes })?
+            }
+            _ => {
+                let dtype = tensor_type(v.ty())?.dtype;
+                let value = match self.zeros.get(&dtype) {
+                    Some(zero) => *zero,
+                    None => b.splat(dtype, &[], 0.0)?,
+                };
+                self.zeros.insert(dtype, value);
+                let low = Size::all(&vec![0; high.len()]);
+                b.add(&Pad { input: v, value, low, high: Size::all(&high) })?
+            }
+        };
+        self.padded.insert((v, high), made);
+        Ok(made)
+    }
+}
+
+/// The product of the padded operands, without the results of the padding.
+pub(super) fn padded(
+    b: &Builder,
+    o: &DotGeneral,
+    more: &Padding,
+    pads: &mut Pads,
+) -> Result<Value> {
+    let mut pad = |v: Value, contract: &[i64], rows: i64| {
+        let Stored { base, order } = Stored::of(v);
+        let mut high = vec![0; order.len()];
+        for (d, inner) in order.iter().enumerate() {
+            let last = *inner + 1 == order.len() as i64;
+            high[*inner as usize] = match contract.contains(&(d as i64)) {
+                true => more.depth,
+                false if last => rows,
+                false => 0,
+            };
+        }
+        if high.iter().all(|n| *n == 0) {
+            return Ok(v);
+        }
+        let input = pads.of(b, base, high)?;
+        match order.is_sorted() {
+            true => Ok(input),
+            false => b.add(&Transpose { input, permutation: order }),
+        }
+    };
+    let lhs = pad(o.lhs, &o.lhs_contract, more.rows[0])?;
+    let rhs = pad(o.rhs, &o.rhs_contract, more.rows[1])?;
+    let whole = b.add(&DotGeneral { lhs, rhs, ..o.clone() })?;
+    if more.rows == [0, 0] {
+        return Ok(whole);
+    }
+    // Results have the batch, the free dimensions of the left operand, those of the right one.
+    let mut sizes: Vec<Size> = b.sizes_of(whole)?;
+    let mut at = o.lhs_batch.len();
+    for (v, batch, contract, rows) in [
+        (o.lhs, &o.lhs_batch, &o.lhs_contract, more.rows[0]),
+        (o.rhs, &o.rhs_batch, &o.rhs_contract, more.rows[1]),
+    ] {
+        let last = Stored::of(v).innermost();
+        let free = |d: &usize| ![batch, contract].iter().any(|all| all.contains(&(*d as i64)));
+        for d in (0..v.ty().dims().len()).filter(free) {
+            if let Some(Size::Static(n)) = sizes.get_mut(at).filter(|_| last == Some(d)) {
+                *n -= rows;
+            }
+            at += 1;
+        }
+    }
+    let (offsets, strides) = (Size::all(&vec![0; sizes.len()]), vec![1; sizes.len()]);
+    b.add(&Slice { input: whole, offsets, sizes, strides })
+}
