@@ -116,12 +116,13 @@ def stages_of(graph: torch.fx.Graph, left: dict[str, str]) -> dict[torch.fx.Node
     can be one program.
 
     A call is in the earliest stage that has its inputs, so that activations are freed early; but what follows from the graph's inputs
-    alone, such as a weight's conversion, is in the stage of its first user, instead of waiting in memory. The results of one op
-    are in its stage."""
+    alone, such as a weight's conversion, is in the stage of its first user, instead of waiting in memory. Gradients do not wait,
+    since what they are computed of would. The results of one op are in its stage."""
     stages, free = {}, set()
     for n in graph.nodes:
         if n.op != "call_function":
-            free.add(n)
+            if not n.name.startswith("tangents"):
+                free.add(n)
             continue
         inputs = [i for i in n.all_input_nodes if i in stages]
         eager = n.name in left

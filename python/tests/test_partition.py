@@ -35,6 +35,19 @@ def test_what_follows_from_inputs_alone_waits_for_its_reader():
     assert found == {"sin": 0, "erfinv": 1, "exp": 1, "mul": 1}
 
 
+def test_gradients_do_not_wait_for_their_reader():
+    def f(tangents_1, w):
+        by_w = aten.mul(tangents_1, w)
+        return aten.add(aten.erfinv(aten.sin(tangents_1)), by_w)
+
+    graph = make_fx(f)(torch.randn(3), torch.randn(3)).graph
+    first = next(iter(graph.nodes))
+    first._rename("tangents_1")
+    left = {n.name: "left" for n in graph.nodes if n.target is aten.erfinv.default}
+    found = {n.name: stage for n, stage in stages_of(graph, left).items()}
+    assert found == {"mul": 0, "sin": 0, "erfinv": 1, "add": 1}
+
+
 def test_results_of_one_op_stay_together():
     def f(x):
         a, b = aten.split(x, 2)
