@@ -38,7 +38,7 @@ impl Drop for Guard {
 /// statistics of batch norm; [`assign`](super::assign) stores these. In a compiled function both
 /// are parts of the program.
 ///
-/// `key` is what dropout draws from: i64 [2], a seed and the number of a stream. Draw k of a call
+/// `key` is what dropout draws from: `i64 [2]`, a seed and the number of a stream. Draw k of a call
 /// takes (seed, stream + k), so calls with the same key drop the same elements, whatever is fused
 /// or recomputed; training passes a new seed in each step. Nothing is drawn without dropout.
 /// Err: the function's own error.

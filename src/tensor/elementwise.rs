@@ -225,7 +225,7 @@ impl Tensor {
         self.call("to", "aten.to.dtype", [("dtype", dtype.into())])
     }
     /// Dropout in training mode: `x / (1 - p)` with probability 1 - p, else 0. The mask is a function
-    /// of `key`, i64 [2]: a seed and the number of a stream. For the formula see `kiln.dropout`.
+    /// of `key`, `i64 [2]`: a seed and the number of a stream. For the formula see `kiln.dropout`.
     /// Error: a probability outside of 0 to 1, or another key.
     #[track_caller]
     pub fn dropout_by(&self, key: impl Into<Tensor>, p: f64) -> Tensor {

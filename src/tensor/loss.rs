@@ -102,7 +102,7 @@ impl Tensor {
         self.loss("binary_cross_entropy_with_logits", row, target, reduction, more)
     }
     /// Negative log-likelihood of log-probabilities [N, C, ...] and class indices [N, ...]:
-    /// -w[t] x[t], 0 where t is `ignore_index`; the mean is divided by the sum of w[t]. As
+    /// `-w[t] x[t]`, 0 where t is `ignore_index`; the mean is divided by the sum of `w[t]`. As
     /// `torch.nn.functional.nll_loss`, whose ignored index is -100 by default.
     #[track_caller]
     pub fn nll_loss(
