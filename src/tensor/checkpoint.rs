@@ -1,7 +1,7 @@
 //! Checkpoints: functions that a backward pass runs again instead of keeping their values.
 use super::{
     Tensor, TraceError,
-    control::{FlatTree, tracing, user},
+    control::{FlatTree, Results, tracing, user},
     gradient::flat,
     region::{Body, RegionOp},
 };
@@ -38,9 +38,6 @@ pub struct Checkpoint<F, A> {
 pub fn checkpoint<F: Function<A>, A: Arguments>(function: F) -> Checkpoint<F, A> {
     Checkpoint { function, site: Location::caller(), _arguments: PhantomData }
 }
-
-/// What a function returns, as a structure.
-type Results<F, A> = <<F as Function<A>>::Out as Returns>::Tree;
 
 impl<F: Function<A>, A: Arguments> Checkpoint<F, A> {
     /// Calls it. Err: the function's own error, or an invalid op with its location.

@@ -6,9 +6,12 @@ use super::{
     Graph, Scalar, Tensor, TraceError, emit,
     region::{Body, RegionOp, Spec, show},
 };
-use crate::compile::{Leaf, Returns, Tree};
+use crate::compile::{Function, Leaf, Returns, Tree};
 use kiln_dialects::{ir::Attr, ops::OpKind, value::DType};
 use std::{cell::RefCell, panic::Location};
+
+/// What a function returns, as a structure.
+pub(super) type Results<F, A> = <<F as Function<A>>::Out as Returns>::Tree;
 
 /// A structure split into its tensors and its static rest, in order.
 pub(crate) struct FlatTree {

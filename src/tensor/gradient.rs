@@ -5,7 +5,7 @@
 //! its graph, with the tensors that it reads as inputs; the process keeps the programs.
 use super::{
     Graph, Tensor, TraceError,
-    control::{FlatLeaf, FlatTree, user},
+    control::{FlatLeaf, FlatTree, Results, user},
     derivative::extended,
     region::show,
 };
@@ -19,8 +19,6 @@ use std::{marker::PhantomData, panic::Location};
 /// The name of `grad` and its relatives in errors.
 const OP: &str = "grad";
 
-/// What a function returns, as a structure.
-type Results<F, A> = <<F as Function<A>>::Out as Returns>::Tree;
 /// What a function returns, and its vector-Jacobian product.
 type WithPullback<F, A> = (Results<F, A>, Pullback<F, A>);
 /// What a function returns, twice: values and their tangents.

@@ -1,11 +1,11 @@
 //! Vectorised functions: of one example, called with a batch.
 use super::{
     TraceError,
-    control::{FlatTree, map, tracing, user},
+    control::{FlatTree, Results, map, tracing, user},
     derivative::extended,
     gradient::flat,
 };
-use crate::compile::{Arguments, Function, Pack, Returns};
+use crate::compile::{Arguments, Function, Pack};
 use std::{marker::PhantomData, panic::Location};
 
 /// A function on batches; see [`vmap`].
@@ -14,9 +14,6 @@ pub struct Vmap<F, A> {
     site: &'static Location<'static>,
     _arguments: PhantomData<fn(A)>,
 }
-
-/// What a function returns, as a structure.
-type Results<F, A> = <<F as Function<A>>::Out as Returns>::Tree;
 
 /// A function of batches from one of single examples, as `jax.vmap`: dimension 0 of every tensor
 /// among the arguments and the results is the batch. What the function captures is the same for all

@@ -207,9 +207,6 @@ impl Sliding {
         };
         Ok((0..n).map(one).collect())
     }
-}
-
-impl Sliding {
     /// Most windows that cover an element, or with a dilation the kernel's offsets: only some of
     /// these are a window's.
     fn most(&self) -> i64 {

@@ -140,6 +140,9 @@ impl Grouping<'_> {
     /// the epilogue of contraction `g`, for which that kernel would store its values.
     pub(super) fn spares_epilogue(&self, n: usize, g: usize, sources: &[usize]) -> Result<()> {
         let group = &self.groups[g];
+        if group.kind != Kind::Contract {
+            return Ok(());
+        }
         let large = sources.iter().find(|s| {
             let other = &self.groups[**s];
             other.kind == Kind::Pointwise
@@ -149,13 +152,13 @@ impl Grouping<'_> {
                 && self.fits(n, **s).is_ok()
                 && self.acyclic(**s, sources).is_ok()
         });
-        match large.filter(|_| group.kind == Kind::Contract && self.fits(n, g).is_ok()) {
-            Some(s) => Err(format!(
+        match large {
+            Some(s) if self.fits(n, g).is_ok() => Err(format!(
                 "it also reads from {}, which has too many ops for an epilogue",
                 self.first_name(*s)
             )
             .into()),
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Zeros appended to the operands of a GEMM.
 use super::operand::Stored;
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 /// Elements to append.
 pub(super) struct Padding {
@@ -45,11 +45,10 @@ impl Pads {
             }
             _ => {
                 let dtype = tensor_type(v.ty())?.dtype;
-                let value = match self.zeros.get(&dtype) {
-                    Some(zero) => *zero,
-                    None => b.splat(dtype, &[], 0.0)?,
+                let value = match self.zeros.entry(dtype) {
+                    Entry::Occupied(zero) => *zero.get(),
+                    Entry::Vacant(place) => *place.insert(b.splat(dtype, &[], 0.0)?),
                 };
-                self.zeros.insert(dtype, value);
                 let low = Size::all(&vec![0; high.len()]);
                 b.add(&Pad { input: v, value, low, high: Size::all(&high) })?
             }
