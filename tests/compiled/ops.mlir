@@ -27,6 +27,43 @@ func.func @f(%x: tensor<2x4x?xf32>, %w: tensor<4x3x3xf32>) -> tensor<2x6x?xf32> 
 
 // -----
 
+// CASE: groups of four channels in bf16, joined to the width of a tile, with an epilogue
+func.func @f(%x: tensor<2x128x9x10xbf16>, %w: tensor<128x4x3x3xbf16>, %b: tensor<128xbf16>) -> tensor<2x128x9x10xbf16> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 32 : i64} : tensor<2x128x9x10xbf16>, tensor<128x4x3x3xbf16>
+  %1 = kiln.broadcast_in_dim %b dims = [1] sizes = [2, 128, 9, 10] : tensor<128xbf16>
+  %2 = kiln.add %0, %1 : tensor<2x128x9x10xbf16>
+  %3 = kiln.tanh %2 : tensor<2x128x9x10xbf16>
+  return %3 : tensor<2x128x9x10xbf16>
+}
+
+// -----
+
+// CASE: groups of 24 channels and 40 filters in f16, with strides, of a dynamic batch
+func.func @f(%x: tensor<?x96x11x13xf16>, %w: tensor<160x24x3x3xf16>) -> tensor<?x160x6x6xf16> {
+  %0 = kiln.convolution %x, %w strides = [2, 2] pad = [1, 0] x [1, 0] dilation = [1, 1] {groups = 4 : i64} : tensor<?x96x11x13xf16>, tensor<160x24x3x3xf16>
+  return %0 : tensor<?x160x6x6xf16>
+}
+
+// -----
+
+// CASE: groups of 64 channels in bf16, dilated, between convolutions of one group
+func.func @f(%x: tensor<1x32x10x9xbf16>, %u: tensor<192x32x1x1xbf16>, %w: tensor<192x64x3x3xbf16>, %v: tensor<32x192x1x1xbf16>) -> tensor<1x32x10x9xbf16> {
+  %0 = kiln.convolution %x, %u strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x32x10x9xbf16>, tensor<192x32x1x1xbf16>
+  %1 = kiln.convolution %0, %w strides = [1, 1] pad = [2, 2] x [2, 2] dilation = [2, 2] {groups = 3 : i64} : tensor<1x192x10x9xbf16>, tensor<192x64x3x3xbf16>
+  %2 = kiln.convolution %1, %v strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x192x10x9xbf16>, tensor<32x192x1x1xbf16>
+  return %2 : tensor<1x32x10x9xbf16>
+}
+
+// -----
+
+// CASE: few channels and a mutable weight in bf16: blocks of pixels become channels
+func.func @f(%x: tensor<2x3x21x22xbf16>, %w: tensor<64x3x7x7xbf16>) -> tensor<2x64x11x11xbf16> {
+  %0 = kiln.convolution %x, %w strides = [2, 2] pad = [3, 3] x [3, 3] dilation = [1, 1] : tensor<2x3x21x22xbf16>, tensor<64x3x7x7xbf16>
+  return %0 : tensor<2x64x11x11xbf16>
+}
+
+// -----
+
 // CASE: integer powers
 func.func @f(%a: tensor<17xi32>, %b: tensor<17xi8>, %u: tensor<5xui8>, %l: tensor<9xi64>) -> (tensor<17xi32>, tensor<17xi8>, tensor<5xui8>, tensor<9xi64>, tensor<17xi8>) {
   %n = kiln.constant dense<[-3, -2, -1, 0, 1, 2, 3, 7, -128, 127, 5, 6, 4, 8, 9, 30, 31]> : tensor<17xi8>

@@ -85,8 +85,8 @@ const CONVOLUTIONS: &[Case] = &[
         "64x16x3x3",
         "2x14x14x64",
         "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 4}",
-        false,
-        [true, true],
+        true,
+        [false, true],
     ),
 ];
 

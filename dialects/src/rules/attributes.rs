@@ -125,6 +125,10 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
                 "has kiln.pack, which belongs on a contraction".into()
             });
         }
+        "kiln.groups" => {
+            let fits = value.as_string().is_some() && op.kind() == Some(OpKind::Convolution);
+            return ensure(fits, || "has kiln.groups, which is a string on a convolution".into());
+        }
         "kiln.memory_format" => {
             ensure(value.as_string().is_some(), || "needs a string as kiln.memory_format".into())?;
             return ensure(op.isa::<func::Func>(), || {

@@ -26,6 +26,7 @@ pub fn chip_options(chip: Chip, relaxed: Relaxed) -> PassOptions {
     let passes = [
         "kiln-raise-attention",
         "kiln-decompose{keep=kernels}",
+        "kiln-merge-groups",
         "kiln-expose-padding",
         "kiln-space-to-depth",
         "kiln-pad-products",

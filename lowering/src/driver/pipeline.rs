@@ -158,6 +158,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-expand-conv1d",
         "before padding is exposed: what pads two dimensions as it loads then pads one",
     ),
+    cuda(
+        Level::Prims,
+        On::Module,
+        "kiln-merge-groups",
+        "before padding is exposed and layouts are chosen, which its mark decides",
+    ),
     step(
         Level::Prims,
         On::Module,
@@ -220,7 +226,7 @@ pub const PIPELINE: &[PipelineStep] = &[
         Level::Prims,
         On::Module,
         "kiln-layout{mutable=true groups=false}",
-        "sees the whole graph; cuDNN and naive_contraction take grouped convolutions as given",
+        "sees the whole graph; cuDNN and naive_contraction take other grouped convolutions as given",
     ),
     cuda(
         Level::Prims,

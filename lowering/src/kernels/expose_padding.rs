@@ -17,7 +17,7 @@
 //! ```
 use crate::kernels::{
     frozen::{STORED, is_movement},
-    op_facts::{contracts, folded_transpose, is_depthwise},
+    op_facts::{contracts, fits_im2col, folded_transpose, folding_op, is_dense, is_depthwise},
 };
 use kiln_dialects::{
     ir::*,
@@ -81,16 +81,9 @@ impl ExposePadding {
         let Ok(t) = tensor_type(o.input.ty()) else { return false };
         let sizes: Option<Vec<i64>> = o.weight.ty().dims().iter().map(|d| d.known()).collect();
         let Some([_, channels, height, width]) = sizes.as_deref() else { return false };
-        let fits = |i: usize, window: i64| {
-            let reach = o.dilation[i] * (window - 1);
-            (1..=8).contains(&o.strides[i])
-                && reach < 256
-                && (0..128).contains(&o.pad_low[i])
-                && (-128..128).contains(&(o.pad_high[i] - reach))
-        };
         let narrow = matches!(t.dtype, DType::BF16 | DType::F16) && channels % 8 == 0;
         let engine =
-            !self.chip.is_empty() && o.groups == 1 && narrow && fits(0, *height) && fits(1, *width);
+            !self.chip.is_empty() && is_dense(op) && narrow && fits_im2col(&o, &[*height, *width]);
         let threads = !self.chip.is_empty()
             && is_depthwise(&o)
             && o.pad_low.iter().chain(&o.pad_high).all(|n| *n >= 0);
@@ -115,7 +108,9 @@ fn store_image(op: Op) {
     // A reshape that collapses dimensions is a view of memory anyway.
     let wide = |v: Value| v.ty().dims().iter().filter(|d| d.known() != Some(1)).count();
     let view = |o: &Op| o.kind() == Some(OpKind::Reshape) && wide(o.result(0)) < wide(o.operand(0));
-    if let Some(op) = made.filter(|o| o.kind().is_some_and(is_movement) && !view(o)) {
+    // A contraction stores what it computes in the layout of a transpose that it folds.
+    let apart = |o: &Op| !view(o) && folding_op(*o).is_none();
+    if let Some(op) = made.filter(|o| o.kind().is_some_and(is_movement) && apart(o)) {
         op.set_attr(STORED, Attr::unit(op.ctx()));
     }
 }

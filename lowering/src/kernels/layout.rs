@@ -22,7 +22,8 @@
 //! ```
 use crate::kernels::{
     frozen::Frozen,
-    op_facts::{channels_first, channels_last, contracts, is_depthwise},
+    marks::GROUPS,
+    op_facts::{channels_first, channels_last, contracts, is_dense, is_depthwise},
 };
 use kiln_dialects::{
     ir::*,
@@ -40,7 +41,7 @@ kiln_passes::pass_options! {
         pub flops: i64 = 1000000,
         /// Counts convolutions with mutable weights too
         pub mutable: bool = false,
-        /// Takes grouped convolutions too, other than depthwise ones
+        /// Takes grouped convolutions too, other than depthwise ones and those that tensor cores read
         pub groups: bool = true,
     }
 }
@@ -110,7 +111,7 @@ pub(crate) fn flops(o: &Convolution) -> i64 {
 
 /// Whether a convolution can be channels last.
 fn takes(op: Op, groups: bool) -> bool {
-    let plain = |o: Convolution| groups || o.groups == 1 || is_depthwise(&o);
+    let plain = |o: Convolution| groups || is_dense(op) || is_depthwise(&o);
     contracts(op) && Convolution::of(op).is_some_and(plain)
 }
 
@@ -172,8 +173,12 @@ impl ChannelsLast {
             let rank = o.strides.len() + 2;
             let x = self.nhwc(&b, o.input)?;
             let input = b.add(&Transpose { input: x, permutation: channels_first(rank) })?;
-            let y = b.add(&Convolution { input, ..o })?;
-            let y = b.add(&Transpose { input: y, permutation: channels_last(rank) })?;
+            let made = b.create_node(&Convolution { input, ..o })?;
+            if let Some(said) = op.attr(GROUPS) {
+                made.set_attr(GROUPS, said);
+            }
+            let y =
+                b.add(&Transpose { input: made.result(0), permutation: channels_last(rank) })?;
             self.record(op, y);
             return Ok(());
         }

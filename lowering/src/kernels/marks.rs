@@ -12,3 +12,5 @@ pub(crate) const PROLOGUE: &str = "kiln.prologue";
 pub(crate) fn in_prologue(op: Op) -> bool {
     op.attr(PROLOGUE).is_some_and(Attr::is_unit)
 }
+/// Marks a grouped convolution that `wgmma_gemm` takes, with how many groups are one.
+pub const GROUPS: &str = "kiln.groups";

@@ -9,6 +9,7 @@ pub mod fuse;
 pub(crate) mod graph;
 pub mod layout;
 pub mod marks;
+pub mod merge_groups;
 pub(crate) mod op_facts;
 pub mod outline_control;
 pub mod pack;

@@ -1,5 +1,6 @@
 //! What single ops are to fusion and layout: whether they are expensive, which tensors they read,
 //! which transpose they fold into their store.
+use crate::kernels::marks::GROUPS;
 use kiln_dialects::{ir::*, ops::*, sym};
 
 /// Ops that take and produce whole buffers, unless they are lowered to loops.
@@ -126,6 +127,24 @@ pub fn contracts(op: Op) -> bool {
     let Some(o) = Convolution::of(op) else { return false };
     let known = |d: usize| o.weight.ty().dims().get(d).is_some_and(|n| n.known().is_some());
     !o.transposed && (o.groups == 1 || known(0) && known(1))
+}
+
+/// Whether TMA's im2col mode can address the windows of a convolution: traversal strides of at most 8,
+/// and pixel-box offsets of 8 bits.
+pub fn fits_im2col(o: &Convolution, window: &[i64]) -> bool {
+    window.len() == o.strides.len()
+        && window.iter().enumerate().all(|(i, n)| {
+            let reach = o.dilation[i].saturating_mul(n - 1);
+            (1..=8).contains(&o.strides[i])
+                && reach < 256
+                && (0..128).contains(&o.pad_low[i])
+                && (-128..128).contains(&(o.pad_high[i] - reach))
+        })
+}
+
+/// Whether a convolution has one group, or groups that tensor cores read (`kiln-merge-groups`).
+pub fn is_dense(op: Op) -> bool {
+    Convolution::of(op).is_some_and(|o| o.groups == 1 || op.attr(GROUPS).is_some())
 }
 
 /// Whether each channel of a convolution is a group of its own, with one filter.

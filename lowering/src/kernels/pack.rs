@@ -28,8 +28,8 @@
 //!          %v = kiln.slice (kiln.reshape (kiln.transpose %p)) : [K, N]     %0 = kiln.dot_general %x, %v …
 //! ```
 use crate::kernels::{
-    frozen::{Frozen, STORED, is_movement},
-    op_facts::{channels_last, folded_transpose, is_depthwise},
+    frozen::{Frozen, STORED},
+    op_facts::{channels_last, folded_transpose, is_dense, is_depthwise},
 };
 use kiln_dialects::{
     ir::*,
@@ -87,10 +87,9 @@ impl Pass for Pack {
                 }
                 let w = op.operand(operand);
                 if self.channels_last {
-                    // A mutable weight that is read through movement ops has the order it was given.
-                    let moved = w.def().and_then(Op::kind).is_some_and(is_movement);
-                    let packs = frozen.contains(w) || !moved;
-                    if let Some((order, said)) = windowed(op, w).filter(|_| packs) {
+                    if let Some((order, said)) =
+                        windowed(op, w).filter(|(order, _)| !is_stored_in(w, order))
+                    {
                         let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(w.loc());
                         op.set_operand(operand, stored(&b, w, order).at(op)?);
                         op.set_attr("kiln.pack", Attr::string(op.ctx(), said));
@@ -138,7 +137,7 @@ fn weight(op: Op) -> Option<(usize, usize)> {
 fn windowed(op: Op, w: Value) -> Option<(Vec<i64>, &'static str)> {
     let sizes: Vec<i64> = w.ty().dims().iter().filter_map(|d| d.known()).collect();
     let o = Convolution::of(op)?;
-    let (one, depthwise) = (o.groups == 1, is_depthwise(&o));
+    let (one, depthwise) = (is_dense(op), is_depthwise(&o));
     match sizes[..] {
         [_, c, h, w] if one && c > 1 && h * w > 1 => {
             Some((channels_last(4), "with input channels last"))
@@ -252,10 +251,20 @@ fn order(rank: usize, columns: usize) -> Vec<i64> {
     all
 }
 
-/// A value stored in a permuted order and read through the inverse permutation.
-fn stored(b: &Builder, input: Value, permutation: Vec<i64>) -> Result<Value> {
+/// Whether a value is read from memory in this order already, through a transpose.
+fn is_stored_in(w: Value, order: &[i64]) -> bool {
+    w.def().and_then(Transpose::of).is_some_and(|t| t.permutation == inverse(order))
+}
+
+fn inverse(permutation: &[i64]) -> Vec<i64> {
     let mut back = vec![0; permutation.len()];
     permutation.iter().enumerate().for_each(|(i, p)| back[*p as usize] = i as i64);
+    back
+}
+
+/// A value stored in a permuted order and read through the inverse permutation.
+fn stored(b: &Builder, input: Value, permutation: Vec<i64>) -> Result<Value> {
+    let back = inverse(&permutation);
     let op = b.create_node(&Transpose { input, permutation })?;
     op.set_attr(STORED, Attr::unit(b.ctx));
     b.add(&Transpose { input: op.result(0), permutation: back })

@@ -4,7 +4,9 @@
 //! Why: TMA on sm_90a, and 16-byte `cp.async` on older chips, read rows that start at multiples of
 //! 16 bytes. A K of 1001 16-bit elements would run without tensor cores, at a tenth of their rate.
 //! The zeros add nothing to the sum. An operand that is not K-major has rows of another dimension,
-//! as in the gradient of a vocabulary of 50,257; the results of its zeros are sliced off. Weights
+//! as in the gradient of a vocabulary of 50,257; the results of its zeros are sliced off. Where only
+//! one operand is K-major, its rows are padded in memory, and the product reads them without the
+//! zeros: the other operand stays as it is. Weights
 //! that are the same in every call are padded once (`kiln-freeze`). Other operands are copied, which
 //! is profitable above some size. The cost model of the tensor-core kernels gives the padded GEMM's
 //! time, `bandwidth` and `launch` that of the copies, and `rate` that of the unpadded GEMM.
@@ -130,26 +132,32 @@ impl PadProducts {
         if [batch, lhs.rows, rhs.rows].contains(&0) {
             return None;
         }
-        let k_major = lhs.k_major || rhs.k_major;
-        let more = if k_major { (UNIT - depth % UNIT) % UNIT } else { 0 };
+        let more = (UNIT - depth % UNIT) % UNIT;
+        let depths = match [lhs.k_major, rhs.k_major] {
+            [false, false] => [0, 0],
+            [true, false] if lhs.k_inner => [more, 0],
+            [false, true] if rhs.k_inner => [0, more],
+            _ => [more, more],
+        };
         let clocks = |work: f64, each: i64| work / (MODEL.processors() * each.max(1)) as f64;
         // Each copy is one kernel that reads and writes.
         let copy = |bytes: i64| clocks(2.0 * bytes as f64, self.bandwidth) + self.launch as f64;
-        let copied = [&lhs, &rhs].into_iter().filter(|s| !s.frozen && (more > 0 || s.more > 0));
-        let mut copies: f64 = copied.map(|s| copy(s.bytes)).sum();
+        let sides = [&lhs, &rhs].into_iter().zip(depths);
+        let copied = sides.filter(|(s, depth)| !s.frozen && (*depth > 0 || s.more > 0));
+        let mut copies: f64 = copied.map(|(s, _)| copy(s.bytes)).sum();
         if lhs.more > 0 || rhs.more > 0 {
             copies += copy(result as i64 * batch.saturating_mul(lhs.rows).saturating_mul(rhs.rows));
         }
         let gemm = Gemm { batch, rows: lhs.rows, columns: rhs.rows, k: depth };
-        let padded = Gemm { k: depth + more, ..gemm };
+        let padded = Gemm { k: depth + depths[0].max(depths[1]), ..gemm };
         let tensor_cores =
             MODEL.skinny_gemm(padded).unwrap_or_else(|| MODEL.tiled_gemm(gemm, Left::default()));
         let without =
             clocks(batch as f64 * lhs.rows as f64 * rhs.rows as f64 * depth as f64, self.rate)
                 + self.launch as f64;
         // 10% margin: the cost model is no more accurate.
-        let padding = Padding { depth: more, rows: [lhs.more, rhs.more] };
-        if more == 0 && padding.rows == [0, 0] {
+        let padding = Padding { depth: depths, rows: [lhs.more, rhs.more] };
+        if depths == [0, 0] && padding.rows == [0, 0] {
             return None;
         }
         (tensor_cores + copies < 0.9 * without).then_some(padding)

@@ -45,6 +45,8 @@ pub(super) struct OperandShape {
     pub(super) frozen: bool,
     /// Whether its rows have to be rows of K.
     pub(super) k_major: bool,
+    /// Whether they are rows of K in memory.
+    pub(super) k_inner: bool,
     /// Elements to append to its innermost dimension, if that is not K.
     pub(super) more: i64,
 }
@@ -73,5 +75,5 @@ pub(super) fn side(
     let free = (0..dims.len()).filter(|d| *d as i64 != contract && !batch.contains(&(*d as i64)));
     let rows = free.map(size).fold(1i64, i64::saturating_mul);
     let bytes = (0..dims.len()).map(size).fold(2i64, i64::saturating_mul);
-    Some(OperandShape { rows, bytes, frozen, k_major, more })
+    Some(OperandShape { rows, bytes, frozen, k_major, k_inner, more })
 }

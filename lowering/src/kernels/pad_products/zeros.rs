@@ -1,12 +1,14 @@
 //! Zeros appended to the operands of a GEMM.
 use super::operand::Stored;
+use crate::kernels::frozen::STORED;
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
 use std::collections::{HashMap, hash_map::Entry};
 
 /// Elements to append.
 pub(super) struct Padding {
-    /// In K, to both operands.
-    pub(super) depth: i64,
+    /// In K, to the left and to the right operand. If only one has rows of K, its rows are padded in
+    /// memory alone: the product reads them without the zeros.
+    pub(super) depth: [i64; 2],
     /// To the innermost dimension of the left and of the right operand, where that is not K.
     pub(super) rows: [i64; 2],
 }
@@ -65,13 +67,14 @@ pub(super) fn padded(
     more: &Padding,
     pads: &mut Pads,
 ) -> Result<Value> {
-    let mut pad = |v: Value, contract: &[i64], rows: i64| {
+    let alone = more.depth.contains(&0);
+    let mut pad = |v: Value, contract: &[i64], rows: i64, depth: i64| {
         let Stored { base, order } = Stored::of(v);
         let mut high = vec![0; order.len()];
         for (d, inner) in order.iter().enumerate() {
             let last = *inner + 1 == order.len() as i64;
             high[*inner as usize] = match contract.contains(&(d as i64)) {
-                true => more.depth,
+                true => depth,
                 false if last => rows,
                 false => 0,
             };
@@ -79,14 +82,25 @@ pub(super) fn padded(
         if high.iter().all(|n| *n == 0) {
             return Ok(v);
         }
-        let input = pads.of(b, base, high)?;
+        let mut input = pads.of(b, base, high)?;
+        if depth > 0 && alone {
+            if let Some(op) = input.def() {
+                op.set_attr(STORED, Attr::unit(b.ctx));
+            }
+            let mut sizes = b.sizes_of(input)?;
+            if let Some(Size::Static(n)) = sizes.last_mut() {
+                *n -= depth;
+            }
+            let (offsets, strides) = (Size::all(&vec![0; sizes.len()]), vec![1; sizes.len()]);
+            input = b.add(&Slice { input, offsets, sizes, strides })?;
+        }
         match order.is_sorted() {
             true => Ok(input),
             false => b.add(&Transpose { input, permutation: order }),
         }
     };
-    let lhs = pad(o.lhs, &o.lhs_contract, more.rows[0])?;
-    let rhs = pad(o.rhs, &o.rhs_contract, more.rows[1])?;
+    let lhs = pad(o.lhs, &o.lhs_contract, more.rows[0], more.depth[0])?;
+    let rhs = pad(o.rhs, &o.rhs_contract, more.rows[1], more.depth[1])?;
     let whole = b.add(&DotGeneral { lhs, rhs, ..o.clone() })?;
     if more.rows == [0, 0] {
         return Ok(whole);

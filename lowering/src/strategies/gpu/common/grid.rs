@@ -1,7 +1,7 @@
 //! Grid size of a kernel, as an affine map over its `index` parameters.
 use crate::{
     analysis::{Kernel, Nest, NestPlan, Poly},
-    strategies::gpu::common::roles::roles_of,
+    strategies::gpu::common::roles::{Roles, roles_of},
 };
 use kiln_dialects::ir::*;
 
@@ -25,17 +25,20 @@ impl Extents {
     pub fn poly(&self, p: &Poly) -> Option<String> {
         poly(p, &self.0)
     }
+    /// CTA tiles of the plan's contraction: batch by rows by columns.
+    pub fn tiles(&self, k: &Kernel, plan: &NestPlan, m: usize, n: usize) -> Option<String> {
+        let nest = plan.nests.first()?;
+        self.tiles_of(nest, &roles_of(k, nest, *nest.stages.first()?)?, m, n, 1)
+    }
     /// CTA tiles of a matrix product: batch by rows by columns, each with a split-K factor.
-    pub fn tiles(
+    pub fn tiles_of(
         &self,
-        k: &Kernel,
-        plan: &NestPlan,
+        nest: &Nest,
+        r: &Roles,
         m: usize,
         n: usize,
         split_k: usize,
     ) -> Option<String> {
-        let nest = plan.nests.first()?;
-        let r = roles_of(k, nest, *nest.stages.first()?)?;
         let (rows, columns) = (self.product(nest, &r.rows)?, self.product(nest, &r.columns)?);
         // The right operands share the columns of a CTA tile evenly.
         let tiles = format!(

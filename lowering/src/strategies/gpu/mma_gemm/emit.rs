@@ -100,7 +100,8 @@ impl MmaTile<'_> {
         let (operand, across) =
             if left { (&product.left, self.m) } else { (&product.rights[0], self.n) };
         let mut at = scope.poly(p.0, &operand.offset)?;
-        for (i, stride) in batch.iter().zip(&operand.strides[1..]) {
+        let own = operand.batch.iter().filter_map(|i| batch.get(*i));
+        for (i, stride) in own.zip(&operand.strides[1..]) {
             at = p.0.add(at, p.0.mul(*i, scope.poly(p.0, stride)?)?)?;
         }
         let begin = arith::addi(

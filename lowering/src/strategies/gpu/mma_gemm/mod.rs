@@ -10,7 +10,10 @@ use crate::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         doubled_and_halved,
         gpu::{
-            common::{assumed, ceil_div as up, grid::grid},
+            common::{
+                assumed, ceil_div as up,
+                grid::{Extents, grid},
+            },
             wgmma_gemm::{self, ROW, TensorCoreProduct, tiles::PROCESSORS},
         },
     },
@@ -62,7 +65,10 @@ impl Strategy for MmaGemm {
             )
             .into());
         }
-        let grid = grid(r.kernel, |e| e.tiles(r.kernel, r.plan, p.block_m, p.block_n, 1))?;
+        let found = product(r.kernel, r.plan);
+        let (nest, product) = r.plan.nests.first().zip(found).ok_or(Self::MISMATCH)?;
+        let tiles = |e: &Extents| e.tiles_of(nest, &product.roles, p.block_m, p.block_n, 1);
+        let grid = grid(r.kernel, tiles)?;
         let shared_bytes = Some(shared(p));
         Ok(Launch { grid: Some(grid), threads: THREADS, shared_bytes, ..Launch::default() })
     }
@@ -99,7 +105,9 @@ const TILES: &[(usize, usize, usize)] = &[(128, 128, 3), (128, 64, 4), (64, 128,
 /// The matrix product of a kernel, if cp.async can copy its operands 16 bytes at a time. A
 /// convolution must meet the conditions of TMA's im2col mode.
 pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
+    let one_group = |p: &TensorCoreProduct| p.window.as_ref().is_none_or(|w| w.filters.is_none());
     wgmma_gemm::product(k, plan)
+        .filter(one_group)
         .filter(|p| p.rights.len() == 1 && p.element != DType::F32 && p.raw != DType::F32)
 }
 

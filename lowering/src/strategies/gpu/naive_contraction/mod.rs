@@ -85,7 +85,7 @@ impl Strategy for NaiveContraction {
         }
         let threads = p.block_m / p.thread_m * (p.block_n / p.thread_n);
         check_threads(threads)?;
-        let grid = grid(r.kernel, |e| e.tiles(r.kernel, r.plan, p.block_m, p.block_n, 1))?;
+        let grid = grid(r.kernel, |e| e.tiles(r.kernel, r.plan, p.block_m, p.block_n))?;
         Ok(Launch { grid: Some(grid), threads, ..Launch::default() })
     }
     fn candidates(p: &Params) -> Vec<Params> {

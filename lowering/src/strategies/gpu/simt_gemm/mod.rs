@@ -72,7 +72,7 @@ impl Strategy for SimtGemm {
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let threads = threads(p)?;
-        let grid = grid(r.kernel, |e| e.tiles(r.kernel, r.plan, p.block_m, p.block_n, 1))?;
+        let grid = grid(r.kernel, |e| e.tiles(r.kernel, r.plan, p.block_m, p.block_n))?;
         Ok(Launch {
             grid: Some(grid),
             threads,

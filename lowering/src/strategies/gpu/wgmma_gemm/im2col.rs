@@ -20,8 +20,10 @@ pub struct Window {
     pub low: [i64; 2],
     /// Zero padding after the image.
     pub high: [i64; 2],
-    /// Channels: the K dimension of one window position.
+    /// Channels of a group: the K dimension of one window position.
     pub channels: i64,
+    /// Filters of each group, if there are several groups; they are the batch dimension.
+    pub filters: Option<i64>,
 }
 
 impl Window {
@@ -40,7 +42,8 @@ impl Window {
         let row = self.sizes[1];
         let one =
             Window { sizes: [self.sizes[0], 1], channels: self.channels * row, ..self.clone() };
-        if self.dilation[1] != 1
+        if self.filters.is_some()
+            || self.dilation[1] != 1
             || self.low[1] != 0
             || self.high[1] != 0
             || one.steps() >= self.steps()
@@ -80,8 +83,41 @@ pub fn pixel(l: &LinearExpr, reduction: &[bool]) -> Option<(LoopStride, Option<L
     Some((of(false)??, of(true)?))
 }
 
+/// The index of an image's channel: the loop over the channels of a group and, of several groups, the
+/// loop over all filters with the filters of each, `filter floordiv filters * channels + channel`.
+struct ChannelIndex {
+    channel: usize,
+    group: Option<GroupIndex>,
+}
+
+struct GroupIndex {
+    filter: usize,
+    filters: i64,
+    channels: i64,
+}
+
+impl ChannelIndex {
+    fn of(l: &LinearExpr) -> Option<ChannelIndex> {
+        if let Some(channel) = l.as_dim() {
+            return Some(ChannelIndex { channel, group: None });
+        }
+        let terms: Vec<(&usize, &Poly)> = l.dims.iter().collect();
+        let ([(group, channels)], [(channel, one)]) = (l.divisions.as_slice(), &terms[..]) else {
+            return None;
+        };
+        let group = GroupIndex {
+            filter: group.dividend.as_dim().filter(|_| !group.modulo)?,
+            filters: group.divisor,
+            channels: channels.known()?,
+        };
+        (l.constant.is_zero() && one.known() == Some(1))
+            .then_some(ChannelIndex { channel: **channel, group: Some(group) })
+    }
+}
+
 /// The operands of a convolution, if TMA's im2col mode can read it: NHWC images and channels-last
-/// weights, with a multiple of 8 channels.
+/// weights, with a multiple of 8 channels. Of several groups, a load may reach into the channels of the
+/// next group, for which the weight's are zeros.
 pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, MatrixOperand, MatrixOperand)> {
     let op = stage.op;
     let (maps, reduction) = stage.indices()?;
@@ -89,7 +125,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, MatrixOperand, Matri
     let ([n, h, w, c], [rn, rh, rw, rk]) = (image.as_slice(), result.as_slice()) else {
         return None;
     };
-    let (batch, channel) = (n.as_dim()?, c.as_dim()?);
+    let (batch, ChannelIndex { channel, group }) = (n.as_dim()?, ChannelIndex::of(c)?);
     let [result_n, p, q, filter] = [rn.as_dim()?, rh.as_dim()?, rw.as_dim()?, rk.as_dim()?];
     let ((ph, stride_h), along_h) = pixel(h, &reduction)?;
     let ((pw, stride_w), along_w) = pixel(w, &reduction)?;
@@ -112,6 +148,13 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, MatrixOperand, Matri
     };
     let ((near, channels), (rows, kernels)) = (of(channel)?, of(filter)?);
     let channels = channels.known().filter(|c| *c > 0 && c % 8 == 0)?;
+    let all = match &group {
+        None => channels,
+        Some(g) if g.filter == filter && g.channels == channels => {
+            kernels.known().filter(|n| n % g.filters == 0)? / g.filters * channels
+        }
+        Some(_) => return None,
+    };
     let along = |d: Option<(usize, i64)>| match d {
         Some((d, step)) => {
             of(d).and_then(|(stride, size)| Some((stride.known()?, size.known()?, step)))
@@ -140,7 +183,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, MatrixOperand, Matri
         _ => return None,
     };
     let Role::Input(of_weight) = k.buffers.get(filters.buffer)?.role else { return None };
-    if !whole(input) || !filters.offset.is_zero() || input.sizes.get(3)?.known() != Some(channels) {
+    if !whole(input) || !filters.offset.is_zero() || input.sizes.get(3)?.known() != Some(all) {
         return None;
     }
     let sizes: Vec<Poly> = padded
@@ -156,22 +199,25 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, MatrixOperand, Matri
         low: [low(1), low(2)],
         high: [high(1)?, high(2)?],
         channels,
+        filters: group.map(|g| g.filters),
     };
     if padded.is_some_and(|all| all[0].0 != 0 || all[3].0 != 0) || !fits_descriptor(&found) {
         return None;
     }
-    let pixel = Poly::number(channels);
+    let pixel = Poly::number(all);
     let row = width.times(&pixel);
     let (found, width) = found.with_merged_rows(width);
     let [size_h, size_w] = found.sizes;
     let c = Poly::number(found.channels);
+    let image_channels = if found.filters.is_some() { pixel.clone() } else { c.clone() };
     let image = MatrixOperand {
         buffer: input.buffer,
         argument,
         offset: Poly::default(),
         k_major: true,
         dims: vec![],
-        sizes: vec![c.clone(), width, height.clone(), sizes.first()?.clone()],
+        batch: vec![],
+        sizes: vec![image_channels, width, height.clone(), sizes.first()?.clone()],
         strides: vec![pixel, row.clone(), row.times(&height)],
     };
     let places = Poly::number(size_h * size_w);
@@ -188,6 +234,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, MatrixOperand, Matri
         offset: Poly::default(),
         k_major: true,
         dims: vec![],
+        batch: vec![],
         sizes,
         strides,
     };

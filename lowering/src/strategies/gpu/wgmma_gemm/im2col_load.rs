@@ -20,6 +20,7 @@ impl WgmmaTile<'_> {
         Ok([across, down, arith::divui(p, line, high)?])
     }
     /// Issues the TMA loads of a K step: 64 channels at one window position, and their weights.
+    /// `group`: the group's index, if there are several.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn copy_window(
         &self,
@@ -27,7 +28,7 @@ impl WgmmaTile<'_> {
         w: &Window,
         pixel: &[Value; 3],
         step: Value,
-        column: Value,
+        (column, group): (Value, Option<Value>),
         (left, right): (Value, Value),
         barrier: Value,
     ) -> Result<()> {
@@ -37,10 +38,17 @@ impl WgmmaTile<'_> {
         let wide = w.sizes[1] as usize;
         let across = p.mul_const(p.rem_const(window_position, wide)?, w.dilation[1] as usize)?;
         let down = p.mul_const(p.div_const(window_position, wide)?, w.dilation[0] as usize)?;
+        let (of_image, column) = match group.zip(w.filters) {
+            Some((g, filters)) => (
+                p.add(p.mul_const(g, w.channels as usize)?, channel)?,
+                p.add(p.mul_const(g, filters as usize)?, column)?,
+            ),
+            None => (channel, column),
+        };
         p.tma_load_im2col(
             left,
             self.left_map,
-            &[&[channel], &pixel[..]].concat(),
+            &[&[of_image], &pixel[..]].concat(),
             &[across, down],
             barrier,
         )?;

@@ -111,7 +111,7 @@ impl Strategy for WgmmaGemm {
         split_k::check_tile(p)?;
         fits(p, nest, &product)?;
         let tiles = |e: &crate::strategies::gpu::common::grid::Extents| {
-            e.tiles(r.kernel, r.plan, p.block_m, p.block_n, p.split_k)
+            e.tiles_of(nest, &product.roles, p.block_m, p.block_n, p.split_k)
         };
         Ok(Launch {
             grid: Some(grid(r.kernel, tiles)?),
@@ -257,47 +257,58 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
     let Some((stages, roles, element)) = contractions(k, nest) else {
         return with_prologue(k, nest);
     };
-    if roles.columns.len() != 1 || roles.rows.is_empty() || roles.batch.len() > 3 {
-        return None;
-    }
     let sums: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
     let a = sums.first()?.inputs.first()?;
-    if !sums.iter().all(|s| s.inputs.first() == Some(a)) {
+    if roles.columns.len() != 1 || !sums.iter().all(|s| s.inputs.first() == Some(a)) {
         return None;
     }
-    if roles.rows.len() == 1 && roles.k.len() == 1 {
-        let left = operand(k, nest, a, roles.rows[0], &roles)?;
-        let rights: Vec<MatrixOperand> = sums
-            .iter()
-            .map(|s| operand(k, nest, s.inputs.get(1)?, roles.columns[0], &roles))
-            .collect::<Option<_>>()?;
-        let k_major = rights[0].k_major;
-        // wgmma reads tf32 operands K-major only.
-        let fits = element != DType::F32 || (k_major && left.k_major);
-        let fits = fits && rights.iter().all(|r| r.k_major == k_major);
-        return fits.then_some(TensorCoreProduct {
+    let single = roles.rows.len() == 1 && roles.k.len() == 1;
+    let window = if single { None } else { convolution(k, &sums, &roles, element) };
+    if let Some((window, left, right)) = window {
+        return Some(TensorCoreProduct {
             roles,
             element,
             prologue: None,
             left,
             raw: element,
-            rights,
+            rights: vec![right],
             stages,
-            window: None,
+            window: Some(window),
         });
     }
-    let (window, left, right) = im2col::window(k, sums[0])
-        .filter(|_| roles.batch.is_empty() && sums.len() == 1 && element != DType::F32)?;
-    Some(TensorCoreProduct {
+    let roles = with_one_row(roles, a)?;
+    let left = operand(k, nest, a, roles.rows[0], &roles)?;
+    let rights: Vec<MatrixOperand> = sums
+        .iter()
+        .map(|s| operand(k, nest, s.inputs.get(1)?, roles.columns[0], &roles))
+        .collect::<Option<_>>()?;
+    let k_major = rights[0].k_major;
+    // wgmma reads tf32 operands K-major only.
+    let fits = element != DType::F32 || (k_major && left.k_major);
+    let fits = fits && rights.iter().all(|r| r.k_major == k_major);
+    fits.then_some(TensorCoreProduct {
         roles,
         element,
         prologue: None,
         left,
         raw: element,
-        rights: vec![right],
+        rights,
         stages,
-        window: Some(window),
+        window: None,
     })
+}
+
+/// The window and the operands of a convolution that is loaded in im2col mode.
+fn convolution(
+    k: &Kernel,
+    sums: &[&Stage],
+    roles: &Roles,
+    element: DType,
+) -> Option<(Window, MatrixOperand, MatrixOperand)> {
+    let [sum] = sums else { return None };
+    im2col::window(k, sum)
+        .filter(|(w, ..)| roles.batch.len() == usize::from(w.filters.is_some()))
+        .filter(|_| !roles.rows.is_empty() && element != DType::F32)
 }
 
 /// A product whose K-major left operand is computed from memory by a prologue.
@@ -350,8 +361,21 @@ fn operand(
     // The first K step is peeled, without a check that there is one.
     nest.extents.get(depth)?.at_least().filter(|n| *n > 0)?;
     let (near, far) = if k_major { (depth, across) } else { (across, depth) };
-    let dims: Vec<usize> = [near, far].into_iter().chain(roles.batch.iter().copied()).collect();
-    rows(k, &nest.extents, a, &dims, k_major)
+    let batch: Vec<usize> = (0..roles.batch.len()).filter(|i| a.at.uses(roles.batch[*i])).collect();
+    let dims: Vec<usize> =
+        [near, far].into_iter().chain(batch.iter().map(|i| roles.batch[*i])).collect();
+    rows(k, &nest.extents, a, &dims, k_major).map(|o| MatrixOperand { batch, ..o })
+}
+
+/// The roles with one dimension of rows and one of K. Of several dimensions of rows, the contiguous
+/// one of the left operand stays, or the last; the others are batch dimensions, which the right
+/// operand does not have.
+fn with_one_row(mut roles: Roles, left: &Access) -> Option<Roles> {
+    let near = roles.rows.iter().position(|d| left.at.coefficient(*d).known() == Some(1));
+    let row = roles.rows.remove(near.or(roles.rows.len().checked_sub(1))?);
+    roles.batch.append(&mut roles.rows);
+    roles.rows.push(row);
+    (roles.k.len() == 1 && roles.batch.len() <= 3).then_some(roles)
 }
 
 /// An operand whose access has exactly `dims`, loops of these extents, the contiguous one first;
@@ -378,6 +402,7 @@ pub fn rows(
         offset,
         k_major,
         dims: dims.to_vec(),
+        batch: vec![],
         sizes,
         strides,
     })

@@ -21,6 +21,8 @@ pub struct MatrixOperand {
     pub k_major: bool,
     /// The loops along its dimensions, where each is a single loop.
     pub dims: Vec<usize>,
+    /// Which of the product's batch dimensions it has.
+    pub batch: Vec<usize>,
     /// Sizes: of the contiguous dimension, of the other matrix dimension, of the batch. For images:
     /// channels, width, height, images. For convolution weights: channels of all window positions,
     /// filters; or channels, positions, filters where channels are no multiple of [`DEPTH`].

@@ -20,11 +20,12 @@ impl WgmmaTile<'_> {
         barrier: Value,
     ) -> Result<()> {
         let (x, depth, batch) = at;
+        let batch: Vec<Value> = o.batch.iter().filter_map(|i| batch.get(*i).copied()).collect();
         if o.is_single_load(across) {
             return p.tma_load(
                 to,
                 map,
-                &[&[p.number(0)?, depth, p.div_const(x, DEPTH)?], batch].concat(),
+                &[&[p.number(0)?, depth, p.div_const(x, DEPTH)?], batch.as_slice()].concat(),
                 barrier,
             );
         }
@@ -35,7 +36,7 @@ impl WgmmaTile<'_> {
             p.tma_load(
                 p.add_const(to, i * DEPTH * ROW)?,
                 map,
-                &[&[near, far], batch].concat(),
+                &[&[near, far], batch.as_slice()].concat(),
                 barrier,
             )?;
         }
@@ -76,7 +77,7 @@ impl WgmmaTile<'_> {
                                 w,
                                 pixel,
                                 p.index_to_i32(step)?,
-                                tile_coord.column,
+                                (tile_coord.column, batch.first().copied()),
                                 (left, right),
                                 full,
                             )?;

@@ -87,6 +87,7 @@ fn tensor(
         offset: a.at.constant.clone(),
         k_major: false,
         dims: vec![],
+        batch: vec![],
         sizes,
         strides,
     };
