@@ -1,7 +1,7 @@
 //! The table: names, rules of types, calls.
 use crate::{
-    Api, Element, Error, Input, Output, Slice, SliceMut, Type, cholesky, householder, lu,
-    matrix::Real, spectral, triangular,
+    Api, Element, Error, Input, Output, Slice, SliceMut, Type, cholesky, eigen, householder, ldl,
+    lu, matrix::Real, spectral, triangular,
 };
 
 /// A function of the table. Shapes below are of one matrix.
@@ -28,6 +28,21 @@ pub enum Factorization {
     Eigh,
     /// A (n×n, lower triangle) to eigenvalues.
     Eigenvalues,
+    /// A (n×n), and its imaginary part if `complex`, to real and imaginary parts of eigenvalues (n)
+    /// and of eigenvectors (n×n).
+    Eig {
+        /// Whether there is an imaginary part.
+        complex: bool,
+    },
+    /// As [`Factorization::Eig`], to the two parts of eigenvalues.
+    Eigvals {
+        /// Whether there is an imaginary part.
+        complex: bool,
+    },
+    /// A (n×n, lower triangle, symmetric) to packed LDL, pivots (n) and `info`.
+    Ldl,
+    /// Packed LDL (n×n), pivots (n) and B (n×k) to X with A X = B.
+    LdlSolve,
     /// A (n×n, triangular) and B (n×k) to X with A X = B.
     Solve {
         /// Whether the upper triangle is read.
@@ -42,7 +57,7 @@ pub enum Factorization {
 use Factorization::*;
 
 const PREFIX: &str = "kiln.linalg.";
-const NAMES: [(&str, Factorization); 14] = [
+const NAMES: [(&str, Factorization); 20] = [
     ("cholesky", Cholesky),
     ("lu", Lu),
     ("permutation", Permutation),
@@ -53,6 +68,12 @@ const NAMES: [(&str, Factorization); 14] = [
     ("svdvals", SingularValues),
     ("eigh", Eigh),
     ("eigvalsh", Eigenvalues),
+    ("eig", Eig { complex: false }),
+    ("eig_complex", Eig { complex: true }),
+    ("eigvals", Eigvals { complex: false }),
+    ("eigvals_complex", Eigvals { complex: true }),
+    ("ldl", Ldl),
+    ("ldl_solve", LdlSolve),
     ("solve_lower", Solve { upper: false, unit: false }),
     ("solve_unit_lower", Solve { upper: false, unit: true }),
     ("solve_upper", Solve { upper: true, unit: false }),
@@ -98,6 +119,8 @@ impl Factorization {
     pub fn results(self, operands: &[Type]) -> Result<Vec<Type>, Error> {
         let count = match self {
             Permutation | HouseholderProduct | Solve { .. } => 2,
+            Eig { complex } | Eigvals { complex } => 1 + usize::from(complex),
+            LdlSolve => 3,
             _ => 1,
         };
         if operands.len() != count {
@@ -110,8 +133,11 @@ impl Factorization {
         let of = if self == Permutation { &operands[1] } else { &operands[0] };
         let ((batch, m, n), float) = (matrices(of)?, of.0);
         let ty = |element: Element, sizes: &[usize]| (element, [&batch[..], sizes].concat());
-        let square = matches!(self, Cholesky | Eigh | Eigenvalues | Solve { .. });
-        if square && m != n {
+        let rectangular = matches!(
+            self,
+            Lu | Permutation | Qr | HouseholderProduct | Svd { .. } | SingularValues
+        );
+        if !rectangular && m != n {
             return Err(wrong("square matrices", of));
         }
         let k = m.min(n);
@@ -142,6 +168,19 @@ impl Factorization {
             SingularValues => vec![ty(float, &[k])],
             Eigh => vec![ty(float, &[n]), of.clone()],
             Eigenvalues => vec![ty(float, &[n])],
+            Eig { .. } | Eigvals { .. } if operands.iter().any(|o| o != of) => {
+                return Err(wrong("parts of one type", operands));
+            }
+            Eig { .. } => [&[n][..], &[n], &[n, n], &[n, n]].map(|s| ty(float, s)).to_vec(),
+            Eigvals { .. } => vec![ty(float, &[n]); 2],
+            Ldl => vec![of.clone(), ty(Element::I32, &[n]), ty(Element::I32, &[])],
+            LdlSolve => {
+                let columns = operands[2].1.last().copied().unwrap_or(0);
+                if operands[1] != ty(Element::I32, &[n]) || operands[2] != ty(float, &[n, columns]) {
+                    return Err(wrong("i32 pivots and right-hand sides of as many rows", operands));
+                }
+                vec![operands[2].clone()]
+            }
             Solve { .. } => {
                 let columns = operands[1].1.last().copied().unwrap_or(0);
                 if operands[1] != ty(float, &[n, columns]) {
@@ -218,6 +257,26 @@ impl Factorization {
                     spectral::eigh(a(0), n, values.floats(), Some(vectors.floats()))?;
                 }
                 Eigenvalues => spectral::eigh(a(0), n, next().floats(), None)?,
+                Eig { complex } => {
+                    let [re, im, p, q] = [next(), next(), next(), next()].map(Part::floats);
+                    let parts = (a(0), complex.then(|| a(1)));
+                    eigen::eig(parts, n, [re, im], Some([p, q]))?;
+                }
+                Eigvals { complex } => {
+                    let values = [next(), next()].map(Part::floats);
+                    eigen::eig((a(0), complex.then(|| a(1))), n, values, None)?;
+                }
+                Ldl => {
+                    let (packed, pivots, info) = (next(), next(), next());
+                    info.ints()[0] = ldl::factor(a(0), n, packed.floats(), pivots.ints());
+                }
+                LdlSolve => {
+                    let Slice::I32(pivots) = inputs[1].data else { continue };
+                    let columns = inputs[2].shape.last().copied().unwrap_or(0);
+                    let of = (a(0), &pivots[i * n..(i + 1) * n]);
+                    ldl::solve(of, a(2), (n, columns), next().floats())
+                        .map_err(|p| wrong("pivots of LDL factors", p))?;
+                }
                 Solve { upper, unit } => {
                     let (b, x) = (a(1), next().floats());
                     let columns = inputs[1].shape.last().copied().unwrap_or(0);

@@ -7,8 +7,10 @@
 //! the crate faer's.
 mod check;
 mod cholesky;
+mod eigen;
 mod factorization;
 mod householder;
+mod ldl;
 mod lu;
 mod matrix;
 mod spectral;

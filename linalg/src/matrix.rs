@@ -21,6 +21,7 @@ pub(crate) trait Real:
     fn magnitude(self) -> Self;
     fn root(self) -> Self;
     fn finite(self) -> bool;
+    fn undefined(self) -> bool;
 }
 
 macro_rules! real {
@@ -36,6 +37,9 @@ macro_rules! real {
             }
             fn finite(self) -> bool {
                 self.is_finite()
+            }
+            fn undefined(self) -> bool {
+                self.is_nan()
             }
         }
     )* };

@@ -3,10 +3,14 @@ use kiln_linalg::{Element, Error, Factorization, Input, Output, Slice, SliceMut}
 
 /// Results of a call with f64 operands: floats, and integers as floats.
 fn call(name: &str, inputs: &[(&[usize], &[f64])]) -> Result<Vec<Vec<f64>>, Error> {
-    let f = Factorization::find(&format!("kiln.linalg.{name}")).expect("a name");
-    assert_eq!(f.name(), format!("kiln.linalg.{name}"));
     let inputs: Vec<Input> =
         inputs.iter().map(|(shape, data)| Input { shape, data: Slice::F64(data) }).collect();
+    call_on(name, &inputs)
+}
+
+fn call_on(name: &str, inputs: &[Input]) -> Result<Vec<Vec<f64>>, Error> {
+    let f = Factorization::find(&format!("kiln.linalg.{name}")).expect("a name");
+    assert_eq!(f.name(), format!("kiln.linalg.{name}"));
     let types = f.results(&inputs.iter().map(Input::ty).collect::<Vec<_>>())?;
     let count = |shape: &[usize]| shape.iter().product::<usize>();
     let mut floats: Vec<Vec<f64>> = types.iter().map(|(_, s)| vec![0.0; count(s)]).collect();
@@ -23,7 +27,7 @@ fn call(name: &str, inputs: &[(&[usize], &[f64])]) -> Result<Vec<Vec<f64>>, Erro
             },
         })
         .collect();
-    f.call(&inputs, &mut outputs)?;
+    f.call(inputs, &mut outputs)?;
     let made = types.iter().zip(floats.into_iter().zip(ints)).map(|((element, _), (f, i))| {
         if *element == Element::I32 { i.into_iter().map(f64::from).collect() } else { f }
     });
@@ -110,6 +114,87 @@ fn spectra_multiply_back() {
     close(&product(&scaled, &turned(&eigh[1], (n, n)), (n, n, n)), &gram);
 }
 
+/// The largest difference between A V and V diag(W), and each vector's norm from 1, for parts of A,
+/// W and V.
+fn eigen_error([a, b]: [&[f64]; 2], n: usize, found: &[Vec<f64>]) -> f64 {
+    let [p, q, v, w] = [&found[0], &found[1], &found[2], &found[3]];
+    let minus = |x: Vec<f64>, y: Vec<f64>| x.iter().zip(y).map(|(x, y)| x - y).collect::<Vec<_>>();
+    let plus = |x: Vec<f64>, y: Vec<f64>| x.iter().zip(y).map(|(x, y)| x + y).collect::<Vec<_>>();
+    let by = |x: &[f64], s: &[f64]| (0..n * n).map(|k| x[k] * s[k % n]).collect::<Vec<f64>>();
+    let of = |x: &[f64], y: &[f64]| product(x, y, (n, n, n));
+    let re = minus(minus(of(a, v), of(b, w)), minus(by(v, p), by(w, q)));
+    let im = minus(plus(of(a, w), of(b, v)), plus(by(v, q), by(w, p)));
+    let norm = |j: usize| (0..n).map(|i| v[i * n + j].powi(2) + w[i * n + j].powi(2)).sum::<f64>();
+    let norms = (0..n).map(|j| norm(j) - 1.0);
+    re.into_iter().chain(im).chain(norms).map(f64::abs).fold(0.0, f64::max)
+}
+
+#[test]
+fn eigenvectors_are_scaled_by_their_values() {
+    for n in [1, 2, 7, 40] {
+        let shape = [n, n];
+        let (a, b) = (noise(n * n), turned(&noise(n * n), (n, n)));
+        let zero = vec![0.0; n * n];
+        let real = call("eig", &[(&shape, &a)]).expect("eigenvalues");
+        assert!(eigen_error([&a, &zero], n, &real) < 1e-11, "real, {n}");
+        let both: [(&[usize], &[f64]); 2] = [(&shape, &a), (&shape, &b)];
+        let complex = call("eig_complex", &both).expect("eigenvalues");
+        assert!(eigen_error([&a, &b], n, &complex) < 1e-11, "complex, {n}");
+        // Without vectors, and of a matrix whose imaginary part is 0.
+        let sorted = |found: &[Vec<f64>]| {
+            let mut all: Vec<(f64, f64)> =
+                found[0].iter().copied().zip(found[1].iter().copied()).collect();
+            all.sort_by(|x, y| x.partial_cmp(y).expect("numbers"));
+            all.into_iter().flat_map(|(x, y)| [x, y]).collect::<Vec<f64>>()
+        };
+        close(&sorted(&call("eigvals", &both[..1]).expect("values")), &sorted(&real));
+        close(&sorted(&call("eigvals_complex", &both).expect("values")), &sorted(&complex));
+        let same = call("eigvals_complex", &[(&shape, &a), (&shape, &zero)]).expect("values");
+        // Conjugate pairs may differ in the last bits of their equal real parts.
+        let sums = |found: &[Vec<f64>]| found.iter().take(2).map(|x| x.iter().sum()).collect();
+        let (one, other): (Vec<f64>, Vec<f64>) = (sums(&same), sums(&real));
+        close(&one, &other);
+        // The largest component of each vector is real.
+        for j in 0..n {
+            let size = |i: usize| complex[2][i * n + j].hypot(complex[3][i * n + j]);
+            let largest = (0..n).max_by(|i, k| size(*i).total_cmp(&size(*k))).expect("a row");
+            assert_eq!(complex[3][largest * n + j], 0.0);
+        }
+    }
+}
+
+#[test]
+fn ldl_solves() {
+    for (n, hollow) in [(1, false), (2, true), (9, true), (40, false), (40, true)] {
+        let a = noise(n * n);
+        // A zero diagonal needs blocks of two rows.
+        let at = |i: usize, j: usize| if i == j && hollow { 0.0 } else { a[i * n + j] + a[j * n + i] };
+        let a: Vec<f64> = (0..n * n).map(|k| at(k / n, k % n)).collect();
+        let lower: Vec<f64> =
+            (0..n * n).map(|k| if k % n <= k / n { a[k] } else { f64::NAN }).collect();
+        let made = call("ldl", &[(&[n, n], &lower)]).expect("factors");
+        assert_eq!(made[2], [0.0], "of {n} rows");
+        assert!(!hollow || made[1].iter().any(|p| *p < 0.0), "blocks: {:?}", made[1]);
+        let pivots: Vec<i32> = made[1].iter().map(|p| *p as i32).collect();
+        let x = noise(3 * n);
+        let b = product(&a, &x, (n, n, 3));
+        let solve = |pivots: &[i32]| {
+            let inputs = [
+                Input { shape: &[n, n], data: Slice::F64(&made[0]) },
+                Input { shape: &[n], data: Slice::I32(pivots) },
+                Input { shape: &[n, 3], data: Slice::F64(&b) },
+            ];
+            call_on("ldl_solve", &inputs)
+        };
+        close(&solve(&pivots).expect("a solution")[0], &x);
+        for wrong in [0, n as i32 + 1, -(n as i32) - 1] {
+            let mut pivots = pivots.clone();
+            pivots[0] = wrong;
+            assert!(solve(&pivots).is_err(), "pivot {wrong} of {n} rows");
+        }
+    }
+}
+
 #[test]
 fn failures_are_reported() {
     let made = call("cholesky", &[(&[2, 2, 2], &[4.0, 9.0, 2.0, 2.0, 1.0, 0.0, 2.0, 1.0])]);
@@ -129,5 +214,5 @@ fn failures_are_reported() {
         check.call(&info, &mut []).expect_err("an error").to_string(),
         "linalg.inv: (Batch element 1): The diagonal element 3 is zero, the inversion could not be completed because the input matrix is singular."
     );
-    assert_eq!(Factorization::find("kiln.linalg.eig"), None);
+    assert_eq!(Factorization::find("kiln.linalg.schur"), None);
 }

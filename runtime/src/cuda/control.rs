@@ -14,13 +14,18 @@ use super::{
     staging::Staging,
     state::MAX_PLANS,
     stream::Stream,
+    workspace_flow::GivenMemory,
 };
 use crate::{
     Buffer, CallError, DeviceId, View, ViewMut,
     call_error::tensor_error,
-    control::run::{self, Backend, Interpreter},
+    control::{
+        Shape,
+        run::{self, Backend, Interpreter},
+    },
     custom::CustomFn,
     profile::Profile,
+    program::CallSizes,
 };
 use cudarc::driver::{result, sys};
 
@@ -38,25 +43,21 @@ impl Loaded {
         (at, stream): (&Addresses, Stream),
         (timing, marks): (Timing, &[Event]),
     ) -> Result<Option<Profile>, CallError> {
-        let pointer = |all: &[u64]| {
-            all.iter().map(|a| run::Location::borrowed(*a as *mut u8)).collect::<Vec<_>>()
-        };
-        let (inputs, outputs) = (pointer(&at.inputs), pointer(&at.outputs));
+        let (inputs, outputs) = (locations(&at.inputs), locations(&at.outputs));
         let (mut marks, (rounds, calls)) = (marks.iter(), timing.rounds());
         let mut mark = || marks.next().map_or(Ok(()), |e| e.record(&self.device, stream));
-        if control_state.parts.is_empty() {
-            let part = |_: &Loaded| PartState {
-                arena: DeviceBuffer::none(&self.device),
-                plans: LruCache::new(MAX_PLANS),
-                at: Addresses::default(),
-                events: vec![],
-            };
-            control_state.parts = control.parts.iter().map(part).collect();
-        }
+        self.part_states(control, control_state);
         let profile =
             (timing == Timing::Launches).then(|| Profile::of_parts(control.flow.launches()));
-        let mut backend =
-            OnDevice { loaded: self, control, control_state, staging, stream, profile };
+        let mut backend = OnDevice {
+            loaded: self,
+            control,
+            control_state,
+            staging,
+            stream,
+            profile,
+            given: None,
+        };
         mark()?;
         for _ in 0..rounds {
             for _ in 0..calls {
@@ -74,10 +75,48 @@ impl Loaded {
         Ok(backend.profile)
     }
 
-    /// Calls one program, with inputs and outputs in device memory.
+    /// The control flow once, in the caller's memory.
+    pub(super) fn steps_in(
+        &self,
+        control: &Control,
+        (sizes, values): (&CallSizes, &[Option<Shape>]),
+        (control_state, staging): (&mut ControlState, &mut Staging),
+        (at, given): (&Addresses, &GivenMemory),
+        stream: Stream,
+    ) -> Result<(), CallError> {
+        self.part_states(control, control_state);
+        let mut backend = OnDevice {
+            loaded: self,
+            control,
+            control_state,
+            staging,
+            stream,
+            profile: None,
+            given: Some(given),
+        };
+        Interpreter::new(&control.flow, &self.program, sizes, values, &mut backend)
+            .execute(&locations(&at.inputs), &locations(&at.outputs))
+    }
+
+    /// What each program keeps between calls, empty at the first call.
+    fn part_states(&self, control: &Control, control_state: &mut ControlState) {
+        let part = |_: &Loaded| PartState {
+            arena: DeviceBuffer::none(&self.device),
+            plans: LruCache::new(MAX_PLANS),
+            at: Addresses::default(),
+            events: vec![],
+        };
+        if control_state.parts.is_empty() {
+            control_state.parts = control.parts.iter().map(part).collect();
+        }
+    }
+
+    /// Calls one program, with inputs and outputs in device memory. `scratch` is the caller's
+    /// memory for its arena, if there is any.
     fn call_part(
         &self,
         part: &mut PartState,
+        scratch: Option<u64>,
         inputs: &[View],
         outputs: &[ViewMut],
         stream: Stream,
@@ -91,10 +130,15 @@ impl Loaded {
         let PartState { arena, plans, at, events } = part;
         let Some(plan) = plans.last() else { return Ok(()) };
         arguments::check_results(p, plan, outputs)?;
-        arena.ensure(plan.arena, stream, &|| "memory between kernels".into(), &|| {
-            self.planned(None)
-        })?;
-        at.arena = arena.address();
+        at.arena = match scratch {
+            Some(address) => address,
+            None => {
+                arena.ensure(plan.arena, stream, &|| "memory between kernels".into(), &|| {
+                    self.planned(None)
+                })?;
+                arena.address()
+            }
+        };
         at.inputs.clear();
         at.inputs.extend(inputs.iter().map(|v| v.data as u64));
         at.outputs.clear();
@@ -125,6 +169,11 @@ impl Loaded {
     }
 }
 
+/// Addresses of the caller's memory.
+pub(super) fn locations(all: &[u64]) -> Vec<run::Location> {
+    all.iter().map(|a| run::Location::borrowed(*a as *mut u8)).collect()
+}
+
 /// A call on a GPU.
 struct OnDevice<'a> {
     loaded: &'a Loaded,
@@ -134,6 +183,8 @@ struct OnDevice<'a> {
     stream: Stream,
     /// Collects the launches' times if the caller profiles.
     profile: Option<Profile>,
+    /// The caller's memory for values and arenas, in place of the call's own.
+    given: Option<&'a GivenMemory>,
 }
 
 impl OnDevice<'_> {
@@ -184,6 +235,9 @@ impl Backend for OnDevice<'_> {
         DeviceId::Cuda(self.loaded.device.info().index)
     }
     fn memory(&self) -> Vec<run::CountedBuffer> {
+        if let Some(given) = self.given {
+            return given.buffers();
+        }
         self.control_state
             .values
             .iter()
@@ -192,6 +246,10 @@ impl Backend for OnDevice<'_> {
     }
     fn ensure(&mut self, i: usize, bytes: usize) -> Result<(*mut u8, usize), CallError> {
         let loaded = self.loaded;
+        if self.given.is_some() {
+            let reason = format!("buffer {i} of {bytes} bytes is not in the caller's memory");
+            return Err(tensor_error("program", &loaded.program.name, reason));
+        }
         if i == self.control_state.values.len() {
             self.control_state.values.push(DeviceBuffer::none(&loaded.device));
         }
@@ -259,9 +317,10 @@ impl Backend for OnDevice<'_> {
     ) -> Result<(), CallError> {
         let first = self.control.flow.first_launch(part);
         self.retry(|this| {
-            let OnDevice { control, control_state, stream, profile, .. } = this;
+            let OnDevice { control, control_state, stream, profile, given, .. } = this;
             control.parts[part].call_part(
                 &mut control_state.parts[part],
+                given.map(|g| g.scratch),
                 inputs,
                 outputs,
                 *stream,

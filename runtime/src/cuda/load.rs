@@ -200,6 +200,10 @@ impl Loaded {
         let flow = ControlFlow::new(program)?;
         let mut loaded =
             Loaded::make(device.clone(), program.clone(), code, &[], settings, &mut shared)?;
+        for callee in flow.callees() {
+            let text = format!("{callee} runs on the host, with copies to it and back");
+            loaded.missed(text);
+        }
         if settings.mode == Mode::ReduceOverhead {
             graph_blockers(&flow).into_iter().for_each(|text| loaded.remark(text));
         }

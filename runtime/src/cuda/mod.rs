@@ -23,6 +23,7 @@ mod state;
 mod stream;
 mod tensor_map;
 mod workspace;
+mod workspace_flow;
 
 pub use device::{Device, DeviceInfo, devices, driver_version};
 pub use link::{Image, Images, Library, Linker};

@@ -7,6 +7,8 @@ use super::{
     launch::{Addresses, ParameterSource, ResolvedLaunch, UnboundTensorMap},
     libraries::PreparedCall,
     lru::LruCache,
+    workspace::WORKSPACE_ALIGNMENT,
+    workspace_flow::FlowMemory,
 };
 use crate::{
     CallError, OutOfMemory, Program,
@@ -16,9 +18,6 @@ use crate::{
 };
 use cudarc::driver::sys;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Alignment of library workspaces, in bytes.
-const WORKSPACE_ALIGNMENT: usize = 256;
 
 /// Plans of concurrent calls, by the inputs' shapes.
 pub struct SharedPlans(Mutex<LruCache<LaunchPlan>>);
@@ -51,6 +50,8 @@ pub struct LaunchPlan {
     pub values: Vec<Option<Shape>>,
     /// The sizes of a control-flow program, before it reads any.
     pub sizes: CallSizes,
+    /// The memory of a control-flow program's call in the caller's memory.
+    pub flow: Option<FlowMemory>,
     /// In launch order.
     pub launches: Vec<ResolvedLaunch>,
     /// The addresses that the launches' parameters hold.
@@ -169,6 +170,7 @@ impl LaunchPlan {
             results: results.concat(),
             values: vec![],
             sizes: CallSizes::default(),
+            flow: None,
             launches,
             at: None,
             graph: None,

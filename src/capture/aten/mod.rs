@@ -130,7 +130,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 58] {
+pub fn families() -> [(&'static str, &'static [Row]); 60] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -169,6 +169,8 @@ pub fn families() -> [(&'static str, &'static [Row]); 58] {
         ("Inverses", matrices::inverses::ROWS),
         ("QR factorizations, reflections", matrices::orthogonal::ROWS),
         ("Singular values, eigenvalues", matrices::spectra::ROWS),
+        ("Eigenvalues of any square matrix", matrices::general::COMPLEX),
+        ("LDL factorizations of symmetric matrices", matrices::general::ROWS),
         ("Condition numbers, nuclear norms", matrices::condition::ROWS),
         ("Normalisation, softmax and losses", norm::ROWS),
         ("Normalisation with statistics, distances", moments::ROWS),

@@ -29,6 +29,7 @@ pub(in crate::capture::aten) const ROWS: &[Row] = &[
             let known = [
                 ("cholesky", Api::Cholesky),
                 ("inv", Api::Inverse),
+                ("ldl_factor", Api::LdlFactor),
                 ("lu_factor", Api::LuFactor),
                 ("solve", Api::Solve),
             ];
