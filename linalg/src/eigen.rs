@@ -66,7 +66,8 @@ fn store_vectors<T: Real>(u: MatRef<'_, Complex<T>>, [re, im]: Parts<'_, T>) {
         let scale = if scale > T::ZERO { scale } else { T::ONE };
         let at = |i: usize| Complex { re: u[(i, j)].re / scale, im: u[(i, j)].im / scale };
         let norm = (0..n).fold(T::ZERO, |sum, i| sum + square(at(i))).root();
-        let first = (1..n).fold(0, |best, i| if square(at(i)) > square(at(best)) { i } else { best });
+        let first =
+            (1..n).fold(0, |best, i| if square(at(i)) > square(at(best)) { i } else { best });
         let (most, is_real) = (at(first), (0..n).all(|i| u[(i, j)].im == T::ZERO));
         let length = square(most).root();
         let turn = if is_real {

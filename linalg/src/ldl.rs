@@ -26,7 +26,8 @@ impl<T: Real> Lower<'_, T> {
     /// The first of the largest elements of column `k` below row `k`: its row.
     fn largest_below(&self, k: usize) -> usize {
         let from = k + 1;
-        (from..self.n).fold(from, |best, i| if self.size(i, k) > self.size(best, k) { i } else { best })
+        (from..self.n)
+            .fold(from, |best, i| if self.size(i, k) > self.size(best, k) { i } else { best })
     }
     /// The pivot of column `k`: the row that is swapped, and whether it makes a 2×2 block. None: the
     /// column is zero, or its diagonal element is NaN.

@@ -1,5 +1,5 @@
 //! LU factorization with partial pivoting, after LAPACK's getrf.
-use crate::matrix::{Real, copied, store};
+use crate::matrix::{Real, copied, store_columns};
 use faer::{
     Accum, Mat, Par,
     linalg::{matmul::matmul, triangular_solve::solve_unit_lower_triangular_in_place},
@@ -9,7 +9,7 @@ use faer::{
 /// Columns of a panel: eliminated one at a time, then applied to the rest by matrix products.
 const PANEL: usize = 32;
 
-/// P A = L U of an m×n matrix, packed in one: L below the diagonal, with an implicit unit diagonal.
+/// P A = L U of an m×n matrix, both stored by columns, packed in one: L below the diagonal, with an implicit unit diagonal.
 /// Row i is swapped with row `pivots[i]`, counted from 1. Returns the position of the first zero on
 /// U's diagonal, from 1, or 0. The pivot is the first element of largest magnitude.
 pub(crate) fn factor<T: Real>(
@@ -52,7 +52,7 @@ pub(crate) fn factor<T: Real>(
         solve_unit_lower_triangular_in_place(triangle, upper.as_mut(), Par::Seq);
         matmul(below, Accum::Add, factor, upper.as_ref(), -T::ONE, Par::Seq);
     }
-    store(a.as_ref(), packed);
+    store_columns(a.as_ref(), packed);
     info
 }
 
@@ -63,10 +63,9 @@ fn pivot_row<T: Real>(a: &Mat<T>, j: usize) -> usize {
         .fold(j, |best, i| if column[i].magnitude() > column[best].magnitude() { i } else { best })
 }
 
-/// The row order that swaps make: row i of P A is row `order[i]` of A. Err: the pivot that is no
-/// row.
-pub(crate) fn permutation(pivots: &[i32], order: &mut [i64]) -> Result<(), i32> {
-    (0..).zip(order.iter_mut()).for_each(|(i, o)| *o = i);
+/// The rows after swaps. Err: the pivot that is no row.
+pub(crate) fn permutation(pivots: &[i32], rows: &[i32], order: &mut [i32]) -> Result<(), i32> {
+    order.copy_from_slice(rows);
     for (i, pivot) in pivots.iter().enumerate() {
         let with = usize::try_from(*pivot - 1).ok().filter(|p| *p < order.len()).ok_or(*pivot)?;
         order.swap(i, with);

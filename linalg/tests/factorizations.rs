@@ -62,7 +62,8 @@ fn close(x: &[f64], y: &[f64]) {
 fn lu_multiplies_back() {
     let (m, n) = (75, 70);
     let mut a = noise(m * n);
-    let made = call("lu", &[(&[m, n], &a)]).expect("a factorization");
+    let mut made = call("lu", &[(&[n, m], &turned(&a, (m, n)))]).expect("a factorization");
+    made[0] = turned(&made[0], (n, m));
     let part = |i: usize, j: usize| made[0][i * n + j];
     let low: Vec<f64> = (0..m * n)
         .map(|k| match (k / n, k % n) {
@@ -86,8 +87,10 @@ fn lu_multiplies_back() {
 fn qr_multiplies_back() {
     let (m, n) = (80, 70);
     let a = noise(m * n);
-    let made = call("qr", &[(&[m, n], &a)]).expect("a factorization");
-    let q = call("householder_product", &[(&[m, n], &made[0]), (&[n], &made[1])]).expect("Q");
+    let mut made = call("qr", &[(&[n, m], &turned(&a, (m, n)))]).expect("a factorization");
+    let mut q = call("householder_product", &[(&[n, m], &made[0]), (&[n], &made[1])]).expect("Q");
+    made[0] = turned(&made[0], (n, m));
+    q[0] = turned(&q[0], (n, m));
     let r: Vec<f64> = (0..n * n).map(|k| if k / n <= k % n { made[0][k] } else { 0.0 }).collect();
     close(&product(&q[0], &r, (m, n, n)), &a);
     let one: Vec<f64> = (0..n * n).map(|k| f64::from(u8::from(k / n == k % n))).collect();
@@ -100,14 +103,16 @@ fn qr_multiplies_back() {
 fn spectra_multiply_back() {
     let (m, n) = (40, 30);
     let a = noise(m * n);
-    let svd = call("svd", &[(&[m, n], &a)]).expect("a factorization");
+    let mut svd = call("svd", &[(&[m, n], &a)]).expect("a factorization");
+    svd[0] = turned(&svd[0], (n, m));
     let scaled: Vec<f64> = (0..m * n).map(|k| svd[0][k] * svd[1][k % n]).collect();
     close(&product(&scaled, &svd[2], (m, n, n)), &a);
     assert!(svd[1].windows(2).all(|w| w[0] >= w[1] && w[1] >= 0.0));
     close(&call("svdvals", &[(&[m, n], &a)]).expect("values")[0], &svd[1]);
     // Of A'A: the squares, in ascending order.
     let gram = product(&turned(&a, (m, n)), &a, (n, m, n));
-    let eigh = call("eigh", &[(&[n, n], &gram)]).expect("a factorization");
+    let mut eigh = call("eigh", &[(&[n, n], &gram)]).expect("a factorization");
+    eigh[1] = turned(&eigh[1], (n, n));
     let squares: Vec<f64> = svd[1].iter().rev().map(|s| s * s).collect();
     close(&eigh[0], &squares);
     let scaled: Vec<f64> = (0..n * n).map(|k| eigh[1][k] * eigh[0][k % n]).collect();
@@ -168,7 +173,8 @@ fn ldl_solves() {
     for (n, hollow) in [(1, false), (2, true), (9, true), (40, false), (40, true)] {
         let a = noise(n * n);
         // A zero diagonal needs blocks of two rows.
-        let at = |i: usize, j: usize| if i == j && hollow { 0.0 } else { a[i * n + j] + a[j * n + i] };
+        let at =
+            |i: usize, j: usize| if i == j && hollow { 0.0 } else { a[i * n + j] + a[j * n + i] };
         let a: Vec<f64> = (0..n * n).map(|k| at(k / n, k % n)).collect();
         let lower: Vec<f64> =
             (0..n * n).map(|k| if k % n <= k / n { a[k] } else { f64::NAN }).collect();

@@ -5,6 +5,7 @@ use super::{
     CudaError, Loaded, Mode, arguments,
     call::Timing,
     control_state::{ControlState, PartState, Pinned},
+    cusolver::{self, Outcome, Solver},
     event::Event,
     launch::Addresses,
     load::Control,
@@ -28,6 +29,7 @@ use crate::{
     program::CallSizes,
 };
 use cudarc::driver::{result, sys};
+use kiln_linalg::Factorization;
 
 /// `cuMemcpy2DAsync` takes pitches up to about 2 GiB.
 const MAX_PITCH: usize = 1 << 30;
@@ -169,6 +171,20 @@ impl Loaded {
     }
 }
 
+impl Control {
+    /// What computes a function on the GPU, and the bytes of its workspace; `None` if the host does.
+    pub(super) fn solves(
+        &self,
+        callee: &str,
+        inputs: &[View],
+    ) -> Option<(&Solver, Factorization, usize)> {
+        let solver = self.solver.as_deref()?;
+        let f = Factorization::find(callee)?;
+        let types = inputs.iter().map(cusolver::ty).collect::<Option<Vec<_>>>()?;
+        Some((solver, f, solver.scratch(f, &types)?))
+    }
+}
+
 /// Addresses of the caller's memory.
 pub(super) fn locations(all: &[u64]) -> Vec<run::Location> {
     all.iter().map(|a| run::Location::borrowed(*a as *mut u8)).collect()
@@ -211,6 +227,39 @@ impl OnDevice<'_> {
             copied.map_err(device.error("copying from the GPU"))?;
             self.stream.wait(device)?;
             Ok(pinned.cast::<[u8; N]>().read_volatile())
+        }
+    }
+    /// Enqueues a factorization of cuSOLVER's. Returns whether that is what the function is.
+    fn on_device(
+        &mut self,
+        callee: &str,
+        inputs: &[View],
+        outputs: &[ViewMut],
+    ) -> Result<bool, CallError> {
+        let (loaded, control) = (self.loaded, self.control);
+        let Some((solver, f, bytes)) = control.solves(callee, inputs) else {
+            let known = Factorization::find(callee).is_some_and(cusolver::computes);
+            if known && control.solver.is_some() {
+                loaded.on_host(callee, "cuSOLVER is not used for such sizes");
+            }
+            return Ok(false);
+        };
+        let scratch = match self.given {
+            Some(given) => given.scratch,
+            None => self.retry(|this| {
+                let memory = this.control_state.scratch(&loaded.device);
+                let planned = || loaded.planned(None);
+                memory.ensure(bytes, this.stream, &|| "a library's workspace".into(), &planned)?;
+                Ok(memory.address())
+            })?,
+        };
+        let on = (&*loaded.device, &mut *self.staging, self.stream);
+        match solver.call(f, (inputs, outputs), scratch, on)? {
+            Outcome::Done => Ok(true),
+            Outcome::Host(why) => {
+                loaded.on_host(callee, &why);
+                Ok(false)
+            }
         }
     }
     /// Runs `f`. If the device is out of memory, frees what idle states cache and retries once.
@@ -328,7 +377,8 @@ impl Backend for OnDevice<'_> {
             )
         })
     }
-    /// Copies the inputs to the host, runs the function, and copies its outputs to the device.
+    /// Runs a factorization on the GPU where its library is found. Else copies the inputs to the
+    /// host, runs the function, and copies its outputs to the device.
     fn custom(
         &mut self,
         callee: &str,
@@ -336,6 +386,9 @@ impl Backend for OnDevice<'_> {
         inputs: &[View],
         outputs: &mut [ViewMut],
     ) -> Result<(), CallError> {
+        if self.on_device(callee, inputs, outputs)? {
+            return Ok(());
+        }
         let bytes = |dtype: &str, shape: &[usize]| {
             crate::view::byte_size(dtype).and_then(|w| crate::view::product(shape, w)).unwrap_or(0)
         };

@@ -5,6 +5,7 @@ mod control;
 mod control_state;
 mod cublaslt;
 mod cudnn;
+mod cusolver;
 mod device;
 mod event;
 mod fault;

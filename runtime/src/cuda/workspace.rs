@@ -80,11 +80,7 @@ impl Loaded {
             }
         }
         let _current = self.device.enter()?;
-        let at = Addresses {
-            arena: workspace,
-            inputs: inputs.to_vec(),
-            outputs: outputs.to_vec(),
-        };
+        let at = Addresses { arena: workspace, inputs: inputs.to_vec(), outputs: outputs.to_vec() };
         if let Some(control) = &self.control {
             return self.launch_flow(control, shapes, (&at, stream));
         }

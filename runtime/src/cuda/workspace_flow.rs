@@ -38,7 +38,8 @@ pub(super) struct GivenMemory {
 impl GivenMemory {
     /// The buffers, none of them in use.
     pub fn buffers(&self) -> Vec<CountedBuffer> {
-        let one = |(at, len): &(u64, usize)| CountedBuffer { at: *at as _, len: *len, references: 0 };
+        let one =
+            |(at, len): &(u64, usize)| CountedBuffer { at: *at as _, len: *len, references: 0 };
         self.buffers.iter().map(one).collect()
     }
 }
@@ -84,7 +85,9 @@ impl Loaded {
     /// Why the program cannot be called in the caller's memory; `None` if it can.
     pub fn needs_own_memory(&self) -> Option<String> {
         let what = reads_values(&self.control.as_ref()?.flow)?;
-        Some(format!("has {what} that depends on a value of the GPU, from which its memory follows"))
+        Some(format!(
+            "has {what} that depends on a value of the GPU, from which its memory follows"
+        ))
     }
     /// Whether a call waits for a function of the host, so that no CUDA graph can hold it.
     pub fn calls_host(&self) -> bool {
@@ -153,8 +156,7 @@ impl Loaded {
         let outcome = match state.begin(Some(key)) {
             Ok(stream) => {
                 let kept = (&mut state.control_state, &mut state.staging);
-                let outcome =
-                    self.steps_in(control, (&sizes, &values), kept, (at, &given), stream);
+                let outcome = self.steps_in(control, (&sizes, &values), kept, (at, &given), stream);
                 // Also after an error: copies and launches may be in flight.
                 let ended = state.end(stream);
                 if outcome.is_err() {
@@ -197,7 +199,8 @@ impl Backend for Measure<'_> {
         DeviceId::Cuda(self.loaded.device.info().index)
     }
     fn memory(&self) -> Vec<CountedBuffer> {
-        let one = |(i, len): (usize, &usize)| CountedBuffer { at: nowhere(i), len: *len, references: 0 };
+        let one =
+            |(i, len): (usize, &usize)| CountedBuffer { at: nowhere(i), len: *len, references: 0 };
         self.memory.buffers.iter().enumerate().map(one).collect()
     }
     fn ensure(&mut self, i: usize, bytes: usize) -> Result<(*mut u8, usize), CallError> {
@@ -242,11 +245,12 @@ impl Backend for Measure<'_> {
     }
     fn custom(
         &mut self,
-        _: &str,
+        callee: &str,
         _: &CustomFn,
-        _: &[View],
+        inputs: &[View],
         _: &mut [ViewMut],
     ) -> Result<(), CallError> {
-        Ok(())
+        let bytes = self.control.solves(callee, inputs).map_or(0, |(.., bytes)| bytes);
+        self.needs_scratch(bytes)
     }
 }

@@ -9,7 +9,9 @@ mod parts;
 mod products;
 mod rows;
 
-use super::{Args, Cx, Outcome, Row, Val, check::check, matrices, promote::result_type, spectral, tools::*};
+use super::{
+    Args, Cx, Outcome, Row, Val, check::check, matrices, promote::result_type, spectral, tools::*,
+};
 use crate::capture::{storage::Alias, storage::ViewOp, unsupported};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 pub(super) use number::Z;
