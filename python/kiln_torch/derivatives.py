@@ -57,6 +57,35 @@ def pdist_backward(grad, self, p, pdist):
     return torch.zeros_like(self).index_add(0, i, slope).index_add(0, j, slope, alpha=-1)
 
 
+def bags(indices, offsets):
+    """The bag of each index: the last that starts at or before it."""
+    place = torch.arange(indices.shape[0], device=indices.device)
+    return (offsets.unsqueeze(0) <= place.unsqueeze(1)).sum(1) - 1
+
+
+def embedding_bag_backward(grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, sparse, per_sample_weights, padding_idx=-1):
+    """Adds the gradient of each bag to the rows of its indices. Needs nothing that the forward pass computes but for maxima, which stay eager."""
+    if mode == 2 or sparse:
+        return NotImplemented
+    bag = bags(indices, offsets)
+    used = indices != padding_idx if padding_idx >= 0 else torch.ones_like(indices, dtype=torch.bool)
+    rows = grad[bag]
+    if mode == 1:
+        size = torch.zeros(grad.shape[0], dtype=grad.dtype, device=grad.device).index_add(0, bag, used.to(grad.dtype))
+        rows = rows / size[bag].clamp(min=1).unsqueeze(1)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    if scale_grad_by_freq:
+        uses = torch.zeros(num_weights, dtype=grad.dtype, device=grad.device).index_add(0, indices, torch.ones_like(indices, dtype=grad.dtype))
+        rows = rows / uses[indices].unsqueeze(1)
+    return grad.new_zeros([num_weights, grad.shape[1]]).index_add(0, indices, torch.where(used.unsqueeze(1), rows, 0.0))
+
+
+def embedding_bag_per_sample_weights_backward(grad, weight, indices, offsets, offset2bag, mode, padding_idx=-1):
+    found = (grad[bags(indices, offsets)] * weight[indices]).sum(1)
+    return torch.where(indices != padding_idx, found, 0.0) if padding_idx >= 0 else found
+
+
 def soft_margin_loss_backward(grad_output, self, target, reduction):
     # PyTorch's decomposition subtracts 1 from a sigmoid near 1.
     grad = -target * (-target * self).sigmoid() * grad_output
@@ -75,6 +104,8 @@ DERIVATIVES = {
     aten.replication_pad3d_backward.default: replication_pad_backward,
     aten.masked_scatter_backward.default: masked_scatter_backward,
     aten._cdist_backward.default: cdist_backward,
+    aten._embedding_bag_backward.default: embedding_bag_backward,
+    aten._embedding_bag_per_sample_weights_backward.default: embedding_bag_per_sample_weights_backward,
     aten._pdist_backward.default: pdist_backward,
     aten.soft_margin_loss_backward.default: soft_margin_loss_backward,
 }
