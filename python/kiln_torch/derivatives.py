@@ -64,21 +64,25 @@ def bags(indices, offsets):
 
 
 def embedding_bag_backward(grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, sparse, per_sample_weights, padding_idx=-1):
-    """Adds the gradient of each bag to the rows of its indices. Needs nothing that the forward pass computes but for maxima, which stay eager."""
-    if mode == 2 or sparse:
+    """Adds the gradient of each bag to the rows of its indices, or of its maxima. Sums and means need nothing that the forward pass
+    computes."""
+    if sparse:
         return NotImplemented
     bag = bags(indices, offsets)
     used = indices != padding_idx if padding_idx >= 0 else torch.ones_like(indices, dtype=torch.bool)
+    size = torch.zeros(grad.shape[0], dtype=grad.dtype, device=grad.device).index_add(0, bag, used.to(grad.dtype))
+    zeros = grad.new_zeros([num_weights, grad.shape[1]])
+    if mode == 2:
+        return zeros.scatter_add(0, maximum_indices, torch.where((size > 0).unsqueeze(1), grad, 0.0))
     rows = grad[bag]
     if mode == 1:
-        size = torch.zeros(grad.shape[0], dtype=grad.dtype, device=grad.device).index_add(0, bag, used.to(grad.dtype))
         rows = rows / size[bag].clamp(min=1).unsqueeze(1)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
     if scale_grad_by_freq:
         uses = torch.zeros(num_weights, dtype=grad.dtype, device=grad.device).index_add(0, indices, torch.ones_like(indices, dtype=grad.dtype))
         rows = rows / uses[indices].unsqueeze(1)
-    return grad.new_zeros([num_weights, grad.shape[1]]).index_add(0, indices, torch.where(used.unsqueeze(1), rows, 0.0))
+    return zeros.index_add(0, indices, torch.where(used.unsqueeze(1), rows, 0.0))
 
 
 def embedding_bag_per_sample_weights_backward(grad, weight, indices, offsets, offset2bag, mode, padding_idx=-1):

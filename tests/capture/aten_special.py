@@ -114,6 +114,11 @@ def sampled():
                     fn = lambda g, x, at, m=mode, p=padding, c=align: A.grid_sampler_3d_backward.default(g, x, at, m, p, c, [True, True])
                     add(fn, f64(2, 2, 2, 3, 4), f64(2, 2, 3, 4, 5), grid(2, 2, 3, 3, 3))
     add(lambda g, x, at: A.grid_sampler_2d_backward.default(g, x, at, 0, 0, False, [False, True])[1], f(1, 2, 2, 3), f(1, 2, 3, 3), u(1, 2, 3, 2))
+    # The index of each maximum: of ties, without the padding, of an empty bag.
+    table = torch.tensor([[1.0, 2], [3, 2], [3, -1], [9, 9], [-2, 0.5]])
+    for padding in (-1, 3):
+        fn = lambda w, at, to, p=padding: A._embedding_bag.default(w, at, to, False, 2, False, None, False, p)
+        add(lambda w, at, to, fn=fn: (fn(w, at, to)[0], fn(w, at, to)[3]), table, torch.tensor([0, 2, 1, 3, 1, 4, 2]), torch.tensor([0, 4, 4, 6]))
     # Ties, a zero, two zeros, an empty segment.
     data = torch.tensor([[1.0, 2, 0], [3, 2, 5], [3, -1, 0], [4, 0.5, 2], [2, 7, 3], [0.25, 7, 3]])
     lengths = torch.tensor([3, 0, 1, 2])
