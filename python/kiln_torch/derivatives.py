@@ -66,7 +66,8 @@ def bags(indices, offsets):
 def embedding_bag_backward(grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, sparse, per_sample_weights, padding_idx=-1):
     """Adds the gradient of each bag to the rows of its indices, or of its maxima. Sums and means need nothing that the forward pass
     computes."""
-    if sparse:
+    # With `scale_grad_by_freq` eager on processors divides by other counts than the indices' own.
+    if sparse or scale_grad_by_freq:
         return NotImplemented
     bag = bags(indices, offsets)
     used = indices != padding_idx if padding_idx >= 0 else torch.ones_like(indices, dtype=torch.bool)
@@ -79,9 +80,6 @@ def embedding_bag_backward(grad, indices, offsets, offset2bag, bag_size, maximum
         rows = rows / size[bag].clamp(min=1).unsqueeze(1)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
-    if scale_grad_by_freq:
-        uses = torch.zeros(num_weights, dtype=grad.dtype, device=grad.device).index_add(0, indices, torch.ones_like(indices, dtype=grad.dtype))
-        rows = rows / uses[indices].unsqueeze(1)
     return zeros.index_add(0, indices, torch.where(used.unsqueeze(1), rows, 0.0))
 
 

@@ -85,10 +85,6 @@ FUNCTIONS = {
         lambda w, by: nn.functional.embedding_bag(INDICES.to(w.device).flatten(), w, torch.tensor([0, 3, 3]), mode="sum", per_sample_weights=by),
         lambda: (torch.randn(9, 4), torch.randn(8)),
     ),
-    "bags of embeddings by frequency": (
-        lambda w: nn.functional.embedding_bag(INDICES.to(w.device), w, mode="sum", scale_grad_by_freq=True),
-        lambda: (torch.randn(9, 4),),
-    ),
     "padding of an empty batch": (lambda x: nn.functional.pad(x, (1, 2), mode="reflect"), lambda: (torch.randn(0, 3, 3),)),
 }
 

@@ -20,7 +20,6 @@ pub type Status = c_int;
 type Int = c_int;
 
 /// The functions for one element type, with the C API's arguments.
-#[expect(clippy::type_complexity, reason = "signatures of a C API")]
 pub struct Functions<T> {
     pub potrf_size: unsafe extern "C" fn(Handle, Int, Int, *mut T, Int, *mut Int) -> Status,
     pub potrf: unsafe extern "C" fn(Handle, Int, Int, *mut T, Int, *mut T, Int, *mut Int) -> Status,
@@ -269,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_an_error() {
-        let said = open(&["libkiln_no_such.so.7"], "").err().expect("there is none");
+        let said = open(&["libkiln_no_such.so.7"], "").expect_err("there is none");
         assert!(said.contains("libkiln_no_such.so.7"), "{said}");
     }
 }
