@@ -44,6 +44,12 @@ pub enum Factorization {
     },
     /// A (n×n, lower triangle, symmetric) to packed LDL, pivots (n) and `info`.
     Ldl,
+    /// Packed LU (n×n), pivots (n) and B (n×k) to X with A X = B, or A' X = B if `adjoint`. All
+    /// matrices are stored by columns.
+    LuSolve {
+        /// Whether the system is of the transposed matrix.
+        adjoint: bool,
+    },
     /// Packed LDL (n×n), pivots (n) and B (n×k) to X with A X = B.
     LdlSolve,
     /// A (n×n, triangular) and B (n×k) to X with A X = B.
@@ -60,7 +66,7 @@ pub enum Factorization {
 use Factorization::*;
 
 const PREFIX: &str = "kiln.linalg.";
-const NAMES: [(&str, Factorization); 20] = [
+const NAMES: [(&str, Factorization); 22] = [
     ("cholesky", Cholesky),
     ("lu", Lu),
     ("permutation", Permutation),
@@ -75,6 +81,8 @@ const NAMES: [(&str, Factorization); 20] = [
     ("eig_complex", Eig { complex: true }),
     ("eigvals", Eigvals { complex: false }),
     ("eigvals_complex", Eigvals { complex: true }),
+    ("lu_solve", LuSolve { adjoint: false }),
+    ("lu_solve_adjoint", LuSolve { adjoint: true }),
     ("ldl", Ldl),
     ("ldl_solve", LdlSolve),
     ("solve_lower", Solve { upper: false, unit: false }),
@@ -130,7 +138,7 @@ impl Factorization {
         let count = match self {
             Permutation | HouseholderProduct | Solve { .. } => 2,
             Eig { complex } | Eigvals { complex } => 1 + usize::from(complex),
-            LdlSolve => 3,
+            LdlSolve | LuSolve { .. } => 3,
             _ => 1,
         };
         if operands.len() != count {
@@ -184,6 +192,14 @@ impl Factorization {
             Eig { .. } => [&[n][..], &[n], &[n, n], &[n, n]].map(|s| ty(float, s)).to_vec(),
             Eigvals { .. } => vec![ty(float, &[n]); 2],
             Ldl => vec![of.clone(), ty(Element::I32, &[n]), ty(Element::I32, &[])],
+            LuSolve { .. } => {
+                let columns = operands[2].1.iter().rev().nth(1).copied().unwrap_or(0);
+                if operands[1] != ty(Element::I32, &[n]) || operands[2] != ty(float, &[columns, n])
+                {
+                    return Err(wrong("i32 pivots and right-hand sides of as many rows", operands));
+                }
+                vec![operands[2].clone()]
+            }
             LdlSolve => {
                 let columns = operands[2].1.last().copied().unwrap_or(0);
                 if operands[1] != ty(Element::I32, &[n]) || operands[2] != ty(float, &[n, columns])
@@ -277,6 +293,13 @@ impl Factorization {
                 Ldl => {
                     let (packed, pivots, info) = (next(), next(), next());
                     info.ints()[0] = ldl::factor(a(0), n, packed.floats(), pivots.ints());
+                }
+                LuSolve { adjoint } => {
+                    let Slice::I32(pivots) = inputs[1].data else { continue };
+                    let columns = inputs[2].shape.iter().rev().nth(1).copied().unwrap_or(0);
+                    let of = (a(0), &pivots[i * n..(i + 1) * n]);
+                    lu::solve(of, a(2), (n, columns), adjoint, next().floats())
+                        .map_err(|p| wrong("pivots that are rows", p))?;
                 }
                 LdlSolve => {
                     let Slice::I32(pivots) = inputs[1].data else { continue };

@@ -1,8 +1,8 @@
 //! LU factorization with partial pivoting, after LAPACK's getrf.
 use crate::matrix::{Real, copied, store_columns};
 use faer::{
-    Accum, Mat, Par,
-    linalg::{matmul::matmul, triangular_solve::solve_unit_lower_triangular_in_place},
+    Accum, Mat, MatMut, MatRef, Par,
+    linalg::{matmul::matmul, triangular_solve::*},
     prelude::IntoConst,
 };
 
@@ -54,6 +54,34 @@ pub(crate) fn factor<T: Real>(
     }
     store_columns(a.as_ref(), packed);
     info
+}
+
+/// The solution X of A X = B, or of A' X = B, for A packed as by [`factor`] and n×k right-hand sides,
+/// all stored by columns. Err: the pivot that is no row.
+pub(crate) fn solve<T: Real>(
+    (packed, pivots): (&[T], &[i32]),
+    b: &[T],
+    (n, k): (usize, usize),
+    adjoint: bool,
+    x: &mut [T],
+) -> Result<(), i32> {
+    let row = |p: &i32| usize::try_from(*p - 1).ok().filter(|row| *row < n).ok_or(*p);
+    let swaps = pivots.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+    x.copy_from_slice(b);
+    let a = MatRef::from_column_major_slice(packed, n, n);
+    let columns = |x: &mut [T], swap: &dyn Fn(&mut [T])| x.chunks_mut(n.max(1)).for_each(swap);
+    if adjoint {
+        let mut y = MatMut::from_column_major_slice_mut(&mut *x, n, k);
+        solve_lower_triangular_in_place(a.transpose(), y.as_mut(), Par::Seq);
+        solve_unit_upper_triangular_in_place(a.transpose(), y.as_mut(), Par::Seq);
+        columns(x, &|x| swaps.iter().enumerate().rev().for_each(|(i, p)| x.swap(i, *p)));
+    } else {
+        columns(x, &|x| swaps.iter().enumerate().for_each(|(i, p)| x.swap(i, *p)));
+        let mut y = MatMut::from_column_major_slice_mut(x, n, k);
+        solve_unit_lower_triangular_in_place(a, y.as_mut(), Par::Seq);
+        solve_upper_triangular_in_place(a, y.as_mut(), Par::Seq);
+    }
+    Ok(())
 }
 
 /// The row of the first element of largest magnitude from the diagonal of a column on.

@@ -169,6 +169,29 @@ fn eigenvectors_are_scaled_by_their_values() {
 }
 
 #[test]
+fn lu_solves() {
+    for n in [1, 7, 50] {
+        let a = noise(n * n);
+        let made = call("lu", &[(&[n, n], &turned(&a, (n, n)))]).expect("factors");
+        let pivots: Vec<i32> = made[1].iter().map(|p| *p as i32).collect();
+        let x = noise(3 * n);
+        for (name, a) in [("lu_solve", a.clone()), ("lu_solve_adjoint", turned(&a, (n, n)))] {
+            let b = turned(&product(&a, &x, (n, n, 3)), (n, 3));
+            let solve = |pivots: &[i32]| {
+                let inputs = [
+                    Input { shape: &[n, n], data: Slice::F64(&made[0]) },
+                    Input { shape: &[n], data: Slice::I32(pivots) },
+                    Input { shape: &[3, n], data: Slice::F64(&b) },
+                ];
+                call_on(name, &inputs)
+            };
+            close(&turned(&solve(&pivots).expect("a solution")[0], (3, n)), &x);
+            assert!(solve(&vec![n as i32 + 1; n]).is_err() && solve(&vec![0; n]).is_err());
+        }
+    }
+}
+
+#[test]
 fn ldl_solves() {
     for (n, hollow) in [(1, false), (2, true), (9, true), (40, false), (40, true)] {
         let a = noise(n * n);

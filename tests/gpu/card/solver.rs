@@ -46,6 +46,10 @@ const CASES: &[(&str, &[usize], usize)] = &[
     ("svdvals", &[2, 50, 80], 0),
     ("eigh", &[2, 60, 60], 0),
     ("eigvalsh", &[60, 60], 0),
+    ("lu_solve", &[70, 70], 3),
+    ("lu_solve", &[9, 20, 20], 5),
+    ("lu_solve_adjoint", &[2, 70, 70], 1),
+    ("lu_solve_adjoint", &[3, 20, 20], 2),
     ("solve_lower", &[70, 70], 3),
     ("solve_upper", &[9, 20, 20], 5),
     ("solve_unit_lower", &[2, 70, 70], 1),
@@ -79,21 +83,36 @@ fn matrices(shape: &[usize]) -> Vec<f64> {
     all
 }
 
+/// Sizes and elements; pivots are integers.
+struct Operand {
+    shape: Vec<usize>,
+    numbers: Vec<f64>,
+    integers: bool,
+}
+
 /// The operands of a case, as f64.
-fn operands((name, shape, k): &(&str, &[usize], usize)) -> Vec<(Vec<usize>, Vec<f64>)> {
-    let a = (shape.to_vec(), matrices(shape));
+fn operands((name, shape, k): &(&str, &[usize], usize)) -> Vec<Operand> {
+    let floats = |shape: Vec<usize>, numbers| Operand { shape, numbers, integers: false };
+    let a = floats(shape.to_vec(), matrices(shape));
     let (batch, last) = (&shape[..shape.len() - 2], shape[shape.len() - 1]);
     let other = |sizes: &[usize]| {
         let shape = [batch, sizes].concat();
         let count = shape.iter().product();
-        (shape, noise(count, 7))
+        floats(shape, noise(count, 7))
     };
     match *name {
-        // Reflections need no factorization to be defined; tau below 1 keeps them bounded.
+        // Reflections need no factorization to be defined; small ones keep the product bounded.
         "householder_product" => {
-            let (shape, mut v) = a;
-            v.iter_mut().for_each(|x| *x /= 40.0);
-            vec![(shape, v), other(&[*k])]
+            let numbers = a.numbers.iter().map(|x| x / 40.0).collect();
+            vec![floats(a.shape, numbers), other(&[*k])]
+        }
+        "lu_solve" | "lu_solve_adjoint" => {
+            let shape = [batch, &[last]].concat();
+            let count: usize = shape.iter().product();
+            // Each row is swapped with itself or one behind it.
+            let row = |i: usize| (i % last + (i * 7) % (last - i % last) + 1) as f64;
+            let numbers = (0..count).map(row).collect();
+            vec![a, Operand { shape, numbers, integers: true }, other(&[*k, last])]
         }
         name if name.starts_with("solve") => vec![a, other(&[last, *k])],
         _ => vec![a],
@@ -196,10 +215,16 @@ fn differences(item: u64) -> Result<(), String> {
     let of = |dtype: DType| -> Result<(Vec<Type>, Vec<OwnedTensor>), String> {
         let element = if dtype == DType::F32 { Element::F32 } else { Element::F64 };
         let mut all = (vec![], vec![]);
-        for (shape, numbers) in operands(case) {
-            let numbers = numbers.into_iter().map(|x| f64::from(x as f32)).collect();
-            let t = Tensor::floats(dtype, shape.clone(), numbers).map_err(|e| e.to_string())?;
-            all.0.push((element, shape));
+        for Operand { shape, numbers, integers } in operands(case) {
+            let t = if integers {
+                let rows = numbers.into_iter().map(|x| x as i64).collect();
+                Tensor::ints(DType::I32, shape.clone(), rows)
+            } else {
+                let numbers = numbers.into_iter().map(|x| f64::from(x as f32)).collect();
+                Tensor::floats(dtype, shape.clone(), numbers)
+            };
+            let t = t.map_err(|e| e.to_string())?;
+            all.0.push((if integers { Element::I32 } else { element }, shape));
             all.1.push(OwnedTensor::from_tensor(&t));
         }
         Ok(all)

@@ -28,6 +28,18 @@ pub struct Functions<T> {
     pub getrf_size: unsafe extern "C" fn(Handle, Int, Int, *mut T, Int, *mut Int) -> Status,
     pub getrf:
         unsafe extern "C" fn(Handle, Int, Int, *mut T, Int, *mut T, *mut Int, *mut Int) -> Status,
+    pub getrs: unsafe extern "C" fn(
+        Handle,
+        Int,
+        Int,
+        Int,
+        *const T,
+        Int,
+        *const Int,
+        *mut T,
+        Int,
+        *mut Int,
+    ) -> Status,
     pub geqrf_size: unsafe extern "C" fn(Handle, Int, Int, *mut T, Int, *mut Int) -> Status,
     pub geqrf: unsafe extern "C" fn(
         Handle,
@@ -131,6 +143,19 @@ pub struct Functions<T> {
         Int,
         Int,
     ) -> Status,
+    pub getrs_batched: unsafe extern "C" fn(
+        Handle,
+        Int,
+        Int,
+        Int,
+        *const *const T,
+        Int,
+        *const Int,
+        *const *mut T,
+        Int,
+        *mut Int,
+        Int,
+    ) -> Status,
     pub getrf_batched:
         unsafe extern "C" fn(Handle, Int, *const *mut T, Int, *mut Int, *mut Int, Int) -> Status,
 }
@@ -159,6 +184,7 @@ impl<T> Functions<T> {
                 potrf_batched: function(solver, &dn("potrfBatched"))?,
                 getrf_size: function(solver, &dn("getrf_bufferSize"))?,
                 getrf: function(solver, &dn("getrf"))?,
+                getrs: function(solver, &dn("getrs"))?,
                 geqrf_size: function(solver, &dn("geqrf_bufferSize"))?,
                 geqrf: function(solver, &dn("geqrf"))?,
                 orgqr_size: function(solver, &dn("orgqr_bufferSize"))?,
@@ -169,6 +195,7 @@ impl<T> Functions<T> {
                 gesvdj: function(solver, &dn("gesvdj"))?,
                 trsm: function(blas, &cublas("trsm_v2"))?,
                 trsm_batched: function(blas, &cublas("trsmBatched"))?,
+                getrs_batched: function(blas, &cublas("getrsBatched"))?,
                 getrf_batched: function(blas, &cublas("getrfBatched"))?,
             })
         }

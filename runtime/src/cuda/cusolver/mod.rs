@@ -69,7 +69,8 @@ pub fn computes(f: Factorization) -> bool {
         | SingularValues
         | Eigh
         | Eigenvalues
-        | Solve { .. } => true,
+        | Solve { .. }
+        | LuSolve { .. } => true,
         Permutation | Eig { .. } | Eigvals { .. } | Ldl | LdlSolve | Check(_) => false,
     }
 }

@@ -76,7 +76,11 @@ impl Call {
         let of = inputs.first()?;
         let (batch, m, n) = f.sizes(of).ok()?;
         let batch = batch.iter().product();
-        let k = inputs.get(1).map_or(1, |ty| ty.1.last().copied().unwrap_or(0));
+        let k = match f {
+            // Right-hand sides are stored by columns.
+            Factorization::LuSolve { .. } => inputs.get(2)?.1.iter().rev().nth(1).copied()?,
+            _ => inputs.get(1).map_or(1, |ty| ty.1.last().copied().unwrap_or(0)),
+        };
         let width = if of.0 == kiln_linalg::Element::F32 { 4 } else { 8 };
         let call = Call { f, batch, m, n, k, width };
         let sizes = [m.checked_mul(n)?, n.checked_mul(k)?, batch];
@@ -92,7 +96,7 @@ impl Call {
             && match self.f {
                 Factorization::Cholesky => true,
                 Factorization::Lu => self.m == self.n && self.n <= LU_BATCH,
-                Factorization::Solve { .. } => !few,
+                Factorization::Solve { .. } | Factorization::LuSolve { .. } => !few,
                 _ => false,
             }
     }
@@ -207,10 +211,10 @@ impl Run<'_> {
             Eigh => self.outputs[1],
             _ => self.outputs[0],
         };
+        let sides = call.batch * call.n * call.k * size;
         match call.f {
-            Solve { .. } => {
-                (self.copy)(self.inputs[1], place, call.batch * call.n * call.k * size)?
-            }
+            Solve { .. } => (self.copy)(self.inputs[1], place, sides)?,
+            LuSolve { .. } => (self.copy)(self.inputs[2], place, sides)?,
             _ => (self.copy)(self.inputs[0], place, matrices)?,
         }
         if call.batched() {
@@ -220,7 +224,7 @@ impl Run<'_> {
                     .collect()
             };
             let bytes = match call.f {
-                Solve { .. } => {
+                Solve { .. } | LuSolve { .. } => {
                     let systems = each(self.inputs[0], call.n * call.n);
                     [each(place, call.n * call.k), systems].concat()
                 }
@@ -275,6 +279,20 @@ impl Run<'_> {
                     n,
                     self.outputs[1] as _,
                     self.outputs[2] as _,
+                    count,
+                ),
+                LuSolve { adjoint } => (f.getrs_batched)(
+                    self.handles.blas,
+                    i32::from(adjoint),
+                    n,
+                    k,
+                    systems as _,
+                    n,
+                    self.inputs[1] as _,
+                    pointers as _,
+                    n,
+                    // Of the arguments, and on the host.
+                    &mut 0,
                     count,
                 ),
                 Solve { upper, unit } => (f.trsm_batched)(
@@ -370,6 +388,19 @@ impl Run<'_> {
                         self.handles.jacobi,
                     )
                 }
+                // `CUBLAS_OP_T` is 1.
+                LuSolve { adjoint } => (f.getrs)(
+                    h,
+                    i32::from(adjoint),
+                    n,
+                    k,
+                    at(from[0], call.n * call.n),
+                    n,
+                    integers(from[1], call.n),
+                    at(place, call.n * call.k),
+                    n,
+                    info,
+                ),
                 Solve { upper, unit } => (f.trsm)(
                     self.handles.blas,
                     RIGHT,

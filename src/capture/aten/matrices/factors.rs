@@ -198,7 +198,7 @@ fn triangles(cx: &Cx, packed: Value) -> Result<(Value, Value)> {
 
 /// The order of rows that pivots make of the rows of `packed`: row i of the product of swaps with A
 /// is row `order[i]` of A.
-pub(super) fn order(cx: &Cx, pivots: Value, packed: Value) -> Result<Value> {
+fn order(cx: &Cx, pivots: Value, packed: Value) -> Result<Value> {
     let (batch, m, _) = cx.sizes_of_matrices(packed)?;
     let sizes = [&batch[..], &[m]].concat();
     let rows = cx.iota(DType::I32, sizes.clone(), batch.len())?;
