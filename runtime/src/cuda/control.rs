@@ -7,6 +7,7 @@ use super::{
     control_state::{ControlState, PartState, Pinned},
     cusolver::{self, Outcome, Solver},
     event::Event,
+    flow_memory::GivenMemory,
     launch::Addresses,
     load::Control,
     lru::LruCache,
@@ -15,7 +16,6 @@ use super::{
     staging::Staging,
     state::MAX_PLANS,
     stream::Stream,
-    workspace_flow::GivenMemory,
 };
 use crate::{
     Buffer, CallError, DeviceId, View, ViewMut,

@@ -9,6 +9,7 @@ mod cusolver;
 mod device;
 mod event;
 mod fault;
+mod flow_memory;
 mod graph;
 mod graph_blockers;
 mod launch;

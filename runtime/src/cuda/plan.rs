@@ -3,12 +3,11 @@
 use super::{
     CudaError,
     fault::Launches,
+    flow_memory::{FlowMemory, WORKSPACE_ALIGNMENT},
     graph::Graph,
     launch::{Addresses, ParameterSource, ResolvedLaunch, UnboundTensorMap},
     libraries::PreparedCall,
     lru::LruCache,
-    workspace::WORKSPACE_ALIGNMENT,
-    workspace_flow::FlowMemory,
 };
 use crate::{
     CallError, OutOfMemory, Program,

@@ -9,9 +9,6 @@ use super::{
 };
 use crate::{CallError, call_error::tensor_error};
 
-/// Alignment of parts of the workspace, in bytes.
-pub(super) const WORKSPACE_ALIGNMENT: usize = 256;
-
 /// What a call in the caller's memory allocates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {

@@ -4,8 +4,12 @@
 //! runs once on a device without memory, which counts what the interpreter asks for, until it asks
 //! for nothing more.
 use super::{
-    CudaError, Loaded, control, launch::Addresses, load::Control, plan::LaunchPlan, stream::Stream,
-    workspace::WORKSPACE_ALIGNMENT,
+    CudaError, Loaded, control,
+    flow_memory::{FlowMemory, aligned},
+    launch::Addresses,
+    load::Control,
+    plan::LaunchPlan,
+    stream::Stream,
 };
 use crate::{
     CallError, DeviceId, OutOfMemory, View, ViewMut,
@@ -17,55 +21,6 @@ use crate::{
     custom::CustomFn,
 };
 use std::{collections::HashMap, ptr::without_provenance_mut};
-
-/// How control flow divides the caller's memory: first what one program or library call needs at a
-/// time, then the buffers of values.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FlowMemory {
-    /// Bytes of the largest arena or library workspace.
-    scratch: usize,
-    /// Bytes of each buffer.
-    buffers: Vec<usize>,
-}
-
-/// The same at its addresses.
-pub(super) struct GivenMemory {
-    /// Where arenas begin.
-    pub scratch: u64,
-    buffers: Vec<(u64, usize)>,
-}
-
-impl GivenMemory {
-    /// The buffers, none of them in use.
-    pub fn buffers(&self) -> Vec<CountedBuffer> {
-        let one =
-            |(at, len): &(u64, usize)| CountedBuffer { at: *at as _, len: *len, references: 0 };
-        self.buffers.iter().map(one).collect()
-    }
-}
-
-impl FlowMemory {
-    /// Bytes in all.
-    pub fn bytes(&self) -> Option<usize> {
-        self.buffers.iter().try_fold(self.scratch, |all, n| all.checked_add(*n))
-    }
-    /// The division of memory that begins at an address.
-    fn at(&self, begin: u64) -> GivenMemory {
-        let mut next = begin + self.scratch as u64;
-        let mut buffers = vec![];
-        for len in &self.buffers {
-            buffers.push((next, *len));
-            next += *len as u64;
-        }
-        GivenMemory { scratch: begin, buffers }
-    }
-}
-
-/// The next multiple of the alignment; at least one byte, since values have addresses.
-fn aligned(bytes: usize) -> Result<usize, CallError> {
-    let room = bytes.max(1).checked_next_multiple_of(WORKSPACE_ALIGNMENT);
-    Ok(room.ok_or_else(|| OutOfMemory::new(None, "values between programs"))?)
-}
 
 /// The step whose memory follows from values, if there is one.
 fn reads_values(flow: &ControlFlow) -> Option<&'static str> {

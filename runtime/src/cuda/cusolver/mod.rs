@@ -3,32 +3,21 @@
 //!
 //! The libraries store matrices by columns. A tensor is the transposed matrix to them, so that a
 //! lower triangle is an upper one, and a system is solved from the right.
+mod call;
 mod library;
 mod solve;
 
 use super::{CudaError, Device, memory::copy_on_device, staging::Staging, stream::Stream};
 use crate::{View, ViewMut};
+pub use call::computes;
+use call::{Call, Handles};
 use kiln_linalg::{Element, Factorization, Type};
 use library::{Handle, Libraries};
-use solve::Call;
+pub use solve::Outcome;
 use std::{
     ptr::null_mut,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
-
-/// Batches of more matrices than this, of at most [`SMALL`] rows and columns, go to the host where a
-/// library has no function for batches: each matrix is a launch of its own.
-const LONG_BATCH: usize = 64;
-/// See [`LONG_BATCH`].
-const SMALL: usize = 64;
-
-/// What became of a call.
-pub(super) enum Outcome {
-    /// It is on the stream.
-    Done,
-    /// The host must compute it, with the reason.
-    Host(String),
-}
 
 /// The handles of one device. The mutex makes setting the stream and a call one step.
 pub struct Solver {
@@ -39,13 +28,6 @@ pub struct Solver {
 unsafe impl Send for Solver {}
 unsafe impl Sync for Solver {}
 
-struct Handles {
-    solver: Handle,
-    blas: Handle,
-    /// Of gesvdj: its default tolerance and number of sweeps.
-    jacobi: Handle,
-}
-
 fn failed(what: &'static str, reason: impl Into<String>) -> CudaError {
     CudaError::Driver { what, reason: reason.into() }
 }
@@ -55,24 +37,6 @@ fn libraries() -> Result<&'static Libraries, CudaError> {
     static LOADED: OnceLock<Result<Libraries, String>> = OnceLock::new();
     let loaded = LOADED.get_or_init(Libraries::load).as_ref();
     loaded.map_err(|e| failed("looking for cuSOLVER", e.as_str()))
-}
-
-/// Whether the libraries have a function for a factorization, of some sizes at least.
-pub fn computes(f: Factorization) -> bool {
-    use Factorization::*;
-    match f {
-        Cholesky
-        | Lu
-        | Qr
-        | HouseholderProduct
-        | Svd { .. }
-        | SingularValues
-        | Eigh
-        | Eigenvalues
-        | Solve { .. }
-        | LuSolve { .. } => true,
-        Permutation | Eig { .. } | Eigvals { .. } | Ldl | LdlSolve | Check(_) => false,
-    }
 }
 
 /// Whether cuSOLVER and cuBLAS can be loaded.
