@@ -183,7 +183,7 @@ def test_graphs_with_functions_of_the_host_are_no_cuda_graphs():
 
 def test_factorizations_run_on_the_current_stream():
     def fn(x):
-        return torch.linalg.inv(x @ x.mT + torch.eye(64)).sin()
+        return torch.linalg.inv(x @ x.mT + torch.eye(64, device=x.device)).sin()
 
     x, stream = torch.randn(2, 64, 64), torch.cuda.Stream()
     found = torch.compile(fn, backend=kiln)

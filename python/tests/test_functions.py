@@ -229,15 +229,15 @@ def test_symmetric_systems_by_ldl():
 
 # Vectors whose signs are arbitrary are squared, or multiplied back.
 FACTORIZATIONS = {
-    "cholesky": lambda x: torch.linalg.cholesky(x @ x.mT + 4 * torch.eye(x.shape[-1], dtype=x.dtype)).sin(),
+    "cholesky": lambda x: torch.linalg.cholesky(x @ x.mT + 4 * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)).sin(),
     "det": lambda x: (torch.linalg.det(x), *torch.linalg.slogdet(x.mT)),
     "eigh": lambda x: (lambda w, v: (w.cos(), (v * w.unsqueeze(-2)) @ v.mT))(*torch.linalg.eigh(x + x.mT)),
-    "inv": lambda x: torch.linalg.inv(x + 4 * torch.eye(x.shape[-1], dtype=x.dtype)).exp(),
+    "inv": lambda x: torch.linalg.inv(x + 4 * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)).exp(),
     "lu": lambda x: torch.linalg.lu(x[..., :, :5]),
     "qr": lambda x: (*torch.linalg.qr(x[..., :5, :]), torch.linalg.qr(x[..., :, :5], mode="complete")[0]),
-    "solve": lambda x: torch.linalg.solve(x + 4 * torch.eye(x.shape[-1], dtype=x.dtype), x.sin()),
+    "solve": lambda x: torch.linalg.solve(x + 4 * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device), x.sin()),
     "svd": lambda x: (lambda u, s, v: (s, u.square(), (u * s.unsqueeze(-2)) @ v))(*torch.linalg.svd(x[..., :5, :], full_matrices=False)),
-    "triangular": lambda x: torch.linalg.solve_triangular(x + 4 * torch.eye(x.shape[-1], dtype=x.dtype), x.mT, upper=True),
+    "triangular": lambda x: torch.linalg.solve_triangular(x + 4 * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device), x.mT, upper=True),
 }
 
 
