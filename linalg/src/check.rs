@@ -12,14 +12,17 @@ pub enum Api {
     Solve,
     /// `linalg.lu_factor`.
     LuFactor,
+    /// `linalg.ldl_factor`, whose failure is an internal error of PyTorch's.
+    LdlFactor,
 }
 
 impl Api {
-    pub(crate) const ALL: [(&str, Api); 4] = [
+    pub(crate) const ALL: [(&str, Api); 5] = [
         ("cholesky", Api::Cholesky),
         ("inv", Api::Inverse),
         ("solve", Api::Solve),
         ("lu_factor", Api::LuFactor),
+        ("ldl_factor", Api::LdlFactor),
     ];
 
     /// The first failure of a batch. A single matrix has no batch dimension.
@@ -40,6 +43,9 @@ impl Api {
             ),
             Api::LuFactor => format!(
                 "torch.linalg.lu_factor: {batch}U[{info},{info}] is zero and using it on lu_solve would result in a division by zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)"
+            ),
+            Api::LdlFactor => format!(
+                "torch.linalg.ldl_factor: {batch}D[{info},{info}] is zero and using it on ldl_solve would result in a division by zero."
             ),
         }))
     }

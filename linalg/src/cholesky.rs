@@ -2,8 +2,8 @@
 use crate::matrix::{Real, rows, store};
 use faer::{Side, linalg::solvers::LltError};
 
-/// The lower factor L of A = L L', n×n with zeros above the diagonal, of the lower triangle of
-/// `a`. Returns the order of the leading minor that is not positive-definite, or 0. L is NaN then.
+/// The lower factor L of A = L L', n×n, of the lower triangle of `a`; above the diagonal are zeros.
+/// Returns the order of the leading minor that is not positive-definite, or 0. L is NaN then.
 pub(crate) fn factor<T: Real>(a: &[T], n: usize, l: &mut [T]) -> i32 {
     if n == 0 {
         return 0;

@@ -1,11 +1,11 @@
 //! QR factorization by Householder reflections, after LAPACK's geqrf, larft and orgqr.
-use crate::matrix::{Real, copied, store};
+use crate::matrix::{Real, copied, store_columns};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 
 /// Reflections that are applied together, by matrix products.
 const BLOCK: usize = 32;
 
-/// Q R = A of an m×n matrix, packed in one: R on and above the diagonal; below it column i of the
+/// Q R = A of an m×n matrix, both stored by columns, packed in one: R on and above the diagonal; below it column i of the
 /// vector of reflection H(i) = I - tau(i) v v', whose first element is 1. Q is H(1) H(2) …
 pub(crate) fn factor<T: Real>(data: &[T], (m, n): (usize, usize), packed: &mut [T], tau: &mut [T]) {
     let (mut a, k) = (copied(data, m, n), m.min(n));
@@ -30,7 +30,7 @@ pub(crate) fn factor<T: Real>(data: &[T], (m, n): (usize, usize), packed: &mut [
             block.apply(rest, true);
         }
     }
-    store(a.as_ref(), packed);
+    store_columns(a.as_ref(), packed);
 }
 
 /// Turns x into beta, and the rest of the vector v with H x = (beta, 0, …); returns tau. Beta has
@@ -99,7 +99,7 @@ impl<T: Real> Block<T> {
 }
 
 /// The first n columns of H(1) H(2) … H(k), m×m, for reflections packed as by [`factor`] in an m×n
-/// matrix.
+/// matrix. Both are stored by columns.
 pub(crate) fn product<T: Real>(data: &[T], tau: &[T], (m, n): (usize, usize), q: &mut [T]) {
     let a = copied(data, m, n);
     let mut product = Mat::from_fn(m, n, |i, j| if i == j { T::ONE } else { T::ZERO });
@@ -108,5 +108,5 @@ pub(crate) fn product<T: Real>(data: &[T], tau: &[T], (m, n): (usize, usize), q:
         let block = Block::new(a.as_ref(), start, &tau[start..end]);
         block.apply(product.as_mut().split_at_row_mut(start).1, false);
     }
-    store(product.as_ref(), q);
+    store_columns(product.as_ref(), q);
 }

@@ -1,15 +1,15 @@
 //! LU factorization with partial pivoting, after LAPACK's getrf.
-use crate::matrix::{Real, copied, store};
+use crate::matrix::{Real, copied, store_columns};
 use faer::{
-    Accum, Mat, Par,
-    linalg::{matmul::matmul, triangular_solve::solve_unit_lower_triangular_in_place},
+    Accum, Mat, MatMut, MatRef, Par,
+    linalg::{matmul::matmul, triangular_solve::*},
     prelude::IntoConst,
 };
 
 /// Columns of a panel: eliminated one at a time, then applied to the rest by matrix products.
 const PANEL: usize = 32;
 
-/// P A = L U of an m×n matrix, packed in one: L below the diagonal, with an implicit unit diagonal.
+/// P A = L U of an m×n matrix, both stored by columns, packed in one: L below the diagonal, with an implicit unit diagonal.
 /// Row i is swapped with row `pivots[i]`, counted from 1. Returns the position of the first zero on
 /// U's diagonal, from 1, or 0. The pivot is the first element of largest magnitude.
 pub(crate) fn factor<T: Real>(
@@ -52,8 +52,36 @@ pub(crate) fn factor<T: Real>(
         solve_unit_lower_triangular_in_place(triangle, upper.as_mut(), Par::Seq);
         matmul(below, Accum::Add, factor, upper.as_ref(), -T::ONE, Par::Seq);
     }
-    store(a.as_ref(), packed);
+    store_columns(a.as_ref(), packed);
     info
+}
+
+/// The solution X of A X = B, or of A' X = B, for A packed as by [`factor`] and n×k right-hand sides,
+/// all stored by columns. Err: the pivot that is no row.
+pub(crate) fn solve<T: Real>(
+    (packed, pivots): (&[T], &[i32]),
+    b: &[T],
+    (n, k): (usize, usize),
+    adjoint: bool,
+    x: &mut [T],
+) -> Result<(), i32> {
+    let row = |p: &i32| usize::try_from(*p - 1).ok().filter(|row| *row < n).ok_or(*p);
+    let swaps = pivots.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+    x.copy_from_slice(b);
+    let a = MatRef::from_column_major_slice(packed, n, n);
+    let columns = |x: &mut [T], swap: &dyn Fn(&mut [T])| x.chunks_mut(n.max(1)).for_each(swap);
+    if adjoint {
+        let mut y = MatMut::from_column_major_slice_mut(&mut *x, n, k);
+        solve_lower_triangular_in_place(a.transpose(), y.as_mut(), Par::Seq);
+        solve_unit_upper_triangular_in_place(a.transpose(), y.as_mut(), Par::Seq);
+        columns(x, &|x| swaps.iter().enumerate().rev().for_each(|(i, p)| x.swap(i, *p)));
+    } else {
+        columns(x, &|x| swaps.iter().enumerate().for_each(|(i, p)| x.swap(i, *p)));
+        let mut y = MatMut::from_column_major_slice_mut(x, n, k);
+        solve_unit_lower_triangular_in_place(a, y.as_mut(), Par::Seq);
+        solve_upper_triangular_in_place(a, y.as_mut(), Par::Seq);
+    }
+    Ok(())
 }
 
 /// The row of the first element of largest magnitude from the diagonal of a column on.
@@ -63,10 +91,9 @@ fn pivot_row<T: Real>(a: &Mat<T>, j: usize) -> usize {
         .fold(j, |best, i| if column[i].magnitude() > column[best].magnitude() { i } else { best })
 }
 
-/// The row order that swaps make: row i of P A is row `order[i]` of A. Err: the pivot that is no
-/// row.
-pub(crate) fn permutation(pivots: &[i32], order: &mut [i64]) -> Result<(), i32> {
-    (0..).zip(order.iter_mut()).for_each(|(i, o)| *o = i);
+/// The rows after swaps. Err: the pivot that is no row.
+pub(crate) fn permutation(pivots: &[i32], rows: &[i32], order: &mut [i32]) -> Result<(), i32> {
+    order.copy_from_slice(rows);
     for (i, pivot) in pivots.iter().enumerate() {
         let with = usize::try_from(*pivot - 1).ok().filter(|p| *p < order.len()).ok_or(*pivot)?;
         order.swap(i, with);

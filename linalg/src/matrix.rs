@@ -21,6 +21,7 @@ pub(crate) trait Real:
     fn magnitude(self) -> Self;
     fn root(self) -> Self;
     fn finite(self) -> bool;
+    fn undefined(self) -> bool;
 }
 
 macro_rules! real {
@@ -37,6 +38,9 @@ macro_rules! real {
             fn finite(self) -> bool {
                 self.is_finite()
             }
+            fn undefined(self) -> bool {
+                self.is_nan()
+            }
         }
     )* };
 }
@@ -52,9 +56,14 @@ pub(crate) fn rows_mut<T: Real>(data: &mut [T], m: usize, n: usize) -> MatMut<'_
     MatMut::from_row_major_slice_mut(data, m, n)
 }
 
-/// A column-major copy.
+/// A copy of an m×n matrix that a caller stores by columns.
 pub(crate) fn copied<T: Real>(data: &[T], m: usize, n: usize) -> Mat<T> {
-    rows(data, m, n).to_owned()
+    MatRef::from_column_major_slice(data, m, n).to_owned()
+}
+
+/// Stores a matrix by columns.
+pub(crate) fn store_columns<T: Real>(from: MatRef<'_, T>, to: &mut [T]) {
+    MatMut::from_column_major_slice_mut(to, from.nrows(), from.ncols()).copy_from(from);
 }
 
 /// Stores a matrix row-major.

@@ -14,8 +14,8 @@ fn store_column<T: Real>(from: ColRef<'_, T>, to: &mut [T]) {
 }
 
 /// A = U diag(S) Vh of an m×n matrix, with singular values in descending order. U and Vh are
-/// square if `full`, else they have min(m, n) columns and rows. The signs of pairs of singular
-/// vectors are arbitrary.
+/// square if `full`, else they have min(m, n) columns and rows. U is stored by columns, Vh by rows.
+/// The signs of pairs of singular vectors are arbitrary.
 pub(crate) fn svd<T: Real>(
     a: &[T],
     (m, n): (usize, usize),
@@ -34,7 +34,7 @@ pub(crate) fn svd<T: Real>(
     let a = rows(a, m, n);
     let svd = if full { a.svd() } else { a.thin_svd() };
     let svd = svd.map_err(|_| Error::NoConvergence(NAME))?;
-    store(svd.U(), u);
+    store(svd.U().transpose(), u);
     store_column(svd.S().column_vector(), s);
     store(svd.V().transpose(), vh);
     Ok(())
@@ -60,7 +60,7 @@ fn lower<T: Real>(a: &[T], n: usize) -> impl Iterator<Item = T> {
     (0..n).flat_map(move |i| a[i * n..i * n + i + 1].iter().copied())
 }
 
-/// Eigenvalues in ascending order, and the eigenvectors as columns if wanted, of the symmetric
+/// Eigenvalues in ascending order, and the eigenvectors one after another if wanted, of the symmetric
 /// matrix whose lower triangle is `a`'s. The signs of eigenvectors are arbitrary.
 pub(crate) fn eigh<T: Real>(
     a: &[T],
@@ -80,7 +80,7 @@ pub(crate) fn eigh<T: Real>(
         Some(to) => {
             let evd = a.self_adjoint_eigen(Side::Lower).map_err(|_| Error::NoConvergence(NAME))?;
             store_column(evd.S().column_vector(), values);
-            rows_mut(to, n, n).copy_from(evd.U());
+            rows_mut(to, n, n).copy_from(evd.U().transpose());
         }
         None => {
             let all =

@@ -7,10 +7,8 @@ pub enum Element {
     F32,
     /// 64-bit floats.
     F64,
-    /// 32-bit integers: pivots and `info`.
+    /// 32-bit integers: pivots, rows and `info`.
     I32,
-    /// 64-bit integers: permutations.
-    I64,
 }
 
 /// A dtype and a shape.
@@ -36,8 +34,6 @@ pub enum SliceMut<'a> {
     F64(&'a mut [f64]),
     /// 32-bit integers.
     I32(&'a mut [i32]),
-    /// 64-bit integers.
-    I64(&'a mut [i64]),
 }
 
 /// An operand.
@@ -104,7 +100,6 @@ impl Output<'_> {
             SliceMut::F32(_) => Element::F32,
             SliceMut::F64(_) => Element::F64,
             SliceMut::I32(_) => Element::I32,
-            SliceMut::I64(_) => Element::I64,
         };
         (element, self.shape.to_vec())
     }

@@ -46,6 +46,10 @@ class Report:
         """For each program that lives, the kernels that it launches: name, strategy, ops."""
         return [program.launches() for ref in self.compiled if (program := ref())]
 
+    def remarks(self) -> list[str]:
+        """What does not run on the GPU as planned, such as factorizations on the host, each once."""
+        return list(dict.fromkeys(text for ref in self.compiled if (program := ref()) for text in program.remarks()))
+
     @property
     def pictures(self) -> list[str]:
         """For each program that lives, its launches as SVG."""
@@ -183,7 +187,9 @@ def compile_runs(kind, chosen, module, refused, frozen):
         setattr(fused, call.target, Piece(program))
     fused.recompile()
     reports.append(report)
-    return boxed(fused)
+    fn = boxed(fused)
+    fn.calls_host = any(piece.program.compiled.calls_host() for piece in fused.children() if isinstance(piece, Piece))
+    return fn
 
 
 @dataclasses.dataclass(frozen=True)

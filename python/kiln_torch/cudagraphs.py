@@ -1,7 +1,8 @@
 """`mode="reduce-overhead"` on GPUs: CUDA graphs of whole compiled graphs, in PyTorch's CUDA graph trees.
 
 The trees keep one memory pool for all graphs of the process and track which outputs are alive. kiln's programs take part
-since all memory of a call is PyTorch's, and nothing in it waits for the GPU.
+since all memory of a call is PyTorch's, and nothing in it waits for the GPU. Graphs with factorizations on the host do wait, and are not
+captured.
 """
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class CudaGraphs:
 
         backward = kind == "backward"
         fixed = count_tangents(module) if backward else num_fw_fixed_arguments(self.dynamo_inputs, len(inputs))
-        skipped = check_for_skip(module, fixed)
+        skipped = "it calls functions of the host" if getattr(fn, "calls_host", False) else check_for_skip(module, fixed)
         if skipped or backward and self.device is None:
             log.info("no CUDA graph of a %s graph: %s", kind, skipped or "its forward graph has none")
             return self.without(fn) if backward and self.device is not None else fn

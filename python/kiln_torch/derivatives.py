@@ -57,6 +57,37 @@ def pdist_backward(grad, self, p, pdist):
     return torch.zeros_like(self).index_add(0, i, slope).index_add(0, j, slope, alpha=-1)
 
 
+def bags(indices, offsets):
+    """The bag of each index: the last that starts at or before it."""
+    place = torch.arange(indices.shape[0], device=indices.device)
+    return (offsets.unsqueeze(0) <= place.unsqueeze(1)).sum(1) - 1
+
+
+def embedding_bag_backward(grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, sparse, per_sample_weights, padding_idx=-1):
+    """Adds the gradient of each bag to the rows of its indices, or of its maxima. Sums and means need nothing that the forward pass
+    computes."""
+    # With `scale_grad_by_freq` eager on processors divides by other counts than the indices' own.
+    if sparse or scale_grad_by_freq:
+        return NotImplemented
+    bag = bags(indices, offsets)
+    used = indices != padding_idx if padding_idx >= 0 else torch.ones_like(indices, dtype=torch.bool)
+    size = torch.zeros(grad.shape[0], dtype=grad.dtype, device=grad.device).index_add(0, bag, used.to(grad.dtype))
+    zeros = grad.new_zeros([num_weights, grad.shape[1]])
+    if mode == 2:
+        return zeros.scatter_add(0, maximum_indices, torch.where((size > 0).unsqueeze(1), grad, 0.0))
+    rows = grad[bag]
+    if mode == 1:
+        rows = rows / size[bag].clamp(min=1).unsqueeze(1)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    return zeros.index_add(0, indices, torch.where(used.unsqueeze(1), rows, 0.0))
+
+
+def embedding_bag_per_sample_weights_backward(grad, weight, indices, offsets, offset2bag, mode, padding_idx=-1):
+    found = (grad[bags(indices, offsets)] * weight[indices]).sum(1)
+    return torch.where(indices != padding_idx, found, 0.0) if padding_idx >= 0 else found
+
+
 def soft_margin_loss_backward(grad_output, self, target, reduction):
     # PyTorch's decomposition subtracts 1 from a sigmoid near 1.
     grad = -target * (-target * self).sigmoid() * grad_output
@@ -75,6 +106,8 @@ DERIVATIVES = {
     aten.replication_pad3d_backward.default: replication_pad_backward,
     aten.masked_scatter_backward.default: masked_scatter_backward,
     aten._cdist_backward.default: cdist_backward,
+    aten._embedding_bag_backward.default: embedding_bag_backward,
+    aten._embedding_bag_per_sample_weights_backward.default: embedding_bag_per_sample_weights_backward,
     aten._pdist_backward.default: pdist_backward,
     aten.soft_margin_loss_backward.default: soft_margin_loss_backward,
 }

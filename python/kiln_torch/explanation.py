@@ -37,8 +37,8 @@ class Explanation(str):
 
 
 def explain(model, *args, options: dict | None = None, **kwargs) -> Explanation:
-    """Compiles a model for these arguments, calls it once, and says how many graphs, programs and kernels it is, and which ops stay eager and
-    why."""
+    """Compiles a model for these arguments, calls it once, and says how many graphs, programs and kernels it is, what runs on the host, and
+    which ops stay eager and why."""
     from . import backend
 
     before = len(backend.reports)
@@ -49,6 +49,7 @@ def explain(model, *args, options: dict | None = None, **kwargs) -> Explanation:
     for k, r in enumerate(found):
         lines.append(f"graph {k} ({r.kind}): {r.nodes} ops, {r.programs} programs, {r.kernels} kernels")
         lines += [f"  {name} ({strategy}): {', '.join(ops)}" for launches in r.launches() for name, strategy, ops in launches]
+        lines += [f"  remark: {text}" for text in r.remarks()]
         lines += [f"  eager: {op}: {why}" for op, why in r.eager.items()]
     text = Explanation("\n".join(lines) or "no graph: nothing was compiled")
     text.reports = found

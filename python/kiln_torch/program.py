@@ -46,7 +46,7 @@ class Program:
         self.complex = [k for k, o in enumerate(outputs) if o.meta["val"].is_complex()]
         given = [real(t) for t in given]
         layouts = [Layout.of(o.meta["val"], gaps=k not in dense) for k, o in enumerate(outputs)]
-        self.orders = {k: order for k, t in enumerate(given) if (order := dense_order(t)) is not None}
+        orders = {k: order for k, t in enumerate(given) if (order := dense_order(t)) is not None}
         # kiln's fusion reads the first result of an op only, so that the others are permuted here.
         permuted = [not is_item(o) for o in outputs]
         self.relaid = [(k, layout, permuted[k]) for k, layout in enumerate(layouts) if layout is not None]
@@ -55,7 +55,9 @@ class Program:
         with torch.utils._python_dispatch._disable_current_modes():
             weights = [(n.name, NAMES[t.dtype], t.detach().cpu().contiguous()) for n, t in frozen.items()]
         graph = serialise(inputs, nodes, outputs, orders_out, frozen)
-        self.compiled = _kiln.Program.compile(graph, [*options, ("device", str(device))], self.orders, weights)
+        self.compiled = _kiln.Program.compile(graph, [*options, ("device", str(device))], orders, weights)
+        # Between several programs tensors are row-major.
+        self.orders = self.compiled.orders()
         self.kernels = self.compiled.kernels()
         described = self.compiled.outputs()
         self.dtypes = [DTYPES[name] for name, _ in described]

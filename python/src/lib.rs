@@ -99,9 +99,8 @@ impl Program {
         let held = held.collect::<PyResult<BTreeMap<String, Weight>>>()?;
         let exe =
             py.detach(move || Model::from_fx(json, held).compile(&options)).map_err(failure)?;
-        if exe.cuda().is_some() && exe.program().control.is_some() {
-            let why = "control flow, whose memory on a GPU follows from values";
-            return Err(CompileError::new_err(why));
+        if let Some(why) = exe.cuda().and_then(|loaded| loaded.needs_own_memory()) {
+            return Err(CompileError::new_err(format!("the program {why}")));
         }
         Ok(Program { exe })
     }
@@ -127,8 +126,11 @@ impl Program {
     }
     /// Enqueues the program on a stream of its GPU, and returns nothing; or returns the inputs that
     /// must be copied first, since kernels cannot read them in place.
+    ///
+    /// A program with functions of the host waits for the GPU. Other threads run meanwhile.
     fn launch(
         &self,
+        py: Python<'_>,
         inputs: &Bound<'_, PyList>,
         outputs: &Bound<'_, PyList>,
         workspace: u64,
@@ -153,11 +155,27 @@ impl Program {
         let (read, written) = (addresses(&inputs), addresses(&outputs));
         // SAFETY: live tensors of the dtypes that the graph states and of the shapes that were
         // asked for, and PyTorch's stream, which orders their uses.
-        unsafe {
+        let launch = || unsafe {
             let stream = Stream::from_raw(stream as *mut c_void);
-            loaded.launch_in(&shapes, &read, &written, workspace, stream).map_err(failed)?;
-        }
+            loaded.launch_in(&shapes, &read, &written, workspace, stream)
+        };
+        let launched = if loaded.calls_host() { py.detach(launch) } else { launch() };
+        launched.map_err(failed)?;
         Ok(vec![])
+    }
+    /// Whether a call on a GPU waits for functions of the host, which no CUDA graph can hold.
+    fn calls_host(&self) -> bool {
+        self.exe.cuda().is_some_and(|loaded| loaded.calls_host())
+    }
+    /// What does not run on the GPU as planned, and why.
+    fn remarks(&self) -> Vec<String> {
+        self.exe.cuda().map(|loaded| loaded.remarks()).unwrap_or_default()
+    }
+    /// The inputs that are not taken row-major, with the order of their dimensions, outermost in
+    /// memory first.
+    fn orders(&self) -> BTreeMap<usize, Vec<usize>> {
+        let all = self.exe.program().inputs.iter().enumerate();
+        all.filter(|(_, t)| !t.order.is_empty()).map(|(i, t)| (i, t.order.clone())).collect()
     }
     /// Number of inputs: the graph's, and the generator state if the program draws random numbers.
     fn inputs(&self) -> usize {

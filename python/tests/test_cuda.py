@@ -4,7 +4,7 @@ import copy
 import pytest
 import torch
 
-from kiln_torch import kiln, reports
+from kiln_torch import explain, kiln, reports
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 nn = torch.nn
@@ -164,3 +164,37 @@ def test_threads_with_streams_of_their_own():
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for got in pool.map(call, range(64)):
             torch.testing.assert_close(got, want)
+
+
+def test_graphs_with_functions_of_the_host_are_no_cuda_graphs():
+    def fn(x):
+        p, _, u = torch.linalg.lu(x.sin())
+        return p @ u.exp() + 1
+
+    x = torch.randn(3, 8, 8)
+    found = torch.compile(fn, backend=kiln, mode="reduce-overhead")
+    for _ in range(4):
+        torch.testing.assert_close(found(x), fn(x))
+    assert all_compiled()
+    # The order of rows is the host's in any case.
+    torch._dynamo.reset()
+    assert "kiln.linalg.permutation runs on the host" in explain(fn, x)
+
+
+def test_factorizations_run_on_the_current_stream():
+    def fn(x):
+        return torch.linalg.inv(x @ x.mT + torch.eye(64, device=x.device)).sin()
+
+    x, stream = torch.randn(2, 64, 64), torch.cuda.Stream()
+    found = torch.compile(fn, backend=kiln)
+    want = fn(x)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream), torch.no_grad():
+        for _ in range(3):
+            # Written late: a call that does not wait for it reads something else.
+            late = torch.zeros_like(x)
+            torch.cuda._sleep(20_000_000)
+            late.copy_(x)
+            y = found(late)
+            torch.testing.assert_close(y, want, rtol=1e-3, atol=1e-3)
+    torch.cuda.synchronize()

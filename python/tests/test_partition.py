@@ -62,7 +62,7 @@ def test_programs_around_an_eager_op(early):
     def f(x):
         a, b = (x * 2).split(2)
         low, index = torch.topk(x, 3)
-        y = torch.linalg.eigvals(torch.diag(a)).real.sort().values
+        y = torch._fake_quantize_learnable_per_tensor_affine(a, torch.ones(1), torch.zeros(1), 0, 9)
         return y + b, low.exp() if early else low.exp() * y.sum(), index
 
     x = torch.tensor([1.0, 4.0, 2.0, 3.0])

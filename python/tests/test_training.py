@@ -60,6 +60,8 @@ def test_losses_and_gradients_as_eager(name):
     assert {r.kind for r in reports} == {"forward", "backward"}
 
 
+INDICES = torch.tensor([[1, 2, 4, 5], [4, 3, 2, 8]], device="cpu")
+
 FUNCTIONS = {
     "an output padding that holds a window": (
         lambda x, w: nn.functional.conv_transpose2d(x, w, stride=(3, 2), padding=(1, 2), output_padding=(2, 3), groups=2, dilation=4),
@@ -68,6 +70,21 @@ FUNCTIONS = {
     "a determinant": (lambda x: torch.logdet(x @ x.mT + x.abs()), lambda: (torch.eye(4) * 3 + torch.randn(4, 4) / 4,)),
     "determinants of transposes": (lambda x: torch.linalg.det(x.mT), lambda: (torch.randn(2, 3, 3),)),
     "a loss near its limit": (lambda x: nn.functional.soft_margin_loss(x, x.detach().sign() * 1.75), lambda: (torch.tensor([-8.0, 9.0]),)),
+    **{
+        f"samples of an image, {mode}, {padding}": (
+            lambda x, at, mode=mode, padding=padding: nn.functional.grid_sample(x, at, mode, padding, align_corners=padding == "border"),
+            lambda: (torch.randn(2, 3, 6, 5), torch.randn(2, 4, 3, 2)),
+        )
+        for mode in ("bilinear", "nearest", "bicubic")
+        for padding in ("zeros", "border", "reflection")
+    },
+    "samples of a volume": (lambda x, at: nn.functional.grid_sample(x, at, align_corners=False), lambda: (torch.randn(2, 2, 3, 4, 5), torch.randn(2, 2, 3, 2, 3))),
+    **{f"segments, {reduce}": (lambda x, reduce=reduce: torch.segment_reduce(x, reduce, lengths=torch.tensor([2, 1, 4])), lambda: (torch.randn(7, 3),)) for reduce in ("sum", "mean", "max", "prod")},
+    **{f"bags of embeddings, {mode}": (lambda w, mode=mode: nn.functional.embedding_bag(INDICES.to(w.device), w, mode=mode, padding_idx=2), lambda: (torch.randn(9, 4),)) for mode in ("sum", "mean", "max")},
+    "bags of embeddings with offsets and weights": (
+        lambda w, by: nn.functional.embedding_bag(INDICES.to(w.device).flatten(), w, torch.tensor([0, 3, 3]), mode="sum", per_sample_weights=by),
+        lambda: (torch.randn(9, 4), torch.randn(8)),
+    ),
     "padding of an empty batch": (lambda x: nn.functional.pad(x, (1, 2), mode="reflect"), lambda: (torch.randn(0, 3, 3),)),
 }
 

@@ -226,6 +226,10 @@ impl ControlFlow {
     pub fn first_launch(&self, part: usize) -> usize {
         self.control.parts.iter().take(part).map(|p| p.kernels.len()).sum()
     }
+    /// The names of the functions of the host, each once.
+    pub fn callees(&self) -> impl Iterator<Item = &str> {
+        self.customs.iter().map(|(name, _)| name.as_str())
+    }
     /// The function of a custom call.
     pub fn custom(&self, callee: &str) -> Result<&CustomFn, CallError> {
         let found = self.customs.iter().find(|(name, _)| name == callee).map(|(_, f)| &**f);

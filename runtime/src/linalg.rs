@@ -27,7 +27,6 @@ fn output<'a>(v: &'a mut ViewMut<'_>) -> Result<Output<'a>, Error> {
         "f32" => SliceMut::F32(v.elements_mut()?),
         "f64" => SliceMut::F64(v.elements_mut()?),
         "i32" => SliceMut::I32(v.elements_mut()?),
-        "i64" => SliceMut::I64(v.elements_mut()?),
         other => return Err(format!("gives no tensor of {other}").into()),
     };
     Ok(Output { shape, data })

@@ -111,3 +111,37 @@ def matrix():
         add(lambda x, o=order: A.linalg_matrix_norm.default(x, o), f(2, 4, 3))
     add(lambda x: (A.linalg_matrix_norm.str_ord(x, "nuc", [0, 2], True), A.linalg_norm.ord_str(x[0], "nuc"), A.nuclear_norm.default(x[1])), f(2, 4, 3))
     add(lambda x: (A.linalg_norm.default(x, 2), A.linalg_norm.default(x, 1)), f(4, 0))
+
+
+def general():
+    add = lambda fn, *a, **k: case("eigen", fn, *a, **k)
+    c = lambda *shape, dtype=torch.float64: torch.complex(f(*shape, dtype=dtype), f(*shape, dtype=dtype))
+    n = Dim("n", min=2, max=64)
+
+    def eig(x):
+        """What neither the order of eigenvalues nor the directions of eigenvectors decide: A + (A V - V W) is A, and power sums are traces."""
+        w, v = A.linalg_eig.default(x)
+        z = x if x.is_complex() else torch.complex(x, torch.zeros_like(x))
+        found = torch.view_as_real(z + (z @ v - v * w[..., None, :]))
+        sums = [torch.view_as_real((w**k).sum(-1)) for k in (1, 2, 3)]
+        largest = torch.view_as_real(v).square().sum(-1)
+        others = [torch.view_as_real(op(x).sum(-1)) for op in (A.linalg_eigvals.default, A._linalg_eigvals.default)]
+        return found, *sums, w.abs().sort().values, torch.view_as_real(w)[..., 0].sort().values, largest.sum(-2), *others
+
+    for shape in ((4, 4), (2, 5, 5), (12, 12), (2, 0, 0), (1, 1)):
+        add(eig, f(*shape, dtype=torch.float64))
+        add(eig, c(*shape))
+    # Real eigenvalues, with a complex dtype all the same; and a rotation, which has none.
+    add(lambda x: A.linalg_eigvals.default(x), torch.diag(torch.tensor([1.0, -2.0, 0.5])))
+    add(eig, torch.tensor([[0.0, -1.0, 0], [1, 0, 0], [0, 0, 2]], dtype=torch.float64))
+    add(lambda x: torch.view_as_real(A.linalg_eigvals.default(x).sum(-1)), f(3, 4, 4), dyn=[{0: n}])
+
+    symmetric = lambda *shape, dtype=torch.float32: (x := f(*shape, shape[-1], dtype=dtype)) + x.mT
+    # A zero diagonal has pivots of two rows.
+    hollow = symmetric(2, 6) * (1 - torch.eye(6))
+    for x in (symmetric(4), symmetric(2, 5), hollow, symmetric(40, dtype=torch.float64), definite(3), f(2, 0, 0), symmetric(1)):
+        add(lambda x: (*A.linalg_ldl_factor.default(x), *A.linalg_ldl_factor_ex.default(x, hermitian=True)), x)
+    add(lambda x: A.linalg_ldl_factor_ex.default(x), torch.stack([torch.zeros(3, 3), torch.diag(torch.tensor([1.0, 0, 2])), torch.ones(3, 3)]))
+    add(lambda x: A.linalg_ldl_factor_ex.default(x), symmetric(3, 4), dyn=[{0: n}])
+    for x, b in ((symmetric(4), f(4, 2)), (hollow, f(6, 3)), (symmetric(30, dtype=torch.float64), f(2, 30, 1, dtype=torch.float64)), (symmetric(2, 1), f(2, 1, 0))):
+        add(lambda l, p, b: A.linalg_ldl_solve.default(l, p, b), *torch.linalg.ldl_factor(x), b)

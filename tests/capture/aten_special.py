@@ -1,6 +1,6 @@
 """Cases of gen_aten.py: special functions, divisors, polynomials, and dtypes as PyTorch chooses them."""
 import torch
-from aten_support import A, Dim, b, case, f, i, inf, nan
+from aten_support import A, Dim, b, case, f, i, inf, nan, u
 
 
 def functions(add):
@@ -97,3 +97,35 @@ def roundings():
         add(lambda x, y, z: A.triplet_margin_loss.default(x, y, z, reduction=0), f(4, 9, dtype=d), f(4, 9, dtype=d), f(4, 9, dtype=d))
         add(lambda x: (A.special_ndtr.default(x), A.sinc.default(x)), torch.tensor([-0.3, 1.5], dtype=d))
         add(lambda x: A.histc.default(x, 10), torch.tensor(-1.8369, dtype=d))
+
+
+def sampled():
+    """Derivatives of sampling at coordinates, and of segments."""
+    add = lambda fn, *a, **k: case("sampled", fn, *a, **k)
+    f64 = lambda *shape: f(*shape, dtype=torch.float64)
+    # Coordinates inside, outside, and at elements.
+    grid = lambda *shape: torch.cat([f64(*shape) * 1.5, torch.tensor([-1.0, 0, 0.5, 1]).double()[: shape[-1]].expand(*shape[:-2], 1, shape[-1])], -2)
+    for mode in (0, 1, 2):
+        for padding in (0, 1, 2):
+            for align in (False, True):
+                fn = lambda g, x, at, m=mode, p=padding, c=align: A.grid_sampler_2d_backward.default(g, x, at, m, p, c, [True, True])
+                add(fn, f64(2, 3, 3, 5), f64(2, 3, 6, 4), grid(2, 3, 4, 2))
+                if mode < 2:
+                    fn = lambda g, x, at, m=mode, p=padding, c=align: A.grid_sampler_3d_backward.default(g, x, at, m, p, c, [True, True])
+                    add(fn, f64(2, 2, 2, 3, 4), f64(2, 2, 3, 4, 5), grid(2, 2, 3, 3, 3))
+    add(lambda g, x, at: A.grid_sampler_2d_backward.default(g, x, at, 0, 0, False, [False, True])[1], f(1, 2, 2, 3), f(1, 2, 3, 3), u(1, 2, 3, 2))
+    # The index of each maximum: of ties, without the padding, of an empty bag.
+    table = torch.tensor([[1.0, 2], [3, 2], [3, -1], [9, 9], [-2, 0.5]])
+    for padding in (-1, 3):
+        fn = lambda w, at, to, p=padding: A._embedding_bag.default(w, at, to, False, 2, False, None, False, p)
+        add(lambda w, at, to, fn=fn: (fn(w, at, to)[0], fn(w, at, to)[3]), table, torch.tensor([0, 2, 1, 3, 1, 4, 2]), torch.tensor([0, 4, 4, 6]))
+    # Ties, a zero, two zeros, an empty segment.
+    data = torch.tensor([[1.0, 2, 0], [3, 2, 5], [3, -1, 0], [4, 0.5, 2], [2, 7, 3], [0.25, 7, 3]])
+    lengths = torch.tensor([3, 0, 1, 2])
+    for reduce in ("sum", "mean", "max", "min", "prod"):
+        y = torch.segment_reduce(data, reduce, lengths=lengths, initial=2.0 if reduce == "prod" else None)
+        add(lambda g, y, x, n, r=reduce: A._segment_reduce_backward.default(g, y, x, r, lengths=n, initial=2.0 if r == "prod" else None), f(4, 3), y, data, lengths)
+    across = torch.tensor([[1, 2], [2, 1]])
+    add(lambda g, y, x, n: A._segment_reduce_backward.default(g, y, x, "max", lengths=n, axis=1), f(2, 2, 3), torch.segment_reduce(data.view(2, 3, 3), "max", lengths=across, axis=1), data.view(2, 3, 3), across)
+    limits = torch.tensor([0, 2, 6])
+    add(lambda g, y, x, n: A._segment_reduce_backward.default(g, y, x, "mean", offsets=n), f(2, 3), torch.segment_reduce(data, "mean", offsets=limits), data, limits)

@@ -32,7 +32,7 @@ class Unsupported(torch.nn.Module):
     def forward(self, x):
         scale, zero = torch.tensor([0.1]), torch.tensor([0.0])
         quantised = lambda x: torch._fake_quantize_learnable_per_tensor_affine(x, scale, zero, 0, 255)
-        return quantised(quantised(x).relu()) + torch.linalg.ldl_factor(x)[0]
+        return quantised(quantised(x).relu()) + torch._standard_gamma(x)
 
 
 class Factor(torch.nn.Module):
@@ -97,7 +97,8 @@ if __name__ == "__main__":
     rest = (aten_complex.numbers, aten_complex.fourier, aten_matrix.matrix, aten_data_sizes.data_sizes, aten_quantized.quantized,
             aten_special.special, aten_special.roundings, aten_symbolic.symbolic, aten_symbolic.split, aten_symbolic.einsum,
             aten_symbolic.autocast, aten_symbolic.mixture, aten_promotion.promotion, aten_promotion.copies, aten_writes.writes,
-            aten_complex.fourier_symbolic, aten_data_sizes.selections)
+            aten_complex.fourier_symbolic, aten_data_sizes.selections, aten_matrix.general,
+            aten_special.sampled)
     for make in (*first, aten_in_place.in_place, elements.float8, shapes.empty, elements.narrow, *rest):
         make()
     each = Path(sys.argv[2]) if sys.argv[1:2] == ["--each"] else None

@@ -34,8 +34,11 @@ TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2}
 # Operators whose results are not unique: compared after the function that OpInfo gives with each sample, such as the
 # magnitudes of eigenvectors.
 UP_TO_SIGNS = ("svd", "linalg.svd", "linalg.eigh")
-# Which of equal elements comes first is not determined: compared by the elements.
+# Which of equal elements comes first is not determined: compared by the elements. Nor is the order of eigenvalues.
 UP_TO_ORDER = {
+    # Sums over eigenvalues, and what each eigenvector is scaled by.
+    "linalg.eig": lambda x, found, *_, **__: ((found[0] ** 2).sum(-1), found[0].abs().sort().values, x + (x @ found[1] - found[1] * found[0].unsqueeze(-2))),
+    "linalg.eigvals": lambda x, found, *_, **__: ((found**2).sum(-1), found.abs().sort().values),
     "argsort": lambda x, order, dim=-1, *_, **__: x.flatten()[order] if x.dim() == 0 else x.take_along_dim(order, dim),
     "topk": lambda x, found, *_, **__: found[0],
     "mode": lambda x, found, *_, **__: found[0],

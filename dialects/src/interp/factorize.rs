@@ -15,7 +15,6 @@ enum Floats {
 enum Made {
     F(Vec<f64>),
     I32(Vec<i32>),
-    I64(Vec<i64>),
 }
 
 /// The results of a factorization.
@@ -47,7 +46,6 @@ pub(super) fn factorize(f: Factorization, inputs: &[Rc<Tensor>]) -> Result<Vec<T
         let n = crate::value::count(shape)?;
         made.push(match element {
             Element::I32 => Made::I32(vec![0; n]),
-            Element::I64 => Made::I64(vec![0; n]),
             _ => Made::F(vec![0.0; n]),
         });
     }
@@ -58,7 +56,6 @@ pub(super) fn factorize(f: Factorization, inputs: &[Rc<Tensor>]) -> Result<Vec<T
             let data = match made {
                 Made::F(all) => SliceMut::F64(all),
                 Made::I32(all) => SliceMut::I32(all),
-                Made::I64(all) => SliceMut::I64(all),
             };
             Output { shape, data }
         })
@@ -68,7 +65,6 @@ pub(super) fn factorize(f: Factorization, inputs: &[Rc<Tensor>]) -> Result<Vec<T
     let tensor = |((_, shape), made)| match made {
         Made::F(all) => Tensor::floats(float, shape, all),
         Made::I32(all) => Tensor::ints(DType::I32, shape, all.into_iter().map(i64::from).collect()),
-        Made::I64(all) => Tensor::ints(DType::I64, shape, all),
     };
     types.into_iter().zip(made).map(tensor).collect()
 }

@@ -5,7 +5,9 @@ use super::{
     CudaError, Loaded, Mode, arguments,
     call::Timing,
     control_state::{ControlState, PartState, Pinned},
+    cusolver::{self, Outcome, Solver},
     event::Event,
+    flow_memory::GivenMemory,
     launch::Addresses,
     load::Control,
     lru::LruCache,
@@ -18,11 +20,16 @@ use super::{
 use crate::{
     Buffer, CallError, DeviceId, View, ViewMut,
     call_error::tensor_error,
-    control::run::{self, Backend, Interpreter},
+    control::{
+        Shape,
+        run::{self, Backend, Interpreter},
+    },
     custom::CustomFn,
     profile::Profile,
+    program::CallSizes,
 };
 use cudarc::driver::{result, sys};
+use kiln_linalg::Factorization;
 
 /// `cuMemcpy2DAsync` takes pitches up to about 2 GiB.
 const MAX_PITCH: usize = 1 << 30;
@@ -38,25 +45,21 @@ impl Loaded {
         (at, stream): (&Addresses, Stream),
         (timing, marks): (Timing, &[Event]),
     ) -> Result<Option<Profile>, CallError> {
-        let pointer = |all: &[u64]| {
-            all.iter().map(|a| run::Location::borrowed(*a as *mut u8)).collect::<Vec<_>>()
-        };
-        let (inputs, outputs) = (pointer(&at.inputs), pointer(&at.outputs));
+        let (inputs, outputs) = (locations(&at.inputs), locations(&at.outputs));
         let (mut marks, (rounds, calls)) = (marks.iter(), timing.rounds());
         let mut mark = || marks.next().map_or(Ok(()), |e| e.record(&self.device, stream));
-        if control_state.parts.is_empty() {
-            let part = |_: &Loaded| PartState {
-                arena: DeviceBuffer::none(&self.device),
-                plans: LruCache::new(MAX_PLANS),
-                at: Addresses::default(),
-                events: vec![],
-            };
-            control_state.parts = control.parts.iter().map(part).collect();
-        }
+        self.part_states(control, control_state);
         let profile =
             (timing == Timing::Launches).then(|| Profile::of_parts(control.flow.launches()));
-        let mut backend =
-            OnDevice { loaded: self, control, control_state, staging, stream, profile };
+        let mut backend = OnDevice {
+            loaded: self,
+            control,
+            control_state,
+            staging,
+            stream,
+            profile,
+            given: None,
+        };
         mark()?;
         for _ in 0..rounds {
             for _ in 0..calls {
@@ -74,10 +77,48 @@ impl Loaded {
         Ok(backend.profile)
     }
 
-    /// Calls one program, with inputs and outputs in device memory.
+    /// The control flow once, in the caller's memory.
+    pub(super) fn steps_in(
+        &self,
+        control: &Control,
+        (sizes, values): (&CallSizes, &[Option<Shape>]),
+        (control_state, staging): (&mut ControlState, &mut Staging),
+        (at, given): (&Addresses, &GivenMemory),
+        stream: Stream,
+    ) -> Result<(), CallError> {
+        self.part_states(control, control_state);
+        let mut backend = OnDevice {
+            loaded: self,
+            control,
+            control_state,
+            staging,
+            stream,
+            profile: None,
+            given: Some(given),
+        };
+        Interpreter::new(&control.flow, &self.program, sizes, values, &mut backend)
+            .execute(&locations(&at.inputs), &locations(&at.outputs))
+    }
+
+    /// What each program keeps between calls, empty at the first call.
+    fn part_states(&self, control: &Control, control_state: &mut ControlState) {
+        let part = |_: &Loaded| PartState {
+            arena: DeviceBuffer::none(&self.device),
+            plans: LruCache::new(MAX_PLANS),
+            at: Addresses::default(),
+            events: vec![],
+        };
+        if control_state.parts.is_empty() {
+            control_state.parts = control.parts.iter().map(part).collect();
+        }
+    }
+
+    /// Calls one program, with inputs and outputs in device memory. `scratch` is the caller's
+    /// memory for its arena, if there is any.
     fn call_part(
         &self,
         part: &mut PartState,
+        scratch: Option<u64>,
         inputs: &[View],
         outputs: &[ViewMut],
         stream: Stream,
@@ -91,10 +132,15 @@ impl Loaded {
         let PartState { arena, plans, at, events } = part;
         let Some(plan) = plans.last() else { return Ok(()) };
         arguments::check_results(p, plan, outputs)?;
-        arena.ensure(plan.arena, stream, &|| "memory between kernels".into(), &|| {
-            self.planned(None)
-        })?;
-        at.arena = arena.address();
+        at.arena = match scratch {
+            Some(address) => address,
+            None => {
+                arena.ensure(plan.arena, stream, &|| "memory between kernels".into(), &|| {
+                    self.planned(None)
+                })?;
+                arena.address()
+            }
+        };
         at.inputs.clear();
         at.inputs.extend(inputs.iter().map(|v| v.data as u64));
         at.outputs.clear();
@@ -125,6 +171,25 @@ impl Loaded {
     }
 }
 
+impl Control {
+    /// What computes a function on the GPU, and the bytes of its workspace; `None` if the host does.
+    pub(super) fn solves(
+        &self,
+        callee: &str,
+        inputs: &[View],
+    ) -> Option<(&Solver, Factorization, usize)> {
+        let solver = self.solver.as_deref()?;
+        let f = Factorization::find(callee)?;
+        let types = inputs.iter().map(cusolver::ty).collect::<Option<Vec<_>>>()?;
+        Some((solver, f, solver.scratch(f, &types)?))
+    }
+}
+
+/// Addresses of the caller's memory.
+pub(super) fn locations(all: &[u64]) -> Vec<run::Location> {
+    all.iter().map(|a| run::Location::borrowed(*a as *mut u8)).collect()
+}
+
 /// A call on a GPU.
 struct OnDevice<'a> {
     loaded: &'a Loaded,
@@ -134,6 +199,8 @@ struct OnDevice<'a> {
     stream: Stream,
     /// Collects the launches' times if the caller profiles.
     profile: Option<Profile>,
+    /// The caller's memory for values and arenas, in place of the call's own.
+    given: Option<&'a GivenMemory>,
 }
 
 impl OnDevice<'_> {
@@ -162,6 +229,39 @@ impl OnDevice<'_> {
             Ok(pinned.cast::<[u8; N]>().read_volatile())
         }
     }
+    /// Enqueues a factorization of cuSOLVER's. Returns whether that is what the function is.
+    fn on_device(
+        &mut self,
+        callee: &str,
+        inputs: &[View],
+        outputs: &[ViewMut],
+    ) -> Result<bool, CallError> {
+        let (loaded, control) = (self.loaded, self.control);
+        let Some((solver, f, bytes)) = control.solves(callee, inputs) else {
+            let known = Factorization::find(callee).is_some_and(cusolver::computes);
+            if known && control.solver.is_some() {
+                loaded.on_host(callee, "cuSOLVER is not used for such sizes");
+            }
+            return Ok(false);
+        };
+        let scratch = match self.given {
+            Some(given) => given.scratch,
+            None => self.retry(|this| {
+                let memory = this.control_state.scratch(&loaded.device);
+                let planned = || loaded.planned(None);
+                memory.ensure(bytes, this.stream, &|| "a library's workspace".into(), &planned)?;
+                Ok(memory.address())
+            })?,
+        };
+        let on = (&*loaded.device, &mut *self.staging, self.stream);
+        match solver.call(f, (inputs, outputs), scratch, on)? {
+            Outcome::Done => Ok(true),
+            Outcome::Host(why) => {
+                loaded.on_host(callee, &why);
+                Ok(false)
+            }
+        }
+    }
     /// Runs `f`. If the device is out of memory, frees what idle states cache and retries once.
     fn retry<T>(
         &mut self,
@@ -184,6 +284,9 @@ impl Backend for OnDevice<'_> {
         DeviceId::Cuda(self.loaded.device.info().index)
     }
     fn memory(&self) -> Vec<run::CountedBuffer> {
+        if let Some(given) = self.given {
+            return given.buffers();
+        }
         self.control_state
             .values
             .iter()
@@ -192,6 +295,10 @@ impl Backend for OnDevice<'_> {
     }
     fn ensure(&mut self, i: usize, bytes: usize) -> Result<(*mut u8, usize), CallError> {
         let loaded = self.loaded;
+        if self.given.is_some() {
+            let reason = format!("buffer {i} of {bytes} bytes is not in the caller's memory");
+            return Err(tensor_error("program", &loaded.program.name, reason));
+        }
         if i == self.control_state.values.len() {
             self.control_state.values.push(DeviceBuffer::none(&loaded.device));
         }
@@ -259,9 +366,10 @@ impl Backend for OnDevice<'_> {
     ) -> Result<(), CallError> {
         let first = self.control.flow.first_launch(part);
         self.retry(|this| {
-            let OnDevice { control, control_state, stream, profile, .. } = this;
+            let OnDevice { control, control_state, stream, profile, given, .. } = this;
             control.parts[part].call_part(
                 &mut control_state.parts[part],
+                given.map(|g| g.scratch),
                 inputs,
                 outputs,
                 *stream,
@@ -269,7 +377,8 @@ impl Backend for OnDevice<'_> {
             )
         })
     }
-    /// Copies the inputs to the host, runs the function, and copies its outputs to the device.
+    /// Runs a factorization on the GPU where its library is found. Else copies the inputs to the
+    /// host, runs the function, and copies its outputs to the device.
     fn custom(
         &mut self,
         callee: &str,
@@ -277,6 +386,9 @@ impl Backend for OnDevice<'_> {
         inputs: &[View],
         outputs: &mut [ViewMut],
     ) -> Result<(), CallError> {
+        if self.on_device(callee, inputs, outputs)? {
+            return Ok(());
+        }
         let bytes = |dtype: &str, shape: &[usize]| {
             crate::view::byte_size(dtype).and_then(|w| crate::view::product(shape, w)).unwrap_or(0)
         };

@@ -1,8 +1,9 @@
 //! What a control-flow call keeps between calls.
 use super::{
-    event::Event, launch::Addresses, lru::LruCache, memory::DeviceBuffer, plan::LaunchPlan,
+    Device, event::Event, launch::Addresses, lru::LruCache, memory::DeviceBuffer, plan::LaunchPlan,
 };
 use cudarc::driver::result;
+use std::sync::Arc;
 
 /// What a control-flow call caches beside the rest of its state.
 #[derive(Default)]
@@ -12,6 +13,8 @@ pub struct ControlState {
     /// Where conditions and sizes are copied to.
     pub(super) pinned: Option<Pinned>,
     pub(super) parts: Vec<PartState>,
+    /// Workspace of a library's calls.
+    library: Option<DeviceBuffer>,
 }
 
 /// What a call caches for one of the programs.
@@ -39,9 +42,13 @@ impl Drop for Pinned {
 }
 
 impl ControlState {
+    /// Workspace of a library's calls, empty at first.
+    pub(super) fn scratch(&mut self, device: &Arc<Device>) -> &mut DeviceBuffer {
+        self.library.get_or_insert_with(|| DeviceBuffer::none(device))
+    }
     /// Bytes of device memory for values and for the programs' arenas.
     pub fn bytes(&self) -> usize {
-        self.values.iter().map(DeviceBuffer::len).sum::<usize>()
+        self.values.iter().chain(&self.library).map(DeviceBuffer::len).sum::<usize>()
             + self.parts.iter().map(|p| p.arena.len()).sum::<usize>()
     }
 }

@@ -1,6 +1,8 @@
 //! A program on a GPU: its modules, its weights, and what its calls share.
 use super::{
-    CudaError, Device, Mode, Settings, driver_message,
+    CudaError, Device, Mode, Settings,
+    cusolver::{self, Solver},
+    driver_message,
     graph_blockers::graph_blockers,
     libraries::{Libraries, PreparedCall},
     link::{Image, Images, Library, link},
@@ -18,6 +20,7 @@ use crate::{
     view::{byte_size, check_bytes},
 };
 use cudarc::driver::{result, sys};
+use kiln_linalg::Factorization;
 use std::{
     collections::HashMap,
     ffi::CString,
@@ -31,6 +34,8 @@ use std::{
 pub struct Control {
     pub(super) flow: ControlFlow,
     pub(super) parts: Vec<Loaded>,
+    /// What computes factorizations on the GPU, if the flow has any and the library is found.
+    pub(super) solver: Option<Arc<Solver>>,
 }
 
 /// A program on a GPU, ready to be called from several threads at once.
@@ -200,10 +205,11 @@ impl Loaded {
         let flow = ControlFlow::new(program)?;
         let mut loaded =
             Loaded::make(device.clone(), program.clone(), code, &[], settings, &mut shared)?;
+        let solver = loaded.solver(&flow).map_err(CallError::from)?;
         if settings.mode == Mode::ReduceOverhead {
             graph_blockers(&flow).into_iter().for_each(|text| loaded.remark(text));
         }
-        loaded.control = Some(Control { flow, parts });
+        loaded.control = Some(Control { flow, parts, solver });
         Ok(loaded)
     }
 
@@ -260,6 +266,25 @@ impl Loaded {
             }
             self.prepared.push(made.ok().flatten().map(Arc::new));
         }
+    }
+
+    /// cuSOLVER, if the program calls what it has. Says what the host computes.
+    fn solver(&self, flow: &ControlFlow) -> Result<Option<Arc<Solver>>, CudaError> {
+        let _current = self.device.enter()?;
+        let mut solver = None;
+        for callee in flow.callees() {
+            let found = Factorization::find(callee).filter(|f| cusolver::computes(*f));
+            match found.map(|_| Solver::for_device(&self.device)) {
+                Some(Ok(found)) => solver = Some(found),
+                Some(Err(e)) => self.on_host(callee, &e.to_string()),
+                None => self.on_host(callee, "no library of the GPU has it"),
+            }
+        }
+        Ok(solver)
+    }
+    /// Says that a function runs on the host.
+    pub(super) fn on_host(&self, callee: &str, why: &str) {
+        self.missed(format!("{callee} runs on the host, with copies to it and back: {why}"));
     }
 
     fn load(&mut self, k: &Kernel, code: &Images) -> Result<sys::CUfunction, CudaError> {

@@ -3,6 +3,7 @@
 use super::{
     CudaError,
     fault::Launches,
+    flow_memory::{FlowMemory, WORKSPACE_ALIGNMENT},
     graph::Graph,
     launch::{Addresses, ParameterSource, ResolvedLaunch, UnboundTensorMap},
     libraries::PreparedCall,
@@ -16,9 +17,6 @@ use crate::{
 };
 use cudarc::driver::sys;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Alignment of library workspaces, in bytes.
-const WORKSPACE_ALIGNMENT: usize = 256;
 
 /// Plans of concurrent calls, by the inputs' shapes.
 pub struct SharedPlans(Mutex<LruCache<LaunchPlan>>);
@@ -51,6 +49,8 @@ pub struct LaunchPlan {
     pub values: Vec<Option<Shape>>,
     /// The sizes of a control-flow program, before it reads any.
     pub sizes: CallSizes,
+    /// The memory of a control-flow program's call in the caller's memory.
+    pub flow: Option<FlowMemory>,
     /// In launch order.
     pub launches: Vec<ResolvedLaunch>,
     /// The addresses that the launches' parameters hold.
@@ -169,6 +169,7 @@ impl LaunchPlan {
             results: results.concat(),
             values: vec![],
             sizes: CallSizes::default(),
+            flow: None,
             launches,
             at: None,
             graph: None,

@@ -22,23 +22,29 @@ impl Loaded {
     /// What [`Loaded::launch_in`] needs for inputs of these shapes.
     ///
     /// # Errors
-    /// The shapes do not fit the program, or the program has control flow, whose memory follows
-    /// from values.
+    /// The shapes do not fit the program, or its memory follows from values
+    /// ([`Loaded::needs_own_memory`]).
     pub fn allocation(&self, inputs: &[&[usize]]) -> Result<Allocation, CallError> {
         let mut plans = self.workspace_plans.lock();
         let plan = self.planned_for(&mut plans, inputs)?;
-        let workspace = plan.arena;
+        let workspace = match &plan.flow {
+            Some(flow) => flow.bytes().unwrap_or(usize::MAX),
+            None => plan.arena,
+        };
         Ok(Allocation { outputs: self.program.output_shapes(inputs)?, workspace })
     }
 
     /// Enqueues the program on the caller's stream. All memory is the caller's: addresses of the
-    /// inputs and outputs, and of [`Allocation::workspace`] bytes. The host does not wait. The
+    /// inputs and outputs, and of [`Allocation::workspace`] bytes. The host does not wait, and the
     /// stream may be captured into a CUDA graph: nothing of the program's own memory but its
     /// weights is used.
     ///
+    /// Of control flow with functions of the host the call waits until these have their inputs. Its
+    /// stream may not be captured.
+    ///
     /// # Errors
     /// As [`Loaded::allocation`]; an address is no multiple of 16 bytes; the driver refuses a
-    /// launch.
+    /// launch; a function of the host fails; control flow on a stream that is being captured.
     ///
     /// # Safety
     /// The addresses are of this device's memory, and hold tensors of the program's dtypes, of
@@ -71,32 +77,33 @@ impl Loaded {
             }
         }
         let _current = self.device.enter()?;
+        let at = Addresses { arena: workspace, inputs: inputs.to_vec(), outputs: outputs.to_vec() };
+        if let Some(control) = &self.control {
+            return self.launch_flow(control, shapes, (&at, stream));
+        }
         let mut plans = self.workspace_plans.lock();
         let plan = self.planned_for(&mut plans, shapes)?;
-        plan.bind(&Addresses {
-            arena: workspace,
-            inputs: inputs.to_vec(),
-            outputs: outputs.to_vec(),
-        })?;
+        plan.bind(&at)?;
         self.device.faults.launched(stream, &plan.fault_info);
         Ok(self.kernels(plan, stream, Timing::Nothing, &[])?)
     }
 
-    fn planned_for<'p>(
+    /// The plan for these shapes, from the cache or made for it.
+    pub(super) fn planned_for<'p>(
         &self,
         plans: &'p mut LruCache<LaunchPlan>,
         shapes: &[&[usize]],
     ) -> Result<&'p mut LaunchPlan, CallError> {
-        if self.control.is_some() {
-            let reason = "has control flow, whose memory follows from values";
-            return Err(tensor_error("program", &self.program.name, reason.into()));
-        }
         let (want, have) = (self.program.inputs.len(), shapes.len());
         if want != have {
             return Err(CallError::Count { what: "inputs", want, have });
         }
         if !plans.find(|plan| same_sizes(&self.program, plan, shapes.iter().copied())) {
-            plans.add(self.plan(shapes)?);
+            let mut plan = self.plan(shapes)?;
+            if let Some(control) = &self.control {
+                plan.flow = Some(self.flow_memory(control, &plan)?);
+            }
+            plans.add(plan);
         }
         plans.last().ok_or_else(|| tensor_error("program", &self.program.name, "no plan".into()))
     }

@@ -282,11 +282,13 @@ fn embedding_bag(cx: &mut Cx, a: &Args<'_>, from_end: bool) -> Result<Outcome> {
         cx.b.add(&Scatter { kind, input, updates, indices, dims })
     };
     let lengths = scatter(cx, ScatterKind::Add, zeros, ones)?;
+    let mut first = None;
     let v = if mode == 2 {
         let rows = cx.select(used, rows, min_value(cx, wide)?)?;
         let start = cx.b.splat(wide, &result, f64::NEG_INFINITY)?;
         let most = scatter(cx, ScatterKind::Max, start, rows)?;
         let lengths = along(cx, lengths, vec![0], &result)?;
+        first = Some(maxima_of_bags(cx, [rows, most, used, bag, indices, lengths], &shape)?);
         value(cx, |f| f.of(lengths).eq(0.0).select(0.0, f.of(most)))?
     } else {
         let rows = match cx.optional(a, "per_sample_weights")? {
@@ -310,7 +312,32 @@ fn embedding_bag(cx: &mut Cx, a: &Args<'_>, from_end: bool) -> Result<Outcome> {
     for v in [v, bag, lengths] {
         all.push(Val::Tensor(cx.store.fresh(v)));
     }
-    // Which index gave the maximum serves the backward pass.
-    all.push(Val::None);
+    // Of sums and means nothing reads it.
+    all.push(first.map_or(Val::None, |v| Val::Tensor(cx.store.fresh(v))));
     Ok(Outcome::Many(all))
+}
+
+/// The index that gave each maximum of a bag, the first of several; 0 of an empty bag.
+fn maxima_of_bags(
+    cx: &Cx,
+    [rows, most, used, bag, indices, lengths]: [Value; 6],
+    shape: &[Size],
+) -> Result<Value> {
+    let n = shape[0];
+    if n.known() == Some(0) {
+        return cx.full_like(lengths, 0.0);
+    }
+    let most = cx.b.add(&Gather { input: most, indices: vec![bag], dims: vec![0] })?;
+    let place = cx.iota(DType::I64, shape.to_vec(), 0)?;
+    let last = cx.b.size_as_tensor(n, DType::I64)?;
+    let place = value(cx, |f| {
+        let hit = f.of(used) & f.of(rows).eq(f.of(most));
+        hit.select(f.of(place), f.of(last) - 1.0)
+    })?;
+    let input = value(cx, |f| 0.0 * f.of(lengths) + (f.of(last) - 1.0))?;
+    let (kind, updates, dims) = (ScatterKind::Min, place, vec![0]);
+    let place =
+        cx.b.add(&Scatter { kind, input, updates, indices: vec![bag], dims: dims.clone() })?;
+    let index = cx.b.add(&Gather { input: indices, indices: vec![place], dims })?;
+    value(cx, |f| f.of(lengths).eq(0.0).select(0.0, f.of(index)))
 }

@@ -7,6 +7,7 @@ mod axes;
 mod backward;
 mod backward_image;
 mod backward_norm;
+mod backward_sample;
 mod calculus;
 mod check;
 mod choose;
@@ -45,6 +46,7 @@ mod repeat;
 mod resize;
 mod sample;
 mod scatters;
+mod segments;
 mod shuffle;
 mod spaces;
 mod special;
@@ -130,7 +132,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 58] {
+pub fn families() -> [(&'static str, &'static [Row]); 62] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -160,6 +162,7 @@ pub fn families() -> [(&'static str, &'static [Row]); 58] {
         ("Reductions, scans and sorts", reduce::ROWS),
         ("Order statistics", order::ROWS),
         ("Statistics, distances and histograms", statistics::ROWS),
+        ("Segments", segments::ROWS),
         ("Differences and integrals", calculus::ROWS),
         ("Matrix products", contract::ROWS),
         ("Attention, bilinear maps, bags of embeddings", attention::ROWS),
@@ -169,6 +172,8 @@ pub fn families() -> [(&'static str, &'static [Row]); 58] {
         ("Inverses", matrices::inverses::ROWS),
         ("QR factorizations, reflections", matrices::orthogonal::ROWS),
         ("Singular values, eigenvalues", matrices::spectra::ROWS),
+        ("Eigenvalues of any square matrix", matrices::general::COMPLEX),
+        ("LDL factorizations of symmetric matrices", matrices::general::ROWS),
         ("Condition numbers, nuclear norms", matrices::condition::ROWS),
         ("Normalisation, softmax and losses", norm::ROWS),
         ("Normalisation with statistics, distances", moments::ROWS),
@@ -177,6 +182,7 @@ pub fn families() -> [(&'static str, &'static [Row]); 58] {
         ("Derivatives of functions, losses and indexing", backward::ROWS),
         ("Derivatives of normalisations and attention", backward_norm::ROWS),
         ("Derivatives of convolutions, pools and resizing", backward_image::ROWS),
+        ("Derivatives of sampling", backward_sample::ROWS),
         ("Recurrent layers", recurrent::ROWS),
         ("Convolution and pooling", image::ROWS),
         ("Pools with indices, columns of images", window::ROWS),

@@ -346,9 +346,12 @@ impl Axis {
 /// An index tensor and its weights, none for weight 1.
 pub(super) type Tap = (Value, Option<Value>);
 
+/// The parameter `a` of Keys' cubic convolution.
+const CUBIC: f64 = -0.75;
+
 /// Keys' cubic convolution with a = -0.75 at distances 1 + t, t, 1 - t and 2 - t.
 pub(super) fn cubic_weights(cx: &Cx, t: Value) -> Result<Vec<Value>> {
-    const A: f64 = -0.75;
+    const A: f64 = CUBIC;
     fn near(x: Term<'_>) -> Term<'_> {
         x.polynomial(&[1.0, 0.0, -(A + 3.0), A + 2.0])
     }
@@ -360,6 +363,23 @@ pub(super) fn cubic_weights(cx: &Cx, t: Value) -> Result<Vec<Value>> {
         value(cx, |f| near(f.of(t)))?,
         value(cx, |f| near(1.0 - f.of(t)))?,
         value(cx, |f| far(2.0 - f.of(t)))?,
+    ])
+}
+
+/// The derivatives of [`cubic_weights`] by `t`.
+pub(super) fn cubic_slopes(cx: &Cx, t: Value) -> Result<Vec<Value>> {
+    const A: f64 = CUBIC;
+    fn near(x: Term<'_>) -> Term<'_> {
+        x.polynomial(&[0.0, -2.0 * (A + 3.0), 3.0 * (A + 2.0)])
+    }
+    fn far(x: Term<'_>) -> Term<'_> {
+        x.polynomial(&[8.0 * A, -10.0 * A, 3.0 * A])
+    }
+    Ok(vec![
+        value(cx, |f| far(f.of(t) + 1.0))?,
+        value(cx, |f| near(f.of(t)))?,
+        value(cx, |f| -near(1.0 - f.of(t)))?,
+        value(cx, |f| -far(2.0 - f.of(t)))?,
     ])
 }
 

@@ -28,16 +28,16 @@ pub(super) const ROWS: &[Row] = &[
 
 /// What is read outside of the input.
 #[derive(Clone, Copy, PartialEq)]
-enum Padding {
+pub(super) enum Padding {
     Zeros,
     Border,
     Reflection,
 }
 
 /// Coordinates along one axis.
-struct Axis {
-    size: Value,
-    padding: Padding,
+pub(super) struct Axis {
+    pub size: Value,
+    pub padding: Padding,
     align_corners: bool,
 }
 
@@ -48,7 +48,7 @@ impl Axis {
         if self.align_corners { (x + 1.0) / 2.0 * (n - 1.0) } else { ((x + 1.0) * n - 1.0) / 2.0 }
     }
     /// Coordinates outside, moved inside as the padding says.
-    fn inside<'f>(&self, f: &'f Formula, x: Term<'f>) -> Term<'f> {
+    pub fn inside<'f>(&self, f: &'f Formula, x: Term<'f>) -> Term<'f> {
         let n = f.of(self.size);
         let clip = |x: Term<'f>| x.max(0.0).min(n - 1.0);
         match self.padding {
@@ -66,14 +66,45 @@ impl Axis {
             }
         }
     }
+    /// The derivative of [`Axis::inside`]: 0 at and outside of the first and last element where
+    /// coordinates are clipped, as PyTorch has it, and of the opposite sign after odd reflections.
+    pub fn inside_slope<'f>(&self, f: &'f Formula, x: Term<'f>) -> Term<'f> {
+        let n = f.of(self.size);
+        let within =
+            |at: Term<'f>, slope: Term<'f>| (at.gt(0.0) & at.lt(n - 1.0)).select(slope, 0.0);
+        let one = 0.0 * n + 1.0;
+        match self.padding {
+            Padding::Zeros => one,
+            Padding::Border => within(x, one),
+            Padding::Reflection => {
+                let (low, span) = if self.align_corners { (0.0, n - 1.0) } else { (-0.5, n) };
+                let away = x - low;
+                let even = (away.abs() / span).floor().remainder(2.0).eq(0.0);
+                let sign = away.lt(0.0).select(-one, one);
+                span.eq(0.0).select(0.0, within(self.inside(f, x), even.select(sign, -sign)))
+            }
+        }
+    }
+    /// The derivative of [`Axis::unnormalise`].
+    pub fn scale<'f>(&self, f: &'f Formula) -> Term<'f> {
+        let n = f.of(self.size);
+        if self.align_corners { (n - 1.0) / 2.0 } else { n / 2.0 }
+    }
 }
 
-/// The elements at integral coordinates (one an axis, of the grid's shape); 0 outside.
-fn read(cx: &Cx, x: Value, at: &[Value], axes: &[Axis]) -> Result<Value> {
-    let n = axes.len();
+/// Where a gather or a scatter reads: indices of the batch and of each axis, and their dimensions.
+pub(super) struct Place {
+    pub indices: Vec<Value>,
+    pub dims: Vec<i64>,
+    /// Whether the coordinates lie inside, of the grid's shape.
+    pub inside: Value,
+}
+
+/// Integral coordinates (one an axis, of the grid's shape) as indices, clipped.
+pub(super) fn place(cx: &Cx, at: &[Value], axes: &[Axis]) -> Result<Place> {
     let (mut inside, mut indices): (Option<Value>, Vec<Value>) = (None, vec![]);
     let sizes = cx.b.sizes_of(*at.first().ok_or("has no axes")?)?;
-    indices.push(cx.iota(DType::I64, sizes.clone(), 0)?);
+    indices.push(cx.iota(DType::I64, sizes, 0)?);
     for (v, axis) in at.iter().zip(axes) {
         let within = value(cx, |f| {
             let v = f.of(*v);
@@ -85,7 +116,24 @@ fn read(cx: &Cx, x: Value, at: &[Value], axes: &[Axis]) -> Result<Value> {
             Some(all) => cx.binary(BinaryKind::And, all, within)?,
         });
     }
-    let dims = [vec![0], (2..n as i64 + 2).collect()].concat();
+    let dims = [vec![0], (2..axes.len() as i64 + 2).collect()].concat();
+    Ok(Place { indices, dims, inside: inside.ok_or("has no axes")? })
+}
+
+/// The arguments of a sampler in the dtype that it computes in.
+pub(super) struct Sampler {
+    pub x: Value,
+    pub axes: Vec<Axis>,
+    /// Coordinates in elements along each axis, of the grid's shape.
+    pub at: Vec<Value>,
+    /// The input's own dtype.
+    pub narrow: DType,
+}
+
+/// The elements at integral coordinates (one an axis, of the grid's shape); 0 outside.
+pub(super) fn read(cx: &Cx, x: Value, at: &[Value], axes: &[Axis]) -> Result<Value> {
+    let n = axes.len();
+    let Place { indices, dims, inside } = place(cx, at, axes)?;
     // [N, grid.., C] to [N, C, grid..]
     let taken = cx.b.add(&Gather { input: x, indices, dims })?;
     let last = n as i64 + 1;
@@ -95,53 +143,62 @@ fn read(cx: &Cx, x: Value, at: &[Value], axes: &[Axis]) -> Result<Value> {
     }
     let shape = cx.b.sizes_of(taken)?;
     let mask = cx.b.add(&BroadcastInDim {
-        input: inside.ok_or("has no axes")?,
+        input: inside,
         dims: [vec![0], (2..n as i64 + 2).collect()].concat(),
         sizes: shape,
     })?;
     cx.select(mask, taken, cx.number(dtype_of(x)?, 0.0)?)
 }
 
-fn grid_sampler(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let (x, grid) = (cx.tensor(a, "input")?, cx.tensor(a, "grid")?);
-    let narrow = dtype_of(x)?;
-    let n = rank_of(x).checked_sub(2).filter(|n| (2..=3).contains(n)).ok_or_else(|| {
-        format!("grid_sampler(): expected 4D or 5D input, but got input of rank {}", rank_of(x))
-    })?;
-    if rank_of(grid) != n + 2 {
-        return Err(format!(
+impl Sampler {
+    /// The arguments `input`, `grid`, `padding_mode` and `align_corners`.
+    pub fn new(cx: &mut Cx, a: &Args<'_>) -> Result<Sampler> {
+        let (x, grid) = (cx.tensor(a, "input")?, cx.tensor(a, "grid")?);
+        let narrow = dtype_of(x)?;
+        let n = rank_of(x).checked_sub(2).filter(|n| (2..=3).contains(n)).ok_or_else(|| {
+            format!("grid_sampler(): expected 4D or 5D input, but got input of rank {}", rank_of(x))
+        })?;
+        if rank_of(grid) != n + 2 {
+            return Err(format!(
             "grid_sampler(): expected grid and input to have same number of dimensions, but got input of rank {} and grid of rank {}",
             n + 2,
             rank_of(grid)
         ).into());
-    }
-    let d = if narrow == DType::F64 { narrow } else { DType::F32 };
-    let (x, grid) = (cx.convert(x, d)?, cx.convert(grid, d)?);
-    let padding = match a.int("padding_mode", Some(0))? {
-        0 => Padding::Zeros,
-        1 => Padding::Border,
-        _ => Padding::Reflection,
-    };
-    let align_corners = a.flag("align_corners", false)?;
-    let mut axes = vec![];
-    for i in 0..n {
-        let size = cx.b.size_as_tensor(cx.b.size_of(x, i + 2)?, d)?;
-        axes.push(Axis { size, padding, align_corners });
-    }
-    // The grid's last dimension starts with the last axis.
-    let sizes = cx.b.sizes_of(grid)?;
-    let mut at = vec![];
-    for (i, axis) in axes.iter().enumerate() {
-        let (mut offsets, mut one) = (vec![Size::Static(0); n + 2], sizes.clone());
-        let (Some(offset), Some(last)) = (offsets.last_mut(), one.last_mut()) else {
-            return Err("has a grid of rank 0".into());
+        }
+        let d = if narrow == DType::F64 { narrow } else { DType::F32 };
+        let (x, grid) = (cx.convert(x, d)?, cx.convert(grid, d)?);
+        let padding = match a.int("padding_mode", Some(0))? {
+            0 => Padding::Zeros,
+            1 => Padding::Border,
+            _ => Padding::Reflection,
         };
-        (*offset, *last) = (Size::Static((n - 1 - i) as i64), Size::Static(1));
-        let column =
-            cx.b.add(&Slice { input: grid, offsets, sizes: one, strides: vec![1; n + 2] })?;
-        let column = cx.reshape(column, sizes.get(..n + 1).unwrap_or(&[]).to_vec())?;
-        at.push(value(cx, |f| axis.unnormalise(f, f.of(column)))?);
+        let align_corners = a.flag("align_corners", false)?;
+        let mut axes = vec![];
+        for i in 0..n {
+            let size = cx.b.size_as_tensor(cx.b.size_of(x, i + 2)?, d)?;
+            axes.push(Axis { size, padding, align_corners });
+        }
+        // The grid's last dimension starts with the last axis.
+        let sizes = cx.b.sizes_of(grid)?;
+        let mut at = vec![];
+        for (i, axis) in axes.iter().enumerate() {
+            let (mut offsets, mut one) = (vec![Size::Static(0); n + 2], sizes.clone());
+            let (Some(offset), Some(last)) = (offsets.last_mut(), one.last_mut()) else {
+                return Err("has a grid of rank 0".into());
+            };
+            (*offset, *last) = (Size::Static((n - 1 - i) as i64), Size::Static(1));
+            let column =
+                cx.b.add(&Slice { input: grid, offsets, sizes: one, strides: vec![1; n + 2] })?;
+            let column = cx.reshape(column, sizes.get(..n + 1).unwrap_or(&[]).to_vec())?;
+            at.push(value(cx, |f| axis.unnormalise(f, f.of(column)))?);
+        }
+        Ok(Sampler { x, axes, at, narrow })
     }
+}
+
+fn grid_sampler(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let Sampler { x, axes, at, narrow } = Sampler::new(cx, a)?;
+    let n = axes.len();
     let v = match a.int("interpolation_mode", Some(0))? {
         1 => {
             let at = at

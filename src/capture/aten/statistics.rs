@@ -1,4 +1,4 @@
-//! Statistics, histograms and sums of segments.
+//! Statistics and histograms.
 use super::{
     Args, Cx, Outcome, Row, Val,
     axes::wide,
@@ -102,11 +102,6 @@ pub(super) const ROWS: &[Row] = &[
         name: "aten.histogramdd.TensorList_bins",
         arguments: "self, bins, range=None, weight=None, density=False",
         build: |cx, a| histogram(cx, a, true),
-    },
-    Row {
-        name: "aten.segment_reduce.default",
-        arguments: "data, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None",
-        build: segment_reduce,
     },
 ];
 
@@ -372,75 +367,4 @@ fn histogram(cx: &mut Cx, a: &Args<'_>, many: bool) -> Result<Outcome> {
     }
     let results: Vec<Value> = std::iter::once(hist).chain(all).collect();
     cx.many(&results)
-}
-
-/// Reductions of runs of an axis, given by lengths or by limits.
-fn segment_reduce(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let x = cx.tensor(a, "data")?;
-    let d = dtype_of(x)?;
-    let (starts, ends) = match (cx.optional(a, "lengths")?, cx.optional(a, "offsets")?) {
-        (Some(lengths), _) => {
-            let lengths = cx.convert(lengths, DType::I64)?;
-            let ends = cx.scanned(CumulativeKind::Sum, lengths, rank_of(lengths) - 1)?;
-            (cx.binary(BinaryKind::Sub, ends, lengths)?, ends)
-        }
-        (None, Some(offsets)) => {
-            let offsets = cx.convert(offsets, DType::I64)?;
-            let last = rank_of(offsets) - 1;
-            let n = cx.size_add(cx.b.size_of(offsets, last)?, Size::Static(-1))?;
-            (
-                cx.part(offsets, last, Size::Static(0), n)?,
-                cx.part(offsets, last, Size::Static(1), n)?,
-            )
-        }
-        _ => return Err("segment_reduce(): Either lengths or offsets must be defined.".into()),
-    };
-    let axis = wrap(a.int("axis", Some(0))?, rank_of(x))?;
-    if rank_of(starts) != axis + 1 {
-        return Err("segment_reduce(): Expected axis to be the last dimension of lengths.".into());
-    }
-    let reduce = a.text("reduce", "")?;
-    let (kind, none) = match reduce.as_str() {
-        "sum" | "mean" => (ReduceKind::Sum, 0.0),
-        "prod" => (ReduceKind::Prod, 1.0),
-        "max" => (ReduceKind::Max, f64::NEG_INFINITY),
-        "min" => (ReduceKind::Min, f64::INFINITY),
-        other => return Err(format!("unsupported reduction given! {other}").into()),
-    };
-    // (lead, segments, n, rest): the axis' elements within a segment.
-    let mut sizes = cx.b.sizes_of(x)?;
-    sizes.insert(axis, cx.b.size_of(starts, axis)?);
-    let rank = sizes.len() as i64;
-    let at = axis as i64;
-    let dims: Vec<i64> = (0..rank).filter(|d| *d != at).collect();
-    let wide = cx.spread(x, &dims, &sizes)?;
-    let lead: Vec<i64> = (0..=at).collect();
-    let (low, high) = (cx.spread(starts, &lead, &sizes)?, cx.spread(ends, &lead, &sizes)?);
-    let i = cx.iota(DType::I64, sizes.clone(), axis + 1)?;
-    sizes.remove(axis + 1);
-    let (first, end) = (cx.spread(starts, &lead, &sizes)?, cx.spread(ends, &lead, &sizes)?);
-    let initial = if a.has("initial") { Some(a.float("initial", None)?) } else { None };
-    let v = value(cx, |f| {
-        let i = f.of(i);
-        let within = i.ge(f.of(low)) & i.lt(f.of(high));
-        let mut v = within.select(f.of(wide), none).reduce(kind, &[at + 1], false);
-        if let Some(start) = initial {
-            v = match kind {
-                ReduceKind::Sum => v + start,
-                ReduceKind::Prod => v * start,
-                ReduceKind::Max => v.max(start),
-                _ => v.min(start),
-            };
-        }
-        if reduce == "mean" {
-            let count = f.of(end) - f.of(first);
-            let mean = v / count.max(1.0).to(d);
-            return match initial {
-                None => count.eq(0.0).select(f64::NAN, mean),
-                Some(_) => mean,
-            };
-        }
-        v
-    })?;
-    cx.one(v)
 }

@@ -23,6 +23,7 @@ mod models;
 mod parts;
 pub mod passes;
 mod rows;
+mod solver;
 mod tuning;
 mod workers;
 mod workspace;
@@ -56,7 +57,7 @@ pub struct Suite {
     pub emulated: u64,
 }
 
-static SUITES: [&Suite; 13] = [
+static SUITES: [&Suite; 14] = [
     &models::SUITE,
     &rows::SUITE,
     &graphs::SUITE,
@@ -69,6 +70,7 @@ static SUITES: [&Suite; 13] = [
     &passes::SUITE,
     &calls::SUITE,
     &tuning::SUITE,
+    &solver::SUITE,
     &workspace::SUITE,
 ];
 
@@ -179,6 +181,11 @@ fn functions_are_as_accurate_as_documented() {
 #[test]
 fn autotuned_schedules_and_library_calls_are_correct() {
     run(&tuning::SUITE);
+}
+
+#[test]
+fn factorizations_of_the_card_as_on_the_host() {
+    run(&solver::SUITE);
 }
 
 #[test]

@@ -9,7 +9,9 @@ mod parts;
 mod products;
 mod rows;
 
-use super::{Args, Cx, Outcome, Row, Val, check::check, promote::result_type, spectral, tools::*};
+use super::{
+    Args, Cx, Outcome, Row, Val, check::check, matrices, promote::result_type, spectral, tools::*,
+};
 use crate::capture::{storage::Alias, storage::ViewOp, unsupported};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 pub(super) use number::Z;
@@ -23,7 +25,8 @@ type Build = fn(&mut Cx, &Row, &Args<'_>) -> Result<Outcome>;
 /// # Errors
 /// The arguments are wrong or not supported, or complex where the overload has no form for that.
 pub(in crate::capture) fn build(row: &Row, cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let knows = || ROWS.iter().chain(spectral::ROWS).any(|r| r.name == row.name);
+    let complex = || ROWS.iter().chain(spectral::ROWS).chain(matrices::general::COMPLEX);
+    let knows = || complex().any(|r| r.name == row.name);
     if !a.values.values().any(is_complex) || knows() {
         check(row, cx, a)?;
         return (row.build)(cx, a);

@@ -29,6 +29,7 @@ pub(in crate::capture::aten) const ROWS: &[Row] = &[
             let known = [
                 ("cholesky", Api::Cholesky),
                 ("inv", Api::Inverse),
+                ("ldl_factor", Api::LdlFactor),
                 ("lu_factor", Api::LuFactor),
                 ("solve", Api::Solve),
             ];
@@ -145,7 +146,8 @@ fn cholesky(cx: &mut Cx, a: &Args<'_>, checked: bool) -> Result<(Value, Value)> 
     if checked {
         cx.check_info(Api::Cholesky, made[1])?;
     }
-    Ok((if upper { cx.turned(made[0])? } else { made[0] }, made[1]))
+    let l = cx.where_columns(CompareKind::Le, made[0])?;
+    Ok((if upper { cx.turned(l)? } else { l }, made[1]))
 }
 
 fn checked_cholesky(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
@@ -167,9 +169,11 @@ pub(super) struct Lu {
 pub(super) fn factor(cx: &Cx, x: Value) -> Result<Lu> {
     let (batch, m, n) = cx.sizes_of_matrices(x)?;
     let pivots = [&batch[..], &[cx.smaller(m, n)?]].concat();
-    let types = vec![(dtype_of(x)?, cx.b.sizes_of(x)?), (DType::I32, pivots), (DType::I32, batch)];
-    let made = cx.factorize(Factorization::Lu, &[x], types)?;
-    Ok(Lu { packed: made[0], pivots: made[1], info: made[2] })
+    let across = cx.turned(x)?;
+    let packed = (dtype_of(x)?, cx.b.sizes_of(across)?);
+    let types = vec![packed, (DType::I32, pivots), (DType::I32, batch)];
+    let made = cx.factorize(Factorization::Lu, &[across], types)?;
+    Ok(Lu { packed: cx.turned(made[0])?, pivots: made[1], info: made[2] })
 }
 
 fn factored(cx: &mut Cx, a: &Args<'_>, name: &str, api: &str, checked: bool) -> Result<Lu> {
@@ -194,13 +198,13 @@ fn triangles(cx: &Cx, packed: Value) -> Result<(Value, Value)> {
 
 /// The order of rows that pivots make of the rows of `packed`: row i of the product of swaps with A
 /// is row `order[i]` of A.
-pub(super) fn order(cx: &Cx, pivots: Value, packed: Value) -> Result<Value> {
+fn order(cx: &Cx, pivots: Value, packed: Value) -> Result<Value> {
     let (batch, m, _) = cx.sizes_of_matrices(packed)?;
     let sizes = [&batch[..], &[m]].concat();
-    let pivots = cx.convert(pivots, DType::I32)?;
-    let made =
-        cx.factorize(Factorization::Permutation, &[pivots, packed], vec![(DType::I64, sizes)])?;
-    Ok(made[0])
+    let rows = cx.iota(DType::I32, sizes.clone(), batch.len())?;
+    let inputs = [cx.convert(pivots, DType::I32)?, rows];
+    let made = cx.factorize(Factorization::Permutation, &inputs, vec![(DType::I32, sizes)])?;
+    cx.convert(made[0], DType::I64)
 }
 
 /// P of A = P L U: one at row `order[i]` of column i.

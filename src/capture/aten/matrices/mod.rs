@@ -2,6 +2,7 @@
 //! is derived from them in prims.
 pub(super) mod condition;
 pub(super) mod factors;
+pub(super) mod general;
 pub(super) mod inverses;
 pub(super) mod orthogonal;
 pub(super) mod spectra;

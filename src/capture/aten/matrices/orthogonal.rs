@@ -55,14 +55,18 @@ fn packed(cx: &Cx, x: Value) -> Result<[Value; 2]> {
     let (batch, m, n) = cx.sizes_of_matrices(x)?;
     let tau = [&batch[..], &[cx.smaller(m, n)?]].concat();
     let d = dtype_of(x)?;
-    let made = cx.factorize(Factorization::Qr, &[x], vec![(d, cx.b.sizes_of(x)?), (d, tau)])?;
-    Ok([made[0], made[1]])
+    let across = cx.turned(x)?;
+    let types = vec![(d, cx.b.sizes_of(across)?), (d, tau)];
+    let made = cx.factorize(Factorization::Qr, &[across], types)?;
+    Ok([cx.turned(made[0])?, made[1]])
 }
 
 /// As many columns of the product of reflections as the matrix has.
 fn product(cx: &Cx, packed: Value, tau: Value) -> Result<Value> {
-    let spec = (dtype_of(packed)?, cx.b.sizes_of(packed)?);
-    Ok(cx.factorize(Factorization::HouseholderProduct, &[packed, tau], vec![spec])?[0])
+    let across = cx.turned(packed)?;
+    let spec = (dtype_of(packed)?, cx.b.sizes_of(across)?);
+    let made = cx.factorize(Factorization::HouseholderProduct, &[across, tau], vec![spec])?;
+    cx.turned(made[0])
 }
 
 /// The matrix with `columns` columns: cut, or filled with zeros.

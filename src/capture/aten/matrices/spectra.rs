@@ -97,9 +97,9 @@ pub(super) fn singular(cx: &Cx, x: Value, full: bool) -> Result<[Value; 3]> {
     let (d, k) = (dtype_of(x)?, cx.smaller(m, n)?);
     let spec = |sizes: &[Size]| (d, [&batch[..], sizes].concat());
     let (p, q) = if full { (m, n) } else { (k, k) };
-    let types = vec![spec(&[m, p]), spec(&[k]), spec(&[q, n])];
+    let types = vec![spec(&[p, m]), spec(&[k]), spec(&[q, n])];
     let made = cx.factorize(Factorization::Svd { full }, &[x], types)?;
-    Ok([made[0], made[1], made[2]])
+    Ok([cx.turned(made[0])?, made[1], made[2]])
 }
 
 /// Singular values in descending order.
@@ -139,7 +139,7 @@ pub(super) fn eigen(cx: &Cx, x: Value) -> Result<(Value, Value)> {
     let d = dtype_of(x)?;
     let types = vec![(d, [&batch[..], &[n]].concat()), (d, cx.b.sizes_of(x)?)];
     let made = cx.factorize(Factorization::Eigh, &[x], types)?;
-    Ok((made[0], made[1]))
+    Ok((made[0], cx.turned(made[1])?))
 }
 
 fn eigenvalues(cx: &Cx, x: Value) -> Result<Value> {

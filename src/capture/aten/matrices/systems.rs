@@ -1,5 +1,5 @@
 //! Systems of equations: by LU, Cholesky and triangular factors.
-use super::factors::{Lu, factor, order};
+use super::factors::{Lu, factor};
 use crate::capture::aten::{Args, Cx, Outcome, Row, tools::*};
 use kiln_dialects::{ir::*, value::DType};
 use kiln_linalg::{Api, Factorization};
@@ -108,6 +108,14 @@ pub(in crate::capture::aten) const ROWS: &[Row] = &[
 
 /// The solution of A X = B for a triangular A; batches broadcast. Err: A and B do not fit.
 pub(super) fn triangular(cx: &Cx, x: Value, b: Value, upper: bool, unit: bool) -> Result<Value> {
+    let (x, b) = system(cx, x, b)?;
+    let spec = (dtype_of(b)?, cx.b.sizes_of(b)?);
+    let made = cx.factorize(Factorization::Solve { upper, unit }, &[x, b], vec![spec])?;
+    Ok(made[0])
+}
+
+/// Matrices and right-hand sides of one batch. Err: they do not fit.
+fn system(cx: &Cx, x: Value, b: Value) -> Result<(Value, Value)> {
     let (x, b) = cx.same_batch(x, b)?;
     let sizes = cx.b.sizes_of(b)?;
     let (_, n, _) = cx.sizes_of_matrices(x)?;
@@ -118,12 +126,10 @@ pub(super) fn triangular(cx: &Cx, x: Value, b: Value, upper: bool, unit: bool) -
                 .into(),
         );
     }
-    let d = dtype_of(x)?;
-    if d != dtype_of(b)? {
+    if dtype_of(x)? != dtype_of(b)? {
         return Err("linalg.solve_triangular: Expected A and B to have the same dtype".into());
     }
-    let made = cx.factorize(Factorization::Solve { upper, unit }, &[x, b], vec![(d, sizes)])?;
-    Ok(made[0])
+    Ok((x, b))
 }
 
 /// The solution of A X = B, or of A' X = B, for A = P L U.
@@ -134,22 +140,14 @@ pub(super) fn by_lu(
     b: Value,
     adjoint: bool,
 ) -> Result<Value> {
-    let order = order(cx, pivots, packed)?;
-    let moved = |b: Value, order: Value| -> Result<Value> {
-        let (column, b) = cx.same_batch(cx.unsqueezed(order, rank_of(order))?, b)?;
-        let at = cx.broadcast_to(column, &cx.b.sizes_of(b)?)?;
-        cx.pick(b, at, rank_of(b) - 2)
-    };
-    if adjoint {
-        let across = cx.turned(packed)?;
-        let y = triangular(cx, across, b, false, false)?;
-        let y = triangular(cx, across, y, true, true)?;
-        let (_, inverse) = cx.sorted(order, rank_of(order) - 1)?;
-        moved(y, inverse)
-    } else {
-        let y = triangular(cx, packed, moved(b, order)?, false, true)?;
-        triangular(cx, packed, y, true, false)
-    }
+    let column = cx.unsqueezed(cx.convert(pivots, DType::I32)?, rank_of(pivots))?;
+    let (packed, b) = system(cx, packed, b)?;
+    let (column, _) = cx.same_batch(column, b)?;
+    let pivots = cx.dropped(column, rank_of(column) - 1)?;
+    let (across, b) = (cx.turned(packed)?, cx.turned(b)?);
+    let spec = (dtype_of(b)?, cx.b.sizes_of(b)?);
+    let f = Factorization::LuSolve { adjoint };
+    cx.turned(cx.factorize(f, &[across, pivots, b], vec![spec])?[0])
 }
 
 /// The solution of A X = B, or of X A = B, and A's factorization. B holds vectors if it has one
