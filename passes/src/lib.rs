@@ -15,6 +15,7 @@ pub mod broadcasting;
 pub mod decompose;
 pub mod differentiate;
 pub mod drop_barriers;
+pub mod expand_ffts;
 pub mod expand_random;
 pub mod expand_scans;
 pub mod expand_scatters;

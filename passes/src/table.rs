@@ -2,7 +2,7 @@
 //! `--help` and docs/passes.md come from both.
 use crate::{
     argument_order::ArgumentOrder, decompose::Decompose, differentiate::Differentiate,
-    drop_barriers::DropBarriers, expand_random::ExpandRandom, expand_scans::ExpandScans,
+    drop_barriers::DropBarriers, expand_ffts::ExpandFfts, expand_random::ExpandRandom, expand_scans::ExpandScans,
     expand_scatters::ExpandScatters, expand_sorts::ExpandSorts, expand_updates::ExpandUpdates,
     fold_indices::FoldIndices, hoist_gathers::HoistGathers, hoist_reshapes::HoistReshapes,
     partition::Partition, pass::PassRow, powers::Powers, ptx_calls::PtxCalls,
@@ -17,6 +17,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<Decompose>(),
     PassRow::of::<Differentiate>(),
     PassRow::of::<DropBarriers>(),
+    PassRow::of::<ExpandFfts>(),
     PassRow::of::<ExpandRandom>(),
     PassRow::of::<ExpandScans>(),
     PassRow::of::<ExpandScatters>(),

@@ -134,6 +134,10 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
             let o = TopK::read(view)?;
             return r::top_k(&*get(o.input)?, o.axis, o.k, o.smallest).map(|(v, i)| vec![v, i]);
         }
+        OpKind::Fft => {
+            let o = Fft::read(view)?;
+            return r::fft(o.kind, &*get(o.re)?, opt(o.im)?.as_deref(), o.length, o.inverse);
+        }
         OpKind::DotGeneral => {
             let o = DotGeneral::read(view)?;
             let element_type = o.element_type.map(Type::dtype).transpose()?;
@@ -338,6 +342,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         OpKind::StructuredIndex
         | OpKind::StructuredContract
         | OpKind::StructuredScan
+        | OpKind::StructuredFft
         | OpKind::StructuredAttention => {
             Err("is an op of kernels, which are executed as linalg".into())
         }

@@ -141,6 +141,12 @@ pub const PIPELINE: &[PipelineStep] = &[
     cuda(
         Level::Prims,
         On::Module,
+        "kiln-expand-ffts",
+        "as above; what it expands are products, which fuse",
+    ),
+    cuda(
+        Level::Prims,
+        On::Module,
         "kiln-expand-scans",
         "as above; fusion must know which ops need loops",
     ),

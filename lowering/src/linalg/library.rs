@@ -19,6 +19,9 @@ fn config(op: Op) -> Option<Vec<i64>> {
         OpKind::Cumulative => Cumulative::of(op).map(|o| vec![o.kind.value(), o.axis])?,
         OpKind::Sort => Sort::of(op).map(|o| vec![o.axis, i64::from(o.descending)])?,
         OpKind::TopK => TopK::of(op).map(|o| vec![o.axis, i64::from(o.smallest)])?,
+        OpKind::Fft => {
+            Fft::of(op).map(|o| vec![o.kind.value(), o.length, i64::from(o.inverse)])?
+        }
         OpKind::Scatter => Scatter::of(op).map(|o| [&[o.kind.value()], &o.dims[..]].concat())?,
         _ => vec![],
     })

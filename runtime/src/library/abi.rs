@@ -69,6 +69,14 @@ impl<E: Element> Out<'_, E> {
             unsafe { self.data.add(i).write(value) }
         }
     }
+    /// Writes a function of consecutive values from an index on.
+    pub fn write<S>(&self, at: usize, from: &[S], f: impl Fn(&S) -> E) {
+        let n = from.len().min(self.len.saturating_sub(at));
+        for (i, value) in from[..n].iter().enumerate() {
+            // SAFETY: in range, and no other thread accesses these elements.
+            unsafe { self.data.add(at + i).write(f(value)) }
+        }
+    }
     /// Reads an element that this thread has written.
     pub fn get(&self, i: usize) -> Option<E> {
         // SAFETY: as in `set`.
