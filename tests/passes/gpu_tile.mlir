@@ -861,7 +861,7 @@ func.func @k0(%x: tensor<8x1000xf32> {kiln.sizes = array<i64: 8, 1000>}) -> tens
 }
 
 // -----
-// Two passes, radices 4 and 3: a thread has a butterfly of four numbers, then two of three.
+// Two passes: a thread has a butterfly of five numbers, then two of four, of which some are redone.
 // CASE: fft
 // SIZES: s0 = 5
 // CHECK: gpu.barrier
