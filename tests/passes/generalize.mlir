@@ -90,7 +90,8 @@ func.func @k(%x: tensor<3x6xf32> {kiln.sizes = array<i64: 3, 6>}, %y: tensor<3x6
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<3x6xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x6xf32>) -> tensor<3x6xf32>
-  %g = linalg.fill ins(%zero : f32) outs(%e : tensor<3x6xf32>) -> tensor<3x6xf32>
+  %h = tensor.empty() : tensor<3x6xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%h : tensor<3x6xf32>) -> tensor<3x6xf32>
   %r:2 = kiln.structured.fft c2c length 6 inverse ins(%x, %y : tensor<3x6xf32>, tensor<3x6xf32>) outs(%f, %g : tensor<3x6xf32>, tensor<3x6xf32>)
       maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>, affine_map<(a, k, j) -> (a, k)>] {
   ^bb0(%a: f32, %b: f32):

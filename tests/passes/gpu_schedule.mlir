@@ -1406,7 +1406,8 @@ func.func @k0(%x: tensor<?x1000xf32> {kiln.sizes = array<i64: -1, 1000>}, %s0: i
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0) : tensor<?x501xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x501xf32>) -> tensor<?x501xf32>
-  %g = linalg.fill ins(%zero : f32) outs(%e : tensor<?x501xf32>) -> tensor<?x501xf32>
+  %h = tensor.empty(%s0) : tensor<?x501xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%h : tensor<?x501xf32>) -> tensor<?x501xf32>
   %r:2 = kiln.structured.fft r2c length 1000 ins(%x : tensor<?x1000xf32>) outs(%f, %g : tensor<?x501xf32>, tensor<?x501xf32>)
       maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>, affine_map<(a, k, j) -> (a, k)>] {
   ^bb0(%a: f32):
@@ -1449,7 +1450,8 @@ func.func @k0(%x: tensor<4x17xf32> {kiln.sizes = array<i64: 4, 17>}, %y: tensor<
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4x17xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x17xf32>) -> tensor<4x17xf32>
-  %g = linalg.fill ins(%zero : f32) outs(%e : tensor<4x17xf32>) -> tensor<4x17xf32>
+  %h = tensor.empty() : tensor<4x17xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%h : tensor<4x17xf32>) -> tensor<4x17xf32>
   %r:2 = kiln.structured.fft c2c length 17 ins(%x, %y : tensor<4x17xf32>, tensor<4x17xf32>) outs(%f, %g : tensor<4x17xf32>, tensor<4x17xf32>)
       maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>, affine_map<(a, k, j) -> (a, k)>] {
   ^bb0(%a: f32, %b: f32):
@@ -1469,7 +1471,8 @@ func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}, %y: ten
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x4096xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x4096xf32>) -> tensor<8x4096xf32>
-  %g = linalg.fill ins(%zero : f32) outs(%e : tensor<8x4096xf32>) -> tensor<8x4096xf32>
+  %h = tensor.empty() : tensor<8x4096xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%h : tensor<8x4096xf32>) -> tensor<8x4096xf32>
   %r:2 = kiln.structured.fft c2c length 4096 ins(%x, %y : tensor<8x4096xf32>, tensor<8x4096xf32>) outs(%f, %g : tensor<8x4096xf32>, tensor<8x4096xf32>)
       maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>, affine_map<(a, k, j) -> (a, k)>] {
   ^bb0(%a: f32, %b: f32):

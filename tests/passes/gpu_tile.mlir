@@ -875,7 +875,8 @@ func.func @k0(%x: tensor<?x20xf32> {kiln.sizes = array<i64: -1, 20>}, %y: tensor
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0) : tensor<?x20xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x20xf32>) -> tensor<?x20xf32>
-  %g = linalg.fill ins(%zero : f32) outs(%e : tensor<?x20xf32>) -> tensor<?x20xf32>
+  %h = tensor.empty(%s0) : tensor<?x20xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%h : tensor<?x20xf32>) -> tensor<?x20xf32>
   %r:2 = kiln.structured.fft c2c length 20 ins(%x, %y : tensor<?x20xf32>, tensor<?x20xf32>) outs(%f, %g : tensor<?x20xf32>, tensor<?x20xf32>)
       maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>, affine_map<(a, k, j) -> (a, k)>] {
   ^bb0(%a: f32, %b: f32):

@@ -315,6 +315,11 @@ fn transforms_are_those_of_the_definition() {
             near(&a.read::<f64>(), &all(n, &|r, k| of(r, k).0));
             near(&b.read::<f64>(), &all(n, &|r, k| of(r, k).1));
 
+            let mut b = empty(n);
+            let tensors = &mut [Some(&mut re), Some(&mut im), None, Some(&mut b)];
+            call("kiln_fft", tensors, &config(0), nth);
+            near(&b.read::<f64>(), &all(n, &|r, k| of(r, k).1));
+
             let (mut a, mut b) = (empty(half), empty(half));
             call("kiln_fft", &mut [Some(&mut re), Some(&mut a), Some(&mut b)], &config(1), nth);
             let of = |r: usize, k: usize| dft(&|j| x[r * n + j], &|_| 0.0, k);
