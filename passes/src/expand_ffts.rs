@@ -21,6 +21,7 @@ pub use lengths::{Radices, radices};
 use crate::{
     decompose::tools::{Math, dtype, replace_ops},
     expand_scans::LOOPS,
+    interleave_ffts::{joined, planar},
     pass::{Numerics, Pass},
 };
 use cooley_tukey::{Dft, Parts};
@@ -50,13 +51,12 @@ impl Pass for ExpandFfts {
         let fits = |n: i64, d: DType| self.fits(n, d);
         replace_ops(root, |m, op| {
             let o = Fft::of(op).filter(|_| op.attr(LOOPS).is_none())?;
-            match dtype(o.re) {
-                Ok(d) if fits(o.length, d) => {
-                    op.set_attr(LOOPS, Attr::unit(m.b.ctx));
-                    None
-                }
-                _ => Some(expanded(m, &o, &fits)),
+            let one = dtype(o.re).is_ok_and(|d| fits(o.length, d));
+            if !o.interleaved_input && !o.interleaved_result && one {
+                op.set_attr(LOOPS, Attr::unit(m.b.ctx));
+                return None;
             }
+            Some(of_parts(m, &o, one, &fits))
         })
     }
 }
@@ -66,6 +66,24 @@ impl ExpandFfts {
     fn fits(&self, n: i64, d: DType) -> bool {
         n.saturating_mul(2 * d.byte_size() as i64) <= self.max_row && radices(n).is_some()
     }
+}
+
+/// The transform of real and imaginary parts, by a kernel or by what it expands to.
+fn of_parts(
+    m: &Math,
+    o: &Fft,
+    kernel: bool,
+    fits: &dyn Fn(i64, DType) -> bool,
+) -> Result<Vec<Value>> {
+    let parts = planar(m, o)?;
+    let made = if kernel {
+        let op = m.b.create_node(&parts)?;
+        op.set_attr(LOOPS, Attr::unit(m.b.ctx));
+        op.results()
+    } else {
+        expanded(m, &parts, fits)?
+    };
+    if o.interleaved_result { Ok(vec![joined(m, &made)?]) } else { Ok(made) }
 }
 
 /// The transform of a length that no kernel computes.

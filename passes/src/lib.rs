@@ -5,6 +5,7 @@
 // Lets a pass name this crate as passes of other crates do.
 extern crate self as kiln_passes;
 
+pub mod interleave_ffts;
 pub mod names;
 pub mod options;
 pub mod pass;

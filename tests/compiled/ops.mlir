@@ -91,6 +91,23 @@ func.func @f(%x: tensor<2x521xf32>, %y: tensor<34x?xf32>, %z: tensor<3x16384xf32
 
 // -----
 
+// CASE: Fourier transforms of complex arguments and results
+func.func @f(%z: tensor<3x20x2xf32>, %x: tensor<5x12xf64>) -> (tensor<3x20x2xf32>, tensor<5x7x2xf64>, tensor<3x38xf32>) {
+  %a = kiln.slice %z offsets = [0, 0, 0] sizes = [3, 20, 1] strides = [1, 1, 1] : tensor<3x20x2xf32>
+  %re = kiln.reshape %a sizes = [3, 20] : tensor<3x20x1xf32>
+  %b = kiln.slice %z offsets = [0, 0, 1] sizes = [3, 20, 1] strides = [1, 1, 1] : tensor<3x20x2xf32>
+  %im = kiln.reshape %b sizes = [3, 20] : tensor<3x20x1xf32>
+  %0:2 = kiln.fft c2c %re, %im length = 20 : tensor<3x20xf32>, tensor<3x20xf32>
+  %c = kiln.reshape %0#0 sizes = [3, 20, 1] : tensor<3x20xf32>
+  %d = kiln.reshape %0#1 sizes = [3, 20, 1] : tensor<3x20xf32>
+  %1 = kiln.concat %c, %d axis = 2 : tensor<3x20x1xf32>, tensor<3x20x1xf32>
+  %2 = kiln.fft r2c %x length = 12 inverse interleaved_result : tensor<5x12xf64>
+  %3 = kiln.fft c2r %z length = 38 inverse interleaved_input : tensor<3x20x2xf32>
+  return %1, %2, %3 : tensor<3x20x2xf32>, tensor<5x7x2xf64>, tensor<3x38xf32>
+}
+
+// -----
+
 // CASE: library ops on dynamic sizes, with unused results
 func.func @f(%x: tensor<?x17xbf16>, %i: tensor<3xi64>, %key: tensor<2xi64>) -> (tensor<?x17xi64>, tensor<?x2xbf16>, tensor<?x17xbf16>, tensor<?x17xbf16>, tensor<?x17xf16>) {
   %n = kiln.sym @n

@@ -272,6 +272,15 @@ func.func @f(%x: tensor<2x6xf64>, %y: tensor<2x6xf64>) -> (tensor<2x6xf64>, tens
 }
 
 // -----
+// CASE: fourier_transforms_of_pairs
+func.func @f(%z: tensor<2x6x2xf64>, %x: tensor<2x6xf64>) -> (tensor<2x6x2xf64>, tensor<2x4x2xf64>, tensor<2x10xf64>) {
+  %0 = kiln.fft c2c %z length = 6 inverse interleaved_input interleaved_result : tensor<2x6x2xf64>
+  %1 = kiln.fft r2c %x length = 6 interleaved_result : tensor<2x6xf64>
+  %2 = kiln.fft c2r %z length = 10 inverse interleaved_input : tensor<2x6x2xf64>
+  return %0, %1, %2 : tensor<2x6x2xf64>, tensor<2x4x2xf64>, tensor<2x10xf64>
+}
+
+// -----
 // CASE: fourier_transforms_of_odd_length
 // RESULTS: 1
 func.func @f(%x: tensor<7xf64>) -> (tensor<4xf64>, tensor<4xf64>) {

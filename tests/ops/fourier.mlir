@@ -27,6 +27,38 @@ func.func @f(%x: tensor<1xf32>, %y: tensor<0x2xf64>) -> (tensor<1xf32>, tensor<1
 
 // -----
 
+// CASE: pairs
+func.func @f(%x: tensor<?x12xf32>, %z: tensor<?x12x2xf32>) -> (tensor<?x12x2xf32>, tensor<?x12xf32>, tensor<?x7x2xf32>, tensor<?x23xf32>) {
+  %s = kiln.sym @s0
+  kiln.bind_shape %x, [%s, 12] : tensor<?x12xf32>
+  kiln.bind_shape %z, [%s, 12, 2] : tensor<?x12x2xf32>
+  %a = kiln.fft c2c %z length = 12 interleaved_input interleaved_result : tensor<?x12x2xf32>
+  %b, %c = kiln.fft c2c %z length = 12 inverse interleaved_input : tensor<?x12x2xf32>
+  %d = kiln.fft r2c %x length = 12 interleaved_result : tensor<?x12xf32>
+  %e = kiln.fft c2r %z length = 23 interleaved_input : tensor<?x12x2xf32>
+  return %a, %c, %d, %e : tensor<?x12x2xf32>, tensor<?x12xf32>, tensor<?x7x2xf32>, tensor<?x23xf32>
+}
+
+// -----
+
+// CASE: pairs of real numbers
+func.func @f(%x: tensor<4x2xf32>) {
+  // expected-error @+1 {{of kind r2c has interleaved_input, which is for complex numbers}}
+  %0:2 = kiln.fft r2c %x length = 4 interleaved_input : tensor<4x2xf32>
+  return
+}
+
+// -----
+
+// CASE: pairs of three
+func.func @f(%x: tensor<4x3xf32>) {
+  // expected-error @+1 {{has no last dimension of 2}}
+  %0:2 = kiln.fft c2c %x length = 4 interleaved_input : tensor<4x3xf32>
+  return
+}
+
+// -----
+
 // CASE: half
 func.func @f(%x: tensor<4xf16>) {
   // expected-error @+1 {{has dtype f16, not f32 or f64}}

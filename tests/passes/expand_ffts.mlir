@@ -63,6 +63,16 @@ func.func @f(%x: tensor<2x521xf32>) -> (tensor<2x261xf32>, tensor<2x261xf32>) {
 }
 
 // -----
+// CASE: pairs
+// CHECK: kiln.fft c2c {{.*}}, {{.*}} length = 8 {kiln.loops}
+// CHECK: kiln.concat
+// IMPLICIT-CHECK-NOT: interleaved
+func.func @f(%z: tensor<3x8x2xf32>) -> tensor<3x8x2xf32> {
+  %0 = kiln.fft c2c %z length = 8 interleaved_input interleaved_result : tensor<3x8x2xf32>
+  return %0 : tensor<3x8x2xf32>
+}
+
+// -----
 // CASE: one_number
 // CHECK: kiln.dot_general
 func.func @f(%x: tensor<3x1xf32>) -> (tensor<3x1xf32>, tensor<3x1xf32>) {

@@ -366,7 +366,7 @@ module @k attributes {kiln.kernel = {kind = "fft"}} {
 // Without loops it is a function of the runtime.
 // CASE: fft_of_the_library
 // NO-RUN: a function of the runtime; tests/compiled/ops.mlir calls it
-// CHECK: config = array<i64: 2, 10, 1>
+// CHECK: config = array<i64: 2, 10, 1, 0, 0>
 // CHECK: func.func private
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "fft"}} {

@@ -136,7 +136,16 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         }
         OpKind::Fft => {
             let o = Fft::read(view)?;
-            return r::fft(o.kind, &*get(o.re)?, opt(o.im)?.as_deref(), o.length, o.inverse);
+            let (mut re, mut im) = (get(o.re)?, opt(o.im)?);
+            if o.interleaved_input {
+                let parts = r::deinterleave(&re)?;
+                (re, im) = (Rc::new(parts.0), Some(Rc::new(parts.1)));
+            }
+            let made = r::fft(o.kind, &re, im.as_deref(), o.length, o.inverse)?;
+            return match &made[..] {
+                [re, im] if o.interleaved_result => Ok(vec![r::interleave(re, im)?]),
+                _ => Ok(made),
+            };
         }
         OpKind::DotGeneral => {
             let o = DotGeneral::read(view)?;

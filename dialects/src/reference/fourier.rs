@@ -58,6 +58,24 @@ pub fn fft(
     parts.into_iter().map(|v| Tensor::floats(re.dtype(), shape.clone(), v)).collect()
 }
 
+/// Real and imaginary parts of complex numbers with a last dimension of 2. Err: another size.
+pub fn deinterleave(z: &Tensor) -> Result<(Tensor, Tensor)> {
+    let (Some((2, shape)), v) = (z.shape().split_last(), z.as_f()?) else {
+        return Err("has no last dimension of 2".into());
+    };
+    let part = |i: usize| {
+        Tensor::floats(z.dtype(), shape.to_vec(), v.iter().skip(i).step_by(2).copied().collect())
+    };
+    Ok((part(0)?, part(1)?))
+}
+
+/// Complex numbers with a last dimension of 2. Err: shapes that differ.
+pub fn interleave(re: &Tensor, im: &Tensor) -> Result<Tensor> {
+    same_shape(re, im)?;
+    let both = re.as_f()?.iter().zip(im.as_f()?).flat_map(|(a, b)| [*a, *b]).collect();
+    Tensor::floats(re.dtype(), [re.shape(), &[2]].concat(), both)
+}
+
 /// Number `j` of a whole spectrum, of which the first half is given.
 fn mirrored(at: &dyn Fn(usize) -> Complex, j: usize, n: usize) -> Complex {
     let (re, im) = at(j.min(n - j));

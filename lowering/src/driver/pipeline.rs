@@ -195,6 +195,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "lets the ops after a matmul become its epilogue",
     ),
     step(Level::Prims, On::Module, "kiln-simplify", "cleans up after the expansions"),
+    host(
+        Level::Prims,
+        On::Module,
+        "kiln-interleave-ffts",
+        "after simplification, before dead parts are dropped",
+    ),
     step(Level::Prims, On::Module, "kiln-reciprocals", "before reciprocals of weights are frozen"),
     step(
         Level::Prims,

@@ -8,6 +8,9 @@ use kiln_dialects::{ir::*, ops::*};
 
 /// Lowers a transform.
 pub fn fft(k: &Kernel, op: Op, o: &Fft) -> Tensors {
+    if o.interleaved_input || o.interleaved_result {
+        return Err("takes or gives interleaved numbers, which only the host's library does".into());
+    }
     let d = dtype(o.re)?;
     let (from, to) = (k.sizes_of(o.re)?, k.sizes_of(op.result(0))?);
     let outer = to.len() - 1;

@@ -20,7 +20,9 @@ fn config(op: Op) -> Option<Vec<i64>> {
         OpKind::Sort => Sort::of(op).map(|o| vec![o.axis, i64::from(o.descending)])?,
         OpKind::TopK => TopK::of(op).map(|o| vec![o.axis, i64::from(o.smallest)])?,
         OpKind::Fft => {
-            Fft::of(op).map(|o| vec![o.kind.value(), o.length, i64::from(o.inverse)])?
+            let o = Fft::of(op)?;
+            let flags = [o.inverse, o.interleaved_input, o.interleaved_result].map(i64::from);
+            [&[o.kind.value(), o.length], &flags[..]].concat()
         }
         OpKind::Scatter => Scatter::of(op).map(|o| [&[o.kind.value()], &o.dims[..]].concat())?,
         _ => vec![],

@@ -1,7 +1,10 @@
 //! Fourier transforms. They are linear, so the cotangent of the operand is the adjoint of the
 //! transform, which has the other direction.
 use super::rule::Rule;
-use crate::decompose::tools::{Math, rank};
+use crate::{
+    decompose::tools::{Math, rank},
+    interleave_ffts::{joined, parts},
+};
 use kiln_dialects::{ir::*, ops::*};
 
 pub(super) fn fft(r: &mut Rule<'_>) -> Result<()> {
@@ -13,7 +16,14 @@ pub(super) fn fft(r: &mut Rule<'_>) -> Result<()> {
     for (i, result) in r.op.results().into_iter().enumerate() {
         all.push(r.cotangent_of(i).map_or_else(|| r.zeros_like(result), Ok)?);
     }
+    if let (true, [g]) = (o.interleaved_result, &all[..]) {
+        all = parts(&r.m, *g)?.to_vec();
+    }
     let made = adjoint(&r.m, &o, &all)?;
+    if o.interleaved_input {
+        let v = joined(&r.m, &made)?;
+        return r.give(o.re, v);
+    }
     for (operand, v) in [Some(o.re), o.im].into_iter().flatten().zip(made) {
         r.give(operand, v)?;
     }
@@ -24,7 +34,10 @@ pub(super) fn fft(r: &mut Rule<'_>) -> Result<()> {
 fn adjoint(m: &Math<'_>, o: &Fft, g: &[Value]) -> Result<Vec<Value>> {
     let (re, im) = (*g.first().ok_or("has no result")?, g.get(1).copied());
     let back = |kind, re, im| {
-        let node = Fft { kind, re, im, length: o.length, inverse: !o.inverse };
+        let (interleaved_input, interleaved_result) = (false, false);
+        let (length, inverse) = (o.length, !o.inverse);
+        let node =
+            Fft { kind, re, im, length, inverse, interleaved_input, interleaved_result };
         Ok::<_, Error>(m.b.create_node(&node)?.results())
     };
     match o.kind {

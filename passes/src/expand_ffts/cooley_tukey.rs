@@ -43,9 +43,15 @@ impl Dft<'_> {
         let m = self.m;
         if (self.fits)(self.n, dtype(x.re)?) {
             let im = x.im.map_or_else(|| m.full_like(x.re, 0.0), Ok)?;
-            let (length, inverse) = (self.n, self.inverse);
-            let node = Fft { kind: FftKind::C2c, re: x.re, im: Some(im), length, inverse };
-            let op = m.b.create_node(&node)?;
+            let op = m.b.create_node(&Fft {
+                kind: FftKind::C2c,
+                re: x.re,
+                im: Some(im),
+                length: self.n,
+                inverse: self.inverse,
+                interleaved_input: false,
+                interleaved_result: false,
+            })?;
             op.set_attr(LOOPS, Attr::unit(m.b.ctx));
             return Ok(Parts { re: op.result(0), im: Some(op.result(1)) });
         }

@@ -301,7 +301,11 @@ fn transforms_are_those_of_the_definition() {
                     assert!((a - b).abs() < 1e-10 * n as f64, "{n}, {inverse}: {a} {b}");
                 }
             };
-            let config = |kind| [kind, n as i64, i64::from(inverse)];
+            let pairs = |kind, from, to| [kind, n as i64, i64::from(inverse), from, to];
+            let config = |kind| pairs(kind, 0, 0);
+            let both = |re: &[f64], im: &[f64]| {
+                re.iter().zip(im).flat_map(|(a, b)| [*a, *b]).collect::<Vec<f64>>()
+            };
             let empty = |n: usize| tensor(&[rows, n], &vec![0f64; rows * n]);
             let all = |count: usize, at: &dyn Fn(usize, usize) -> f64| {
                 (0..rows * count).map(|i| at(i / count, i % count)).collect::<Vec<f64>>()
@@ -320,11 +324,20 @@ fn transforms_are_those_of_the_definition() {
             call("kiln_fft", tensors, &config(0), nth);
             near(&b.read::<f64>(), &all(n, &|r, k| of(r, k).1));
 
+            let mut z = tensor(&[rows, n, 2], &both(&x, &y));
+            let mut c = empty(2 * n);
+            call("kiln_fft", &mut [Some(&mut z), Some(&mut c)], &pairs(0, 1, 1), nth);
+            assert_eq!(c.read::<f64>(), both(&a.read::<f64>(), &b.read::<f64>()));
+
             let (mut a, mut b) = (empty(half), empty(half));
             call("kiln_fft", &mut [Some(&mut re), Some(&mut a), Some(&mut b)], &config(1), nth);
             let of = |r: usize, k: usize| dft(&|j| x[r * n + j], &|_| 0.0, k);
             near(&a.read::<f64>(), &all(half, &|r, k| of(r, k).0));
             near(&b.read::<f64>(), &all(half, &|r, k| of(r, k).1));
+
+            let mut c = empty(2 * half);
+            call("kiln_fft", &mut [Some(&mut re), Some(&mut c)], &pairs(1, 0, 1), nth);
+            assert_eq!(c.read::<f64>(), both(&a.read::<f64>(), &b.read::<f64>()));
 
             // Imaginary parts of numbers that are their own conjugates do not count.
             let (u, v) = (&x[..rows * half], &y[..rows * half]);
@@ -338,6 +351,10 @@ fn transforms_are_those_of_the_definition() {
             };
             let of = |r: usize, k: usize| dft(&|j| u[r * half + j.min(n - j)], &|j| im(r, j), k).0;
             near(&a.read::<f64>(), &all(n, &of));
+            let mut z = tensor(&[rows, half, 2], &both(u, v));
+            let mut b = empty(n);
+            call("kiln_fft", &mut [Some(&mut z), Some(&mut b)], &pairs(2, 1, 0), nth);
+            assert_eq!(a.read::<f64>(), b.read::<f64>());
         }
     }
 }

@@ -189,7 +189,15 @@ fn fixed(
         (Kind::C2r, None) => (FftKind::C2r, Some(cx.full_like(re, 0.0)?)),
         (Kind::C2r, im) => (FftKind::C2r, im),
     };
-    let op = cx.b.create_node(&Fft { kind: op_kind, re, im, length: n, inverse })?;
+    let op = cx.b.create_node(&Fft {
+        kind: op_kind,
+        re,
+        im,
+        length: n,
+        inverse,
+        interleaved_input: false,
+        interleaved_result: false,
+    })?;
     let made = (op.result(0), op.results().get(1).copied());
     let half = op_kind == FftKind::R2c && !(kind == Kind::R2c && onesided);
     let made = if half { mirrored(cx, made, n)? } else { made };
