@@ -1,8 +1,7 @@
 //! Column "derivative" of the op table.
 use super::{
     activation, attention, contract, control, convolution, cumulative, elementwise, fourier,
-    indexed, loss,
-    movement, norm, reduce, rule::Rule, window,
+    indexed, loss, movement, norm, reduce, rule::Rule, window,
 };
 use kiln_dialects::{Result, ops::OpKind};
 

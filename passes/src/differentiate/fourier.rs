@@ -36,8 +36,7 @@ fn adjoint(m: &Math<'_>, o: &Fft, g: &[Value]) -> Result<Vec<Value>> {
     let back = |kind, re, im| {
         let (interleaved_input, interleaved_result) = (false, false);
         let (length, inverse) = (o.length, !o.inverse);
-        let node =
-            Fft { kind, re, im, length, inverse, interleaved_input, interleaved_result };
+        let node = Fft { kind, re, im, length, inverse, interleaved_input, interleaved_result };
         Ok::<_, Error>(m.b.create_node(&node)?.results())
     };
     match o.kind {

@@ -161,8 +161,7 @@ impl Dft<'_> {
             let first = |v: Value| self.part(v, 1, 0, half + 1);
             return Ok(Parts { re: first(all.re)?, im: all.im.map(first).transpose()? });
         }
-        let pairs =
-            m.reshape(re, &[m.size_of(re, 0)?, Size::Static(half), Size::Static(2)])?;
+        let pairs = m.reshape(re, &[m.size_of(re, 0)?, Size::Static(half), Size::Static(2)])?;
         let of = |i| {
             let v = self.part(pairs, 2, i, 1)?;
             m.reshape(v, &[m.size_of(re, 0)?, Size::Static(half)])

@@ -127,7 +127,11 @@ impl Row<'_> {
     fn transformed(&self, pass: Pass, place: Value) -> Result<Vec<Complex>> {
         let (p, e, inverse) = (self.p, self.float()?, self.pattern.fft.inverse);
         let apart = self.pattern.n / pass.radix;
-        let within = p.rem_const(place, pass.done)?;
+        // Roots of unity are the same for each row of the thread, and too many to keep.
+        let within = match pass.done {
+            1 => place,
+            done => p.pinned(p.rem_const(place, done)?)?,
+        };
         let mut all = vec![];
         for q in 0..pass.radix {
             let at = p.add_const(place, q * apart)?;
@@ -197,8 +201,7 @@ impl Row<'_> {
                 false => Some(c.less_than(at, p.number(count)?)?),
             };
             let predicates: Vec<Value> = [self.active, inside].into_iter().flatten().collect();
-            let scope =
-                Scope { store_predicate: c.all_of(&predicates)?, ..self.scope.clone() };
+            let scope = Scope { store_predicate: c.all_of(&predicates)?, ..self.scope.clone() };
             let dims = self.dims(p.i32_to_index(at)?, c.index(0)?);
             let mut im = x.im.map_or_else(|| e.c(0.0), Ok)?;
             if half {
