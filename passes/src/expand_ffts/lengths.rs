@@ -1,7 +1,7 @@
 //! Lengths that a kernel transforms, and the radices of its passes.
 
 /// The largest radix: a thread holds that many complex numbers in registers.
-const MAX_RADIX: i64 = 8;
+const MAX_RADIX: i64 = 16;
 
 /// The radix of each pass over a row, whose product is the length.
 pub type Radices = Vec<i64>;

@@ -45,6 +45,9 @@ const POINTS: usize = 16;
 const THREADS: usize = 128;
 /// Most bytes of shared memory of a CTA with several rows: two or more are resident on an SM.
 const SHARED_ROWS: usize = 48 << 10;
+/// Threads of an SM, times the bytes of a number, that registers are limited for: 64 registers a
+/// thread for f32, which 16 complex numbers do not exceed, and 128 for f64.
+const RESIDENT_BYTES: usize = 1024 * 4;
 /// Bytes after which a row in shared memory has a gap of one element: all banks once.
 const GAP: usize = 128;
 /// Alignment of dynamic shared memory.
@@ -139,7 +142,8 @@ impl Strategy for Stockham {
             Some(format!("({}) ceildiv {}", e.poly(&rows)?, p.rows_per_cta))
         })?;
         let shared_bytes = (bytes > 0).then_some(bytes);
-        Ok(Launch { grid: Some(grid), threads, shared_bytes, ..Launch::default() })
+        let ctas_per_sm = Some((RESIDENT_BYTES / (pattern.size * threads)).max(1));
+        Ok(Launch { grid: Some(grid), threads, shared_bytes, ctas_per_sm, ..Launch::default() })
     }
     fn candidates(p: &Params) -> Vec<Params> {
         doubled_and_halved(p, &["rows_per_cta", "row_threads"])
