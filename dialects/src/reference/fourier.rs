@@ -107,7 +107,7 @@ fn transform(x: &[Complex], roots: &[Complex]) -> Vec<Complex> {
     if n == 1 {
         return x.to_vec();
     }
-    let p = (2..n).take_while(|p| p * p <= n).find(|p| n % p == 0).unwrap_or(n);
+    let p = (2..n).take_while(|p| p * p <= n).find(|p| n.is_multiple_of(*p)).unwrap_or(n);
     let m = n / p;
     let every = |r: usize| x.iter().skip(r).step_by(p).copied().collect::<Vec<_>>();
     let parts: Vec<_> = (0..p).map(|r| transform(&every(r), roots)).collect();

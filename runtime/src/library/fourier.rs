@@ -204,7 +204,7 @@ fn half_to_real<E: Planned>(
         }
         // What is its own conjugate is real.
         half.first_mut()?.im = E::zero();
-        if n % 2 == 0 {
+        if n.is_multiple_of(2) {
             half.last_mut()?.im = E::zero();
         }
         plan.process_with_scratch(&mut half, &mut line, &mut scratch).ok()?;
