@@ -229,20 +229,17 @@ fn transformed(
     (inverse, scale): (bool, f64),
 ) -> Result<Parts> {
     let Some((last, others)) = dims.split_last() else { return Ok(x) };
-    let line = |cx: &Cx, x: Parts, axis: usize, scale: f64| {
-        let n = cx.b.size_of(x.0, axis)?;
-        along(cx, x, axis, (n, inverse, scale), (Kind::C2c, false))
-    };
-    if kind == Kind::R2c {
+    // Complex arguments are pairs, which rows take as they are; the factor joins what follows.
+    if kind != Kind::C2r {
         x = along(cx, x, *last, (n, inverse, scale), (kind, onesided))?;
     }
     for axis in others.iter().rev() {
-        x = line(cx, x, *axis, 1.0)?;
+        let n = cx.b.size_of(x.0, *axis)?;
+        x = along(cx, x, *axis, (n, inverse, 1.0), (Kind::C2c, false))?;
     }
     match kind {
-        Kind::C2c => line(cx, x, *last, scale),
-        Kind::R2c => Ok(x),
         Kind::C2r => along(cx, x, *last, (n, inverse, scale), (kind, onesided)),
+        _ => Ok(x),
     }
 }
 
