@@ -58,8 +58,8 @@ impl Pass for InterleaveFfts {
 struct Plan {
     op: Op,
     new: Fft,
-    /// The concatenation that is its result.
-    joined: Option<Op>,
+    /// The concatenation that is its result, and the transpose of the parts before that.
+    joined: Option<(Op, Option<Vec<i64>>)>,
 }
 
 impl Plan {
@@ -78,9 +78,15 @@ impl Plan {
     fn apply(&self) -> Result<()> {
         let b = Builder::before(self.op).ok_or_at(self.op, "is in no block")?;
         let m = Math { b: &b };
-        let made = b.create_node(&self.new).at(self.op)?.results();
-        let old = match self.joined {
-            Some(concat) => concat.results(),
+        let mut made = b.create_node(&self.new).at(self.op)?.results();
+        let old = match &self.joined {
+            Some((concat, permutation)) => {
+                if let (Some(p), [pairs]) = (permutation, &made[..]) {
+                    let permutation = [&p[..], &[p.len() as i64]].concat();
+                    made = vec![m.transpose(*pairs, &permutation).at(self.op)?];
+                }
+                concat.results()
+            }
             None => self.op.results(),
         };
         for (old, new) in old.into_iter().zip(made) {
@@ -110,20 +116,28 @@ fn component(v: Value, which: i64, facts: &Facts) -> Option<Value> {
     (first && one && whole).then_some(slice.input)
 }
 
-/// The concatenation of both results along a new last dimension, if nothing else reads these.
-fn join(op: Op, facts: &Facts) -> Option<Op> {
+/// The concatenation of both results along a new last dimension, if nothing else reads these, and
+/// the permutation if it is of transposed results: pairs are transposed faster than put together on
+/// the way.
+fn join(op: Op, facts: &Facts) -> Option<(Op, Option<Vec<i64>>)> {
     let [re, im] = op.results()[..] else { return None };
-    let outer = facts.dims(re).to_vec();
     let column = |v: Value| {
-        let reshape = only_reader(v).filter(|r| r.kind() == Some(OpKind::Reshape))?.result(0);
-        let (last, rest) = facts.dims(reshape).split_last()?;
-        (last.known() == Some(1) && *rest == outer && !outer.contains(&SymDim::Unknown))
-            .then_some(reshape)
+        let mut reader = only_reader(v)?;
+        let transpose = Transpose::of(reader);
+        if transpose.is_some() {
+            reader = only_reader(reader.result(0))?;
+        }
+        let reshape = Reshape::of(reader)?;
+        let outer = facts.dims(reshape.input);
+        let (last, rest) = facts.dims(reader.result(0)).split_last()?;
+        let new = last.known() == Some(1) && rest == outer && !outer.contains(&SymDim::Unknown);
+        new.then_some((reader.result(0), transpose.map(|t| t.permutation)))
     };
-    let columns = [column(re)?, column(im)?];
-    let concat = only_reader(columns[0]).filter(|c| only_reader(columns[1]) == Some(*c))?;
+    let ((re, permutation), (im, other)) = (column(re)?, column(im)?);
+    let concat = only_reader(re).filter(|c| only_reader(im) == Some(*c))?;
     let o = Concat::of(concat)?;
-    (o.axis == rank(re) as i64 && o.inputs == columns).then_some(concat)
+    let fits = o.axis == rank(re) as i64 - 1 && o.inputs == [re, im] && permutation == other;
+    fits.then_some((concat, permutation))
 }
 
 /// The only op that reads the elements of a value.

@@ -863,6 +863,7 @@ func.func @k0(%x: tensor<8x1000xf32> {kiln.sizes = array<i64: 8, 1000>}) -> tens
 // -----
 // Two passes: a thread has a butterfly of five numbers, then two of four, of which some are redone.
 // CASE: fft
+// RUN: kiln-gpu-schedule,kiln-gpu-tile
 // SIZES: s0 = 5
 // CHECK: gpu.barrier
 // CHECK: llvm.store

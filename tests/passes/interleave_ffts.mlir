@@ -30,6 +30,22 @@ func.func @f(%x: tensor<2x6xf64>) -> tensor<2x4x2xf64> {
 }
 
 // -----
+// Results that are transposed before they are put together: pairs are transposed.
+// CASE: transposed_result
+// CHECK: kiln.fft c2c {{.*}} length = 8 interleaved_result
+// CHECK: kiln.transpose {{.*}} permutation = [0, 2, 1, 3]
+// IMPLICIT-CHECK-NOT: kiln.concat
+func.func @f(%x: tensor<3x5x8xf32>, %y: tensor<3x5x8xf32>) -> tensor<3x8x5x2xf32> {
+  %0:2 = kiln.fft c2c %x, %y length = 8 : tensor<3x5x8xf32>, tensor<3x5x8xf32>
+  %a = kiln.transpose %0#0 permutation = [0, 2, 1] : tensor<3x5x8xf32>
+  %b = kiln.transpose %0#1 permutation = [0, 2, 1] : tensor<3x5x8xf32>
+  %c = kiln.reshape %a sizes = [3, 8, 5, 1] : tensor<3x8x5xf32>
+  %d = kiln.reshape %b sizes = [3, 8, 5, 1] : tensor<3x8x5xf32>
+  %r = kiln.concat %c, %d axis = 3 : tensor<3x8x5x1xf32>, tensor<3x8x5x1xf32>
+  return %r : tensor<3x8x5x2xf32>
+}
+
+// -----
 // A part of the numbers, the parts in the other order, a part that something else reads.
 // CASE: what_stays
 // CHECK-COUNT-3: kiln.fft c2c %{{.*}}, %
