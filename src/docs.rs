@@ -106,6 +106,7 @@ fn title(family: Family) -> &'static str {
         Family::Movement => "Movement",
         Family::Indexed => "Indexed movement",
         Family::Reduction => "Reductions, scans and sorts",
+        Family::Fourier => "Fourier transforms",
         Family::Contraction => "Contractions and windows",
         Family::Random => "Random numbers",
         Family::Control => "Control flow and calls",

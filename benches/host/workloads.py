@@ -60,6 +60,29 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
+class Fourier(nn.Module):
+    """A transform of torch.fft; complex tensors are real ones with a last dimension of 2."""
+
+    def __init__(self, name, of_complex):
+        super().__init__()
+        self.transform, self.of_complex = getattr(torch.fft, name), of_complex
+
+    def forward(self, x):
+        x = self.transform(torch.view_as_complex(x) if self.of_complex else x)
+        return torch.view_as_real(x) if x.is_complex() else x
+
+
+class Filter(nn.Module):
+    """A filter in the frequency domain, as of FNet, FNO and long convolutions."""
+
+    def __init__(self, n):
+        super().__init__()
+        self.weight = nn.Parameter(rand(n // 2 + 1, 2))
+
+    def forward(self, x):
+        return torch.fft.irfft(torch.fft.rfft(x) * torch.view_as_complex(self.weight), n=x.shape[-1])
+
+
 class Block(nn.Module):
     """A pre-norm transformer block, width 768, 12 heads."""
 
@@ -152,6 +175,13 @@ WORKLOADS = {
     "attn": (lambda: (Attention(), tuple(rand(4, 12, 512, 64) for _ in range(3))), 4 * 4 * 12 * 64 * (512 * 513 // 2), 0),
     "block": (block, 2 * 512 * 768 * 768 * 12 + 4 * 4 * 12 * 128 * 128 * 64, 0),
     "lstm": (lambda: (Lstm(), (rand(8, 64, 256),)), 2 * 8 * 64 * 1024 * 512, 0),
+    "rfft": (lambda: (Fourier("rfft", False), (rand(512, 4096),)), 0, 2 * 4 * 512 * 4096),
+    "irfft": (lambda: (Fourier("irfft", True), (rand(512, 2049, 2),)), 0, 2 * 4 * 512 * 4096),
+    "fft": (lambda: (Fourier("fft", True), (rand(512, 4096, 2),)), 0, 2 * 8 * 512 * 4096),
+    "fft1000": (lambda: (Fourier("fft", True), (rand(2048, 1000, 2),)), 0, 2 * 8 * 2048 * 1000),
+    "fft2": (lambda: (Fourier("fft2", True), (rand(8, 1024, 1024, 2),)), 0, 2 * 8 * 8 * 1024 * 1024),
+    "rfft2": (lambda: (Fourier("rfft2", False), (rand(64, 256, 256),)), 0, 2 * 4 * 64 * 256 * 256),
+    "filter": (lambda: (Filter(4096), (rand(512, 4096),)), 0, 2 * 4 * 512 * 4096),
     "resnet18_b1": (lambda: resnet18(1), 0, 0),
     "resnet18_b8": (lambda: resnet18(8), 0, 0),
     "vit_b1": (lambda: vit(1), 0, 0),

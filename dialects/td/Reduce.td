@@ -1,4 +1,4 @@
-// Reductions, scans, sorts, contractions, window reductions, random numbers.
+// Reductions, scans, sorts, Fourier transforms, contractions, window reductions, random numbers.
 #ifndef KILN_REDUCE_TD
 #define KILN_REDUCE_TD
 include "Base.td"
@@ -48,6 +48,21 @@ def Kiln_TopKOp : Kiln_Reduction<"top_k"> {
   let arguments = (ins Tensor:$input, I64Attr:$axis, I64Attr:$k, UnitAttr:$smallest);
   let results = (outs Tensor:$values, Tensor:$indices);
   let assemblyFormat = "$input `axis` `=` $axis `k` `=` $k (`smallest` $smallest^)? attr-dict `:` type($input)";
+}
+
+// ---- Fourier transforms
+def Kiln_FftKind : I64EnumAttr<"FftKind", "", [I64EnumAttrCase<"c2c", 0>, I64EnumAttrCase<"r2c", 1>, I64EnumAttrCase<"c2r", 2>]> {
+  let cppNamespace = "::kiln";
+}
+def Kiln_FftOp : Kiln_Inferred<"fft", [Pure]> {
+  let family = "fourier";
+  let summary = "Discrete Fourier transform of n = `length` numbers along the last dimension, without normalisation; f32 or f64. A complex tensor is two real ones of one type, `re` and `im`. c2c takes n complex numbers and gives n. r2c takes n real ones (no `im`) and gives the first n / 2 + 1 complex ones; the others are their conjugates in reversed order. c2r takes these n / 2 + 1 and gives n real ones (one result); it ignores `im` of the first and, for even n, of the last. `inverse` makes the exponent's sign positive. With `interleaved_input` the operand `re` is complex numbers with a last dimension of 2, and there is no `im`; with `interleaved_result` the one result is";
+  let formula = "r[k] = sum over j < n of x[j] * exp(-2 pi i j k / n)";
+  let reference = "torch._fft_c2c, _fft_r2c and _fft_c2r with normalization 0";
+  let arguments = (ins Kiln_FftKind:$kind, Tensor:$re, Optional<Tensor>:$im, I64Attr:$length, UnitAttr:$inverse,
+                       UnitAttr:$interleaved_input, UnitAttr:$interleaved_result);
+  let results = (outs Tensor:$real, Optional<Tensor>:$imaginary);
+  let assemblyFormat = "$kind $re (`,` $im^)? `length` `=` $length (`inverse` $inverse^)? (`interleaved_input` $interleaved_input^)? (`interleaved_result` $interleaved_result^)? attr-dict `:` type($re) (`,` type($im)^)?";
 }
 
 // ---- contractions

@@ -35,6 +35,16 @@ def Kiln_StructuredScanOp : Kiln_Structured<"scan"> {
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "(`unsigned` $is_unsigned^)? $kind `along` $axis (`exclusive` $exclusive^)? `ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $init `:` type($init) `)` `maps` `=` $indexing_maps $body attr-dict `->` type($result)";
 }
+def Kiln_StructuredFftOp : Kiln_Structured<"fft", [AttrSizedOperandSegments]> {
+  let summary = "A Fourier transform along the last dimension, as `kiln.fft` of `kind`. Loops are the outer dimensions, then the index in the result, then the one in the operand. The body takes an element of each input and yields the real and the imaginary part of a number; of r2c the real part alone. c2r has one init and one result. The inits hold 0";
+  let formula = "r[i, k] = init[i, k] + sum over j < n of body(x[i, j]) * exp(-2 pi i j k / n)";
+  let reference = "kiln.fft";
+  let arguments = (ins Variadic<Tensor>:$inputs, Tensor:$init, Optional<Tensor>:$im_init, Kiln_FftKind:$kind, I64Attr:$length,
+                       UnitAttr:$inverse, AffineMapArrayAttr:$indexing_maps);
+  let results = (outs Tensor:$result, Optional<Tensor>:$im);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$kind `length` $length (`inverse` $inverse^)? `ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $init (`,` $im_init^)? `:` type($init) (`,` type($im_init)^)? `)` `maps` `=` $indexing_maps $body attr-dict `->` type(results)";
+}
 def Kiln_StructuredAttentionOp : Kiln_Structured<"attention", [AttrSizedOperandSegments]> {
   let summary = "Attention: softmax of scores over keys, times values. `sizes` are those of the loops: outer ones (batch, heads), then query, key, depth and column. Region `factors` yields the two factors of a score's product from elements of `inputs`, whose maps are over (outer.., query, key, depth). Region `score` takes the sum of these products and elements of `modifiers`, whose maps are over (outer.., query, key), and yields the masked score, then the score without its limits, then one length for each axis in `lengths` (0: queries, 1: keys). Region `weighted` yields the factor of a weight from elements of `values`, whose maps are over (outer.., query, column, key). The last maps are those of the results, over (outer.., query, column) and (outer.., query). Limits say which masked scores are -inf: with `causal` those of keys beyond the query, and those at or beyond a length. Rows that see no key are 0, with `unsafe_softmax` NaN; with `clears` they are 0 also where a value is not finite. The optional second result is the log-sum-exp of the scores";
   let formula = "s[q, k] = score(sum over d of (a * b)), where (a, b) = factors(inputs[q, k, d]); r[q, c] = sum over k of (softmax over k of (s[q, k]) * weighted(values[q, c, k]))";

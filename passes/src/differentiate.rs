@@ -22,6 +22,7 @@ mod convolution;
 mod cumulative;
 mod derivative;
 mod elementwise;
+mod fourier;
 mod indexed;
 mod loss;
 mod movement;

@@ -5,6 +5,7 @@
 // Lets a pass name this crate as passes of other crates do.
 extern crate self as kiln_passes;
 
+pub mod interleave_ffts;
 pub mod names;
 pub mod options;
 pub mod pass;
@@ -15,6 +16,7 @@ pub mod broadcasting;
 pub mod decompose;
 pub mod differentiate;
 pub mod drop_barriers;
+pub mod expand_ffts;
 pub mod expand_random;
 pub mod expand_scans;
 pub mod expand_scatters;

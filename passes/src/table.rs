@@ -2,13 +2,14 @@
 //! `--help` and docs/passes.md come from both.
 use crate::{
     argument_order::ArgumentOrder, decompose::Decompose, differentiate::Differentiate,
-    drop_barriers::DropBarriers, expand_random::ExpandRandom, expand_scans::ExpandScans,
-    expand_scatters::ExpandScatters, expand_sorts::ExpandSorts, expand_updates::ExpandUpdates,
-    fold_indices::FoldIndices, hoist_gathers::HoistGathers, hoist_reshapes::HoistReshapes,
-    partition::Partition, pass::PassRow, powers::Powers, ptx_calls::PtxCalls,
-    raise_attention::RaiseAttention, reciprocals::Reciprocals, refine_shapes::RefineShapes,
-    simplify::Simplify, sink_concats::SinkConcats, split_reductions::SplitReductions,
-    verify_level::VerifyLevel, vmap::Vmap,
+    drop_barriers::DropBarriers, expand_ffts::ExpandFfts, expand_random::ExpandRandom,
+    expand_scans::ExpandScans, expand_scatters::ExpandScatters, expand_sorts::ExpandSorts,
+    expand_updates::ExpandUpdates, fold_indices::FoldIndices, hoist_gathers::HoistGathers,
+    hoist_reshapes::HoistReshapes, interleave_ffts::InterleaveFfts, partition::Partition,
+    pass::PassRow, powers::Powers, ptx_calls::PtxCalls, raise_attention::RaiseAttention,
+    reciprocals::Reciprocals, refine_shapes::RefineShapes, simplify::Simplify,
+    sink_concats::SinkConcats, split_reductions::SplitReductions, verify_level::VerifyLevel,
+    vmap::Vmap,
 };
 
 /// Every pass within a level, sorted by flag.
@@ -17,6 +18,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<Decompose>(),
     PassRow::of::<Differentiate>(),
     PassRow::of::<DropBarriers>(),
+    PassRow::of::<ExpandFfts>(),
     PassRow::of::<ExpandRandom>(),
     PassRow::of::<ExpandScans>(),
     PassRow::of::<ExpandScatters>(),
@@ -25,6 +27,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<FoldIndices>(),
     PassRow::of::<HoistGathers>(),
     PassRow::of::<HoistReshapes>(),
+    PassRow::of::<InterleaveFfts>(),
     PassRow::of::<Partition>(),
     PassRow::of::<Powers>(),
     PassRow::of::<PtxCalls>(),

@@ -101,6 +101,50 @@ func.func @f(%x: tensor<17xf64>) -> (tensor<17xf16>, tensor<17xbf16>) {
 
 // -----
 
+// CASE: Fourier transforms of small factors, on a GPU one kernel each
+func.func @f(%x: tensor<3x1001xf32>, %y: tensor<2x360xf32>, %z: tensor<2x360xf32>, %u: tensor<5x2048xf64>, %v: tensor<5x2048xf64>, %w: tensor<2x2x129xf32>) -> (tensor<3x501xf32>, tensor<3x501xf32>, tensor<2x360xf32>, tensor<2x360xf32>, tensor<5x2048xf64>, tensor<2x2x256xf32>, tensor<2x2x257xf32>) {
+  %0, %1 = kiln.fft r2c %x length = 1001 : tensor<3x1001xf32>
+  %2, %3 = kiln.fft c2c %y, %z length = 360 inverse : tensor<2x360xf32>, tensor<2x360xf32>
+  %4, %5 = kiln.fft c2c %u, %v length = 2048 : tensor<5x2048xf64>, tensor<5x2048xf64>
+  %6 = kiln.fft c2r %w, %w length = 256 inverse : tensor<2x2x129xf32>, tensor<2x2x129xf32>
+  %7 = kiln.fft c2r %w, %w length = 257 : tensor<2x2x129xf32>, tensor<2x2x129xf32>
+  return %0, %1, %2, %3, %5, %6, %7 : tensor<3x501xf32>, tensor<3x501xf32>, tensor<2x360xf32>, tensor<2x360xf32>, tensor<5x2048xf64>, tensor<2x2x256xf32>, tensor<2x2x257xf32>
+}
+
+// -----
+
+// CASE: Fourier transforms of large primes, and of columns of dynamic count
+func.func @f(%x: tensor<2x521xf32>, %y: tensor<34x?xf32>, %z: tensor<3x16384xf32>) -> (tensor<2x261xf32>, tensor<2x261xf32>, tensor<?x34xf32>, tensor<?x34xf32>, tensor<?x32xf32>, tensor<3x8193xf32>) {
+  %n = kiln.sym @n
+  kiln.bind_shape %y, [34, %n] : tensor<34x?xf32>
+  %0, %1 = kiln.fft r2c %x length = 521 : tensor<2x521xf32>
+  %2 = kiln.transpose %y permutation = [1, 0] : tensor<34x?xf32>
+  %3, %4 = kiln.fft c2c %2, %2 length = 34 : tensor<?x34xf32>, tensor<?x34xf32>
+  %5 = kiln.slice %2 offsets = [0, 3] sizes = [%n, 17] strides = [1, 1] : tensor<?x34xf32>
+  %6 = kiln.fft c2r %5, %5 length = 32 inverse : tensor<?x17xf32>, tensor<?x17xf32>
+  %7, %8 = kiln.fft r2c %z length = 16384 : tensor<3x16384xf32>
+  return %0, %1, %3, %4, %6, %7 : tensor<2x261xf32>, tensor<2x261xf32>, tensor<?x34xf32>, tensor<?x34xf32>, tensor<?x32xf32>, tensor<3x8193xf32>
+}
+
+// -----
+
+// CASE: Fourier transforms of complex arguments and results
+func.func @f(%z: tensor<3x20x2xf32>, %x: tensor<5x12xf64>) -> (tensor<3x20x2xf32>, tensor<5x7x2xf64>, tensor<3x38xf32>) {
+  %a = kiln.slice %z offsets = [0, 0, 0] sizes = [3, 20, 1] strides = [1, 1, 1] : tensor<3x20x2xf32>
+  %re = kiln.reshape %a sizes = [3, 20] : tensor<3x20x1xf32>
+  %b = kiln.slice %z offsets = [0, 0, 1] sizes = [3, 20, 1] strides = [1, 1, 1] : tensor<3x20x2xf32>
+  %im = kiln.reshape %b sizes = [3, 20] : tensor<3x20x1xf32>
+  %0:2 = kiln.fft c2c %re, %im length = 20 : tensor<3x20xf32>, tensor<3x20xf32>
+  %c = kiln.reshape %0#0 sizes = [3, 20, 1] : tensor<3x20xf32>
+  %d = kiln.reshape %0#1 sizes = [3, 20, 1] : tensor<3x20xf32>
+  %1 = kiln.concat %c, %d axis = 2 : tensor<3x20x1xf32>, tensor<3x20x1xf32>
+  %2 = kiln.fft r2c %x length = 12 inverse interleaved_result : tensor<5x12xf64>
+  %3 = kiln.fft c2r %z length = 38 inverse interleaved_input : tensor<3x20x2xf32>
+  return %1, %2, %3 : tensor<3x20x2xf32>, tensor<5x7x2xf64>, tensor<3x38xf32>
+}
+
+// -----
+
 // CASE: library ops on dynamic sizes, with unused results
 func.func @f(%x: tensor<?x17xbf16>, %i: tensor<3xi64>, %key: tensor<2xi64>) -> (tensor<?x17xi64>, tensor<?x2xbf16>, tensor<?x17xbf16>, tensor<?x17xbf16>, tensor<?x17xf16>) {
   %n = kiln.sym @n

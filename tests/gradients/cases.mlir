@@ -262,6 +262,33 @@ func.func @f(%x: tensor<5xf64>, %u: tensor<2xf64>) -> (tensor<f64>, tensor<5xf64
 }
 
 // -----
+// CASE: fourier_transforms
+func.func @f(%x: tensor<2x6xf64>, %y: tensor<2x6xf64>) -> (tensor<2x6xf64>, tensor<2x6xf64>, tensor<2x4xf64>, tensor<2x4xf64>, tensor<2x10xf64>, tensor<2x11xf64>) {
+  %0:2 = kiln.fft c2c %x, %y length = 6 : tensor<2x6xf64>, tensor<2x6xf64>
+  %1:2 = kiln.fft r2c %x length = 6 inverse : tensor<2x6xf64>
+  %2 = kiln.fft c2r %x, %y length = 10 inverse : tensor<2x6xf64>, tensor<2x6xf64>
+  %3 = kiln.fft c2r %x, %y length = 11 : tensor<2x6xf64>, tensor<2x6xf64>
+  return %0#0, %0#1, %1#0, %1#1, %2, %3 : tensor<2x6xf64>, tensor<2x6xf64>, tensor<2x4xf64>, tensor<2x4xf64>, tensor<2x10xf64>, tensor<2x11xf64>
+}
+
+// -----
+// CASE: fourier_transforms_of_pairs
+func.func @f(%z: tensor<2x6x2xf64>, %x: tensor<2x6xf64>) -> (tensor<2x6x2xf64>, tensor<2x4x2xf64>, tensor<2x10xf64>) {
+  %0 = kiln.fft c2c %z length = 6 inverse interleaved_input interleaved_result : tensor<2x6x2xf64>
+  %1 = kiln.fft r2c %x length = 6 interleaved_result : tensor<2x6xf64>
+  %2 = kiln.fft c2r %z length = 10 inverse interleaved_input : tensor<2x6x2xf64>
+  return %0, %1, %2 : tensor<2x6x2xf64>, tensor<2x4x2xf64>, tensor<2x10xf64>
+}
+
+// -----
+// CASE: fourier_transforms_of_odd_length
+// RESULTS: 1
+func.func @f(%x: tensor<7xf64>) -> (tensor<4xf64>, tensor<4xf64>) {
+  %0:2 = kiln.fft r2c %x length = 7 : tensor<7xf64>
+  return %0#0, %0#1 : tensor<4xf64>, tensor<4xf64>
+}
+
+// -----
 // CASE: cumulative
 func.func @f(%x: tensor<2x5xf64>) -> tensor<2x5xf64> {
   %0 = kiln.cumulative sum %x axis = 1 : tensor<2x5xf64>

@@ -37,6 +37,27 @@ func.func @k(%x: tensor<3x5x2xf32>) -> tensor<3x5x2xf32> {
 
 // -----
 
+// CASE: fft
+// NO-RUN: kernels are not interpreted; tests/passes/generalize.mlir runs them
+func.func @k(%x: tensor<3x6xf32>, %y: tensor<3x4xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x7xf32>) {
+  %e = tensor.empty() : tensor<3x4xf32>
+  %f = tensor.empty() : tensor<3x7xf32>
+  %r:2 = kiln.structured.fft r2c length 6 inverse ins(%x : tensor<3x6xf32>) outs(%e, %e : tensor<3x4xf32>, tensor<3x4xf32>)
+      maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>, affine_map<(a, k, j) -> (a, k)>] {
+  ^bb0(%a: f32):
+    %0 = math.exp %a : f32
+    kiln.yield %0 : f32
+  } -> tensor<3x4xf32>, tensor<3x4xf32>
+  %s = kiln.structured.fft c2r length 7 ins(%y, %y : tensor<3x4xf32>, tensor<3x4xf32>) outs(%f : tensor<3x7xf32>)
+      maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>] {
+  ^bb0(%a: f32, %b: f32):
+    kiln.yield %a, %b : f32, f32
+  } -> tensor<3x7xf32>
+  return %r#0, %r#1, %s : tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x7xf32>
+}
+
+// -----
+
 // CASE: attention
 // NO-RUN: kernels are not interpreted; tests/passes/generalize.mlir runs them
 func.func @k(%q: tensor<2x4x8xf32>, %k: tensor<2x6x8xf32>, %v: tensor<2x6x3xf32>, %l: tensor<2xi64>) -> (tensor<2x4x3xf32>, tensor<2x4xf32>) {
@@ -254,5 +275,45 @@ func.func @f(%q: tensor<4x8xf32>, %v: tensor<6x3xf32>, %k: tensor<6x8xf32>, %e: 
 func.func @f(%q: tensor<4x8xf32>, %v: tensor<6x3xf32>, %k: tensor<6x8xf32>, %e: tensor<4x3xf32>) {
   // expected-error @+1 {{yields 0 lengths, or no integers, for axes [1]}}
   %r = kiln.structured.attention sizes [4, 6, 8, 3] lengths [1] inputs(%q, %k : tensor<4x8xf32>, tensor<6x8xf32>) modifiers() values(%v : tensor<6x3xf32>) outs(%e : tensor<4x3xf32>) maps = [affine_map<(q, k, d) -> (q, d)>, affine_map<(q, k, d) -> (k, d)>, affine_map<(q, c, k) -> (k, c)>, affine_map<(q, c) -> (q, c)>] factors { ^bb0(%a: f32, %b: f32): kiln.yield %a, %b : f32, f32 } score { ^bb0(%s: f32): kiln.yield %s, %s : f32, f32 } weighted { ^bb0(%a: f32): kiln.yield %a : f32 } -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+// CASE: fft with one result of two
+func.func @k(%x: tensor<3x6xf32>) {
+  %e = tensor.empty() : tensor<3x6xf32>
+  // expected-error @+1 {{has 1 results and 1 inits, not 2 of each}}
+  %r = kiln.structured.fft c2c length 6 ins(%x, %x : tensor<3x6xf32>, tensor<3x6xf32>) outs(%e : tensor<3x6xf32>) maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>] { ^bb0(%a: f32, %b: f32): kiln.yield %a, %b : f32, f32 } -> tensor<3x6xf32>
+  return
+}
+
+// -----
+
+// CASE: fft of a transposed result
+func.func @k(%x: tensor<3x6xf32>) {
+  %e = tensor.empty() : tensor<10x3xf32>
+  // expected-error @+1 {{has a result whose map is not that of the outer loops and the first of the last two}}
+  %r = kiln.structured.fft c2r length 10 ins(%x, %x : tensor<3x6xf32>, tensor<3x6xf32>) outs(%e : tensor<10x3xf32>) maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (k, a)>] { ^bb0(%a: f32, %b: f32): kiln.yield %a, %b : f32, f32 } -> tensor<10x3xf32>
+  return
+}
+
+// -----
+
+// CASE: fft of another length
+func.func @k(%x: tensor<3x6xf32>) {
+  %e = tensor.empty() : tensor<3x10xf32>
+  // expected-error @+1 {{of length 12 has a last dimension of 10 in its result, not 12}}
+  %r = kiln.structured.fft c2r length 12 ins(%x, %x : tensor<3x6xf32>, tensor<3x6xf32>) outs(%e : tensor<3x10xf32>) maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>] { ^bb0(%a: f32, %b: f32): kiln.yield %a, %b : f32, f32 } -> tensor<3x10xf32>
+  return
+}
+
+// -----
+
+// CASE: fft of a real part alone
+func.func @k(%x: tensor<3x6xf32>) {
+  %e = tensor.empty() : tensor<3x10xf32>
+  // expected-error @+1 {{yields something else than 2 values of f32}}
+  %r = kiln.structured.fft c2r length 10 ins(%x : tensor<3x6xf32>) outs(%e : tensor<3x10xf32>) maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>] { ^bb0(%a: f32): kiln.yield %a : f32 } -> tensor<3x10xf32>
   return
 }

@@ -112,6 +112,18 @@ func.func @f(%x: tensor<4x10xf32>, %t: tensor<4xi64>) -> tensor<f32> {
 }
 
 // -----
+// The adjoint of a transform of real numbers gives real numbers.
+// CASE: fft
+// NO-RUN: it gets results; tests/gradients/ compares these with differences
+// CHECK: kiln.fft c2r {{.*}} length = 6 inverse
+func.func @f(%x: tensor<2x6xf32>) -> tensor<f32> {
+  %0:2 = kiln.fft r2c %x length = 6 : tensor<2x6xf32>
+  %1 = kiln.mul %0#0, %0#1 : tensor<2x4xf32>
+  %2 = kiln.reduce sum %1 dims = [0, 1] : tensor<2x4xf32>
+  return %2 : tensor<f32>
+}
+
+// -----
 // CASE: convolution
 // NO-RUN: it gets results
 // CHECK-COUNT-3: kiln.convolution

@@ -80,6 +80,50 @@ func.func @k(%x: tensor<3x5x2xf32> {kiln.sizes = array<i64: 3, 5, 2>}) -> tensor
 }
 
 // -----
+// Each number is a sum over the operand, times roots of unity; the body is the prologue.
+// CASE: fft
+// CHECK: math.cos
+// CHECK: math.sin
+module attributes {kiln.level = "linalg"} {
+module @k attributes {kiln.kernel = {kind = "fft"}} {
+func.func @k(%x: tensor<3x6xf32> {kiln.sizes = array<i64: 3, 6>}, %y: tensor<3x6xf32> {kiln.sizes = array<i64: 3, 6>}) -> (tensor<3x6xf32>, tensor<3x6xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<3x6xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x6xf32>) -> tensor<3x6xf32>
+  %h = tensor.empty() : tensor<3x6xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%h : tensor<3x6xf32>) -> tensor<3x6xf32>
+  %r:2 = kiln.structured.fft c2c length 6 inverse ins(%x, %y : tensor<3x6xf32>, tensor<3x6xf32>) outs(%f, %g : tensor<3x6xf32>, tensor<3x6xf32>)
+      maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>, affine_map<(a, k, j) -> (a, k)>] {
+  ^bb0(%a: f32, %b: f32):
+    %0 = arith.negf %b : f32
+    kiln.yield %a, %0 : f32, f32
+  } -> tensor<3x6xf32>, tensor<3x6xf32>
+  return %r#0, %r#1 : tensor<3x6xf32>, tensor<3x6xf32>
+}
+}
+}
+
+// -----
+// Half a spectrum: what is between the ends counts twice.
+// CASE: fft_to_real_numbers
+// CHECK: arith.select
+module attributes {kiln.level = "linalg"} {
+module @k attributes {kiln.kernel = {kind = "fft"}} {
+func.func @k(%x: tensor<4x2xf64> {kiln.sizes = array<i64: 4, 2>}, %y: tensor<2x4xf64> {kiln.sizes = array<i64: 2, 4>}) -> tensor<2x6xf64> {
+  %zero = arith.constant 0.0 : f64
+  %e = tensor.empty() : tensor<2x6xf64>
+  %f = linalg.fill ins(%zero : f64) outs(%e : tensor<2x6xf64>) -> tensor<2x6xf64>
+  %r = kiln.structured.fft c2r length 6 ins(%x, %y : tensor<4x2xf64>, tensor<2x4xf64>) outs(%f : tensor<2x6xf64>)
+      maps = [affine_map<(a, k, j) -> (j, a)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>] {
+  ^bb0(%a: f64, %b: f64):
+    kiln.yield %a, %b : f64, f64
+  } -> tensor<2x6xf64>
+  return %r : tensor<2x6xf64>
+}
+}
+}
+
+// -----
 // CASE: exclusive_scan_of_bytes
 // CHECK: arith.cmpi ult
 // CHECK: arith.maxui

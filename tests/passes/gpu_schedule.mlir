@@ -1395,6 +1395,95 @@ func.func @k0(%x: tensor<?x4096xf32> {kiln.sizes = array<i64: -1, 4096>}, %s0: i
 }
 
 // -----
+// A row is three passes of radix 10 through shared memory.
+// CASE: fft
+// CHECK: #kiln.schedule<"stockham", {row_threads = 100 : i64, rows_per_cta = 1 : i64}>
+// CHECK-SAME: kiln.shared
+// IMPLICIT-CHECK-NOT: kiln.refused
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x1000xf32> {kiln.sizes = array<i64: -1, 1000>}, %s0: index) -> (tensor<?x501xf32>, tensor<?x501xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%s0) : tensor<?x501xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x501xf32>) -> tensor<?x501xf32>
+  %h = tensor.empty(%s0) : tensor<?x501xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%h : tensor<?x501xf32>) -> tensor<?x501xf32>
+  %r:2 = kiln.structured.fft r2c length 1000 ins(%x : tensor<?x1000xf32>) outs(%f, %g : tensor<?x501xf32>, tensor<?x501xf32>)
+      maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>, affine_map<(a, k, j) -> (a, k)>] {
+  ^bb0(%a: f32):
+    kiln.yield %a : f32
+  } -> tensor<?x501xf32>, tensor<?x501xf32>
+  return %r#0, %r#1 : tensor<?x501xf32>, tensor<?x501xf32>
+}
+}
+}
+
+// -----
+// One pass in registers, several rows a CTA.
+// CASE: short_fft
+// CHECK: #kiln.schedule<"stockham", {row_threads = 1 : i64, rows_per_cta = 128 : i64}>
+// IMPLICIT-CHECK-NOT: kiln.shared
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x7xf64> {kiln.sizes = array<i64: -1, 7>}, %y: tensor<?x7xf64> {kiln.sizes = array<i64: -1, 7>}, %s0: index) -> tensor<?x12xf64> {
+  %zero = arith.constant 0.0 : f64
+  %e = tensor.empty(%s0) : tensor<?x12xf64>
+  %f = linalg.fill ins(%zero : f64) outs(%e : tensor<?x12xf64>) -> tensor<?x12xf64>
+  %r = kiln.structured.fft c2r length 12 inverse ins(%x, %y : tensor<?x7xf64>, tensor<?x7xf64>) outs(%f : tensor<?x12xf64>)
+      maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>] {
+  ^bb0(%a: f64, %b: f64):
+    kiln.yield %a, %b : f64, f64
+  } -> tensor<?x12xf64>
+  return %r : tensor<?x12xf64>
+}
+}
+}
+
+// -----
+// A prime factor above 13: a sum for each number.
+// CASE: fft_of_a_prime_length
+// CHECK: needs prime factors of at most 13
+// IMPLICIT-CHECK-NOT: stockham"
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<4x17xf32> {kiln.sizes = array<i64: 4, 17>}, %y: tensor<4x17xf32> {kiln.sizes = array<i64: 4, 17>}) -> (tensor<4x17xf32>, tensor<4x17xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x17xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x17xf32>) -> tensor<4x17xf32>
+  %h = tensor.empty() : tensor<4x17xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%h : tensor<4x17xf32>) -> tensor<4x17xf32>
+  %r:2 = kiln.structured.fft c2c length 17 ins(%x, %y : tensor<4x17xf32>, tensor<4x17xf32>) outs(%f, %g : tensor<4x17xf32>, tensor<4x17xf32>)
+      maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>, affine_map<(a, k, j) -> (a, k)>] {
+  ^bb0(%a: f32, %b: f32):
+    kiln.yield %a, %b : f32, f32
+  } -> tensor<4x17xf32>, tensor<4x17xf32>
+  return %r#0, %r#1 : tensor<4x17xf32>, tensor<4x17xf32>
+}
+}
+}
+
+// -----
+// CASE: fft_beyond_shared_memory
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+// expected-error @+1 {{has a schedule of 136160 bytes of shared memory; 101376 are possible}}
+func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}, %y: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> (tensor<8x4096xf32>, tensor<8x4096xf32>) attributes {kiln.schedule = #kiln.schedule<"stockham", {row_threads = 256 : i64, rows_per_cta = 4 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x4096xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x4096xf32>) -> tensor<8x4096xf32>
+  %h = tensor.empty() : tensor<8x4096xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%h : tensor<8x4096xf32>) -> tensor<8x4096xf32>
+  %r:2 = kiln.structured.fft c2c length 4096 ins(%x, %y : tensor<8x4096xf32>, tensor<8x4096xf32>) outs(%f, %g : tensor<8x4096xf32>, tensor<8x4096xf32>)
+      maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>, affine_map<(a, k, j) -> (a, k)>] {
+  ^bb0(%a: f32, %b: f32):
+    kiln.yield %a, %b : f32, f32
+  } -> tensor<8x4096xf32>, tensor<8x4096xf32>
+  return %r#0, %r#1 : tensor<8x4096xf32>, tensor<8x4096xf32>
+}
+}
+}
+
+// -----
 // Few columns: several threads share a column. An exclusive scan.
 // CASE: scan_along_columns
 // CHECK: #kiln.schedule<"scan", {items = 8 : i64, prefetch = 1 : i64, row_threads = 16 : i64, rows_per_cta = 4 : i64, vector = 8 : i64}>

@@ -861,6 +861,54 @@ func.func @k0(%x: tensor<8x1000xf32> {kiln.sizes = array<i64: 8, 1000>}) -> tens
 }
 
 // -----
+// Two passes: a thread has a butterfly of five numbers, then two of four, of which some are redone.
+// CASE: fft
+// RUN: kiln-gpu-schedule,kiln-gpu-tile
+// SIZES: s0 = 5
+// CHECK: gpu.barrier
+// CHECK: llvm.store
+// CHECK: gpu.barrier
+// CHECK: llvm.load
+// IMPLICIT-CHECK-NOT: gpu.barrier
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x20xf32> {kiln.sizes = array<i64: -1, 20>}, %y: tensor<?x20xf32> {kiln.sizes = array<i64: -1, 20>}, %s0: index) -> (tensor<?x20xf32>, tensor<?x20xf32>) attributes {kiln.schedule = #kiln.schedule<"stockham", {row_threads = 4 : i64, rows_per_cta = 8 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%s0) : tensor<?x20xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x20xf32>) -> tensor<?x20xf32>
+  %h = tensor.empty(%s0) : tensor<?x20xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%h : tensor<?x20xf32>) -> tensor<?x20xf32>
+  %r:2 = kiln.structured.fft c2c length 20 ins(%x, %y : tensor<?x20xf32>, tensor<?x20xf32>) outs(%f, %g : tensor<?x20xf32>, tensor<?x20xf32>)
+      maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>, affine_map<(a, k, j) -> (a, k)>] {
+  ^bb0(%a: f32, %b: f32):
+    kiln.yield %a, %b : f32, f32
+  } -> tensor<?x20xf32>, tensor<?x20xf32>
+  return %r#0, %r#1 : tensor<?x20xf32>, tensor<?x20xf32>
+}
+}
+}
+
+// -----
+// The second half of the spectrum are conjugates of the first; one pass.
+// CASE: fft_to_real_numbers
+// IMPLICIT-CHECK-NOT: gpu.barrier
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<9x4xf64> {kiln.sizes = array<i64: 9, 4>}, %y: tensor<9x4xf64> {kiln.sizes = array<i64: 9, 4>}) -> tensor<9x6xf64> attributes {kiln.schedule = #kiln.schedule<"stockham", {row_threads = 1 : i64, rows_per_cta = 32 : i64}>} {
+  %zero = arith.constant 0.0 : f64
+  %e = tensor.empty() : tensor<9x6xf64>
+  %f = linalg.fill ins(%zero : f64) outs(%e : tensor<9x6xf64>) -> tensor<9x6xf64>
+  %r = kiln.structured.fft c2r length 6 inverse ins(%x, %y : tensor<9x4xf64>, tensor<9x4xf64>) outs(%f : tensor<9x6xf64>)
+      maps = [affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, j)>, affine_map<(a, k, j) -> (a, k)>] {
+  ^bb0(%a: f64, %b: f64):
+    kiln.yield %a, %b : f64, f64
+  } -> tensor<9x6xf64>
+  return %r : tensor<9x6xf64>
+}
+}
+}
+
+// -----
 // Several short rows per warp; prologue and epilogue read the same element, which is loaded once.
 // CASE: scan_of_short_rows
 // SIZES: s0 = 37

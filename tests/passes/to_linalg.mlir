@@ -346,6 +346,38 @@ module @k attributes {kiln.kernel = {kind = "scan"}} {
 }
 
 // -----
+// A transform stays an op, with the slice that it reads in its indexing maps.
+// CASE: fft
+// CHECK: kiln.structured.fft r2c length 6
+// CHECK: math.exp
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "fft"}} {
+  func.func @k(%x: tensor<6x?xf32>, %s: index) -> (tensor<?x4xf32>, tensor<?x4xf32>) {
+    kiln.bind_shape %x, [6, %s] : tensor<6x?xf32>
+    %0 = kiln.exp %x : tensor<6x?xf32>
+    %1 = kiln.transpose %0 permutation = [1, 0] : tensor<6x?xf32>
+    %2:2 = kiln.fft r2c %1 length = 6 {kiln.loops} : tensor<?x6xf32>
+    return %2#0, %2#1 : tensor<?x4xf32>, tensor<?x4xf32>
+  }
+}
+}
+
+// -----
+// Without loops it is a function of the runtime.
+// CASE: fft_of_the_library
+// NO-RUN: a function of the runtime; tests/compiled/ops.mlir calls it
+// CHECK: config = array<i64: 2, 10, 1, 0, 0>
+// CHECK: func.func private
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "fft"}} {
+  func.func @k(%x: tensor<3x6xf64>, %y: tensor<3x6xf64>) -> tensor<3x10xf64> {
+    %0 = kiln.fft c2r %x, %y length = 10 inverse : tensor<3x6xf64>, tensor<3x6xf64>
+    return %0 : tensor<3x10xf64>
+  }
+}
+}
+
+// -----
 // An outer product sums nothing: no contraction.
 // CASE: outer_product
 // CHECK: linalg.generic

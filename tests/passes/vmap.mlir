@@ -30,6 +30,20 @@ func.func @f(%x: tensor<5x2x4xf32>, %w: tensor<3x4xf32>) -> tensor<5x2x3xf32> {
 }
 
 // -----
+// What is the same for all examples is repeated.
+// CASE: fft
+// CHECK: kiln.fft c2c {{.*}} length = 4 : tensor<5x4xf32>, tensor<5x4xf32>
+// CHECK-NOT: kiln.scan
+func.func @f(%x: tensor<5x4xf32>, %y: tensor<4xf32>) -> tensor<5x4xf32> {
+  %0 = kiln.scan inits() over(%x : tensor<5x4xf32>) -> tensor<5x4xf32> {
+  ^bb0(%row: tensor<4xf32>):
+    %1:2 = kiln.fft c2c %row, %y length = 4 : tensor<4xf32>, tensor<4xf32>
+    kiln.yield %1#1 : tensor<4xf32>
+  }
+  return %0 : tensor<5x4xf32>
+}
+
+// -----
 // CASE: both_sides_of_a_product
 // CHECK: kiln.dot_general {{.*}} : tensor<5x2x4xf32>, tensor<5x3x4xf32>
 // CHECK-NOT: kiln.scan

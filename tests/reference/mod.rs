@@ -14,7 +14,7 @@ const TOLERANCE: f64 = 1e-12;
 /// Every reference function; each needs at least one case.
 const KERNELS: &str = "adaptive_avg_pool arg_max arg_min attention avg_pool batch_norm binary bitcast broadcast_in_dim clamp compare \
     concat convert convert_rounded convolution cross_entropy cumulative dot_general dropout dynamic_slice \
-    dynamic_update_slice embedding gather gelu group_norm hardsigmoid hardswish interpolate iota layer_norm linear \
+    dynamic_update_slice embedding fft gather gelu group_norm hardsigmoid hardswish interpolate iota layer_norm linear \
     log_softmax matmul max_pool mean pad random_bits random_normal random_uniform reduce reduce_window reshape \
     reverse rms_norm round scatter select sigmoid silu slice softmax softplus sort splat std top_k transpose unary \
     var";
@@ -132,6 +132,11 @@ impl Case {
                 let (values, indices) =
                     kernel::sort(x[0], self.int("axis"), self.flag("descending"))?;
                 return Ok(vec![values, indices]);
+            }
+            "fft" => {
+                let kind = kind(FftKind::ALL, self.text("kind"));
+                let (length, inverse) = (self.int("length"), self.flag("inverse"));
+                return Ok(kernel::fft(kind, x[0], x.get(1).copied(), length, inverse)?);
             }
             "top_k" => {
                 let (values, indices) =

@@ -279,6 +279,21 @@ for smallest in [False, True]:
     v, p = torch.topk(T(y), 3, 1, largest=not smallest)
     case("top_k", y, (v, p), axis=1, k=3, smallest=smallest)
 
+# ---- Fourier transforms; of numbers of their own, so that other cases stay as they are
+own = np.random.default_rng(12)
+for n, inverse in itertools.product([1, 2, 7, 12, 30, 37], [False, True]):
+    re, im = own.normal(size=(2, 2, 3, n))
+    # NumPy scales inverse transforms; these are not.
+    scale = n if inverse else 1
+    parts = lambda z: (np.ascontiguousarray(z.real), np.ascontiguousarray(z.imag))
+    whole = (np.fft.ifft if inverse else np.fft.fft)(re + 1j * im, axis=-1) * scale
+    case("fft", (re, im), parts(whole), scale=n, kind="C2c", length=n, inverse=inverse)
+    half = np.conj(np.fft.rfft(re)) if inverse else np.fft.rfft(re)
+    case("fft", re, parts(half), scale=n, kind="R2c", length=n, inverse=inverse)
+    re, im = own.normal(size=(2, 3, n // 2 + 1))
+    z = re + 1j * (im if inverse else -im)
+    case("fft", (re, im), np.fft.irfft(z, n) * n, scale=n, kind="C2r", length=n, inverse=inverse)
+
 # ---- contractions
 def dot(x, y, lb, rb, lc, rc, spec, **kw):
     case("dot_general", (x, y), kw.pop("out", None) if "out" in kw else np.einsum(spec, x, y), scale=1, lhs_batch=lb, rhs_batch=rb, lhs_contract=lc, rhs_contract=rc, **kw)

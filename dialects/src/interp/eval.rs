@@ -134,6 +134,19 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
             let o = TopK::read(view)?;
             return r::top_k(&*get(o.input)?, o.axis, o.k, o.smallest).map(|(v, i)| vec![v, i]);
         }
+        OpKind::Fft => {
+            let o = Fft::read(view)?;
+            let (mut re, mut im) = (get(o.re)?, opt(o.im)?);
+            if o.interleaved_input {
+                let parts = r::deinterleave(&re)?;
+                (re, im) = (Rc::new(parts.0), Some(Rc::new(parts.1)));
+            }
+            let made = r::fft(o.kind, &re, im.as_deref(), o.length, o.inverse)?;
+            return match &made[..] {
+                [re, im] if o.interleaved_result => Ok(vec![r::interleave(re, im)?]),
+                _ => Ok(made),
+            };
+        }
         OpKind::DotGeneral => {
             let o = DotGeneral::read(view)?;
             let element_type = o.element_type.map(Type::dtype).transpose()?;
@@ -338,6 +351,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         OpKind::StructuredIndex
         | OpKind::StructuredContract
         | OpKind::StructuredScan
+        | OpKind::StructuredFft
         | OpKind::StructuredAttention => {
             Err("is an op of kernels, which are executed as linalg".into())
         }

@@ -13,6 +13,7 @@ mod contract;
 mod convert;
 mod convolution;
 mod element;
+mod fourier;
 mod indexed;
 mod loss;
 mod movement;
@@ -33,6 +34,7 @@ pub use composite::{dropout, embedding, interpolate, linear, matmul};
 pub use contract::{DotParams, dot_general};
 pub use convert::{bitcast, convert};
 pub use convolution::{ConvParams, convolution};
+pub use fourier::{deinterleave, fft, interleave};
 pub use indexed::{dynamic_slice, dynamic_update_slice, gather, insert_slice, scatter};
 pub use loss::{CrossEntropyParams, cross_entropy};
 pub use movement::{

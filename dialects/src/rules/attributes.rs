@@ -179,9 +179,9 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
             });
         }
         "kiln.loops" => {
-            let scan = op.kind() == Some(OpKind::Cumulative);
-            return ensure(value.is_unit() && scan, || {
-                "has kiln.loops, which is a unit attribute of kiln.cumulative".into()
+            let loops = matches!(op.kind(), Some(OpKind::Cumulative | OpKind::Fft));
+            return ensure(value.is_unit() && loops, || {
+                "has kiln.loops, which is a unit attribute of kiln.cumulative and kiln.fft".into()
             });
         }
         "kiln.refused" => {

@@ -78,6 +78,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         OpKind::Scatter => {
             "exact for assign, max and min; add and mul reassociate where indices repeat"
         }
+        OpKind::Fft => "reassociates, and roots of unity within 1 ulp",
         OpKind::Reduce | OpKind::Cumulative | OpKind::ReduceWindow => {
             "exact for max, min, any, all and for integers; sum and prod reassociate"
         }
@@ -93,6 +94,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         OpKind::StructuredIndex => EXACT,
         OpKind::StructuredContract => SUM,
         OpKind::StructuredScan => "exact for max, min and integers; sum and prod reassociate",
+        OpKind::StructuredFft => "reassociates, and roots of unity within 1 ulp",
         OpKind::StructuredAttention => "reassociates, and exponentials within a few ulp",
         OpKind::Sigmoid | OpKind::Silu | OpKind::Gelu | OpKind::Softplus => ULP,
         OpKind::Hardsigmoid | OpKind::Hardswish => ULP,

@@ -1,7 +1,7 @@
 //! The shape and dtype rule of every op, over [`Dim`]: on the sizes of types it is type inference,
 //! on symbols it is symbolic shape propagation.
 use super::{
-    contract, image, pointwise,
+    contract, fourier, image, pointwise,
     types::{
         Sizes, TensorType, axes_of, axis_of, ensure, ensure_len, tensor_type, unify_all, without,
     },
@@ -322,6 +322,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
             x.dims[axis] = Dim::Known(o.k);
             Ok(vec![x.clone(), TensorType { dtype: DType::I64, ..x }])
         }
+        OpKind::Fft => fourier::infer(&Fft::read(view)?, v),
         OpKind::DotGeneral
         | OpKind::Linear
         | OpKind::Matmul
@@ -397,6 +398,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         | OpKind::StructuredIndex
         | OpKind::StructuredContract
         | OpKind::StructuredScan
+        | OpKind::StructuredFft
         | OpKind::StructuredAttention => {
             Err("has result types that do not follow from its operands".into())
         }

@@ -3,7 +3,10 @@ use super::types::{ensure, tensor_type};
 use crate::{
     error::{OptionExt, Result},
     ir::{Affine, Attr, Block, Node as _, Op, Type, Value},
-    ops::{OpKind, StructuredAttention, StructuredContract, StructuredIndex, StructuredScan},
+    ops::{
+        FftKind, OpKind, StructuredAttention, StructuredContract, StructuredFft, StructuredIndex,
+        StructuredScan,
+    },
     value::DType,
 };
 use std::collections::BTreeSet;
@@ -110,10 +113,38 @@ pub(super) fn verify(op: Op) -> Result<()> {
                 "scans unsigned floats".into()
             })
         }
+        Some(OpKind::StructuredFft) => fft(op),
         Some(OpKind::StructuredAttention) => attention(op),
         Some(OpKind::StructuredIndex) => index(op),
         _ => Ok(()),
     }
+}
+
+fn fft(op: Op) -> Result<()> {
+    let o = StructuredFft::of(op).ok_or_malformed(op)?;
+    let outs: Vec<Value> = [Some(o.init), o.im_init].into_iter().flatten().collect();
+    let parts = if o.kind == FftKind::C2r { 1 } else { 2 };
+    let have: Vec<Type> = op.results().iter().map(|v| v.ty()).collect();
+    let need: Vec<Type> = outs.iter().map(|v| v.ty()).collect();
+    ensure(need.len() == parts && have == need, || {
+        format!("has {} results and {} inits, not {parts} of each", have.len(), need.len())
+    })?;
+    let maps = maps(o.indexing_maps)?;
+    let all = Maps::of(&maps, &op.operands())?;
+    let outer = all.loops.checked_sub(2).ok_or("has fewer than two loops")?;
+    let own: Vec<Affine> = (0..=outer).map(Affine::dim).collect();
+    ensure(all.all[o.inputs.len()..].iter().all(|m| *m == own), || {
+        "has a result whose map is not that of the outer loops and the first of the last two".into()
+    })?;
+    let dtype = element(o.init)?.dtype()?;
+    ensure(matches!(dtype, DType::F32 | DType::F64), || format!("has dtype {dtype}"))?;
+    let (half, n) = (super::half_spectrum(o.length), o.length);
+    let gives = if o.kind == FftKind::R2c { half } else { n };
+    let last = o.init.ty().dims().pop().ok_or("has a result without dimensions")?;
+    ensure(n >= 1 && last.known() == Some(gives), || {
+        format!("of length {n} has a last dimension of {last} in its result, not {gives}")
+    })?;
+    all.sized()
 }
 
 fn same_type(op: Op, init: Value) -> Result<()> {
@@ -198,6 +229,13 @@ pub(super) fn verify_region(op: Op) -> Result<()> {
             format!("yields something else than an element of {need}")
         });
     }
+    if let Some(o) = StructuredFft::of(op) {
+        let (_, yields) = body(op, 0, &[], &o.inputs)?;
+        let (need, parts) = (element(o.init)?, if o.kind == FftKind::R2c { 1 } else { 2 });
+        return ensure(yields.len() == parts && yields.iter().all(|v| v.ty() == need), || {
+            format!("yields something else than {parts} values of {need}")
+        });
+    }
     let o = StructuredAttention::of(op).ok_or_malformed(op)?;
     let (_, yields) = body(op, 0, &[], &o.inputs)?;
     let score = yields.first().ok_or("yields no factors")?.ty();
@@ -223,7 +261,7 @@ impl OpKind {
     /// Whether it is a structured op: loops around a body.
     pub fn has_loops(self) -> bool {
         use OpKind::*;
-        matches!(self, StructuredContract | StructuredScan | StructuredAttention)
+        matches!(self, StructuredContract | StructuredScan | StructuredFft | StructuredAttention)
     }
     /// Whether it belongs to a kernel at the levels `linalg` and `scheduled`.
     pub fn is_structured(self) -> bool {

@@ -163,6 +163,7 @@ pub fn verify(op: Op) -> Result<()> {
         | OpKind::DotGeneral
         | OpKind::Convolution
         | OpKind::ReduceWindow => Ok(()),
+        OpKind::Fft => Ok(()),
         OpKind::RandomBits | OpKind::RandomUniform | OpKind::RandomNormal => Ok(()),
         OpKind::Sigmoid
         | OpKind::Silu
@@ -189,6 +190,7 @@ pub fn verify(op: Op) -> Result<()> {
         OpKind::StructuredIndex
         | OpKind::StructuredContract
         | OpKind::StructuredScan
+        | OpKind::StructuredFft
         | OpKind::StructuredAttention => super::structured::verify(op),
     }
 }

@@ -24,7 +24,7 @@ pub use crate::analysis::facts::{DIVISOR, LEAST, param_attrs};
 pub use crate::analysis::nest::{Nest, NestPlan, drop_units, nests};
 pub use crate::analysis::poly::{Div, LinearExpr, Poly, row_major};
 pub use crate::analysis::read::read;
-pub use crate::analysis::structure::{Contraction, Scan, Structure};
+pub use crate::analysis::structure::{Contraction, FourierTransform, Scan, Structure};
 use kiln_dialects::ir::*;
 use std::{collections::HashMap, rc::Rc};
 

@@ -1,6 +1,6 @@
 //! The structure of a stage, as its op states it: `linalg.contract` or an op `kiln.structured.*`.
 use crate::analysis::{Init, LinearExpr, Stage};
-use kiln_dialects::{ir::*, value::DType};
+use kiln_dialects::{ir::*, ops::FftKind, value::DType};
 
 /// What a stage computes besides loops around a body.
 #[derive(Clone, Debug)]
@@ -9,6 +9,24 @@ pub enum Structure {
     Contraction(Contraction),
     /// A cumulative sum, product or extreme.
     Scan(Scan),
+    /// A Fourier transform.
+    Fft(FourierTransform),
+}
+
+/// A Fourier transform along the last dimension, as sums over the operand's. The loops of the
+/// stage's op are the outer dimensions, the index in the result, and the index in the operand.
+#[derive(Clone, Copy, Debug)]
+pub struct FourierTransform {
+    /// What it takes and gives.
+    pub kind: FftKind,
+    /// Its length.
+    pub length: i64,
+    /// Whether the exponent's sign is positive.
+    pub inverse: bool,
+    /// The real part of an element of the operand, a value of the stage's body.
+    pub re: Value,
+    /// The imaginary part, if there is one.
+    pub im: Option<Value>,
 }
 
 /// A cumulative sum, product or extreme, as a reduction for each element. Loops are those of the
@@ -115,6 +133,10 @@ impl Stage {
     /// The scan that it is.
     pub fn scan(&self) -> Option<&Scan> {
         if let Some(Structure::Scan(s)) = &self.structure { Some(s) } else { None }
+    }
+    /// The Fourier transform that it is.
+    pub fn fft(&self) -> Option<&FourierTransform> {
+        if let Some(Structure::Fft(f)) = &self.structure { Some(f) } else { None }
     }
     /// The contraction with one output that starts from a fill or from memory.
     pub fn accumulates(&self) -> Option<&Contraction> {

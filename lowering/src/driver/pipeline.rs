@@ -141,6 +141,12 @@ pub const PIPELINE: &[PipelineStep] = &[
     cuda(
         Level::Prims,
         On::Module,
+        "kiln-expand-ffts",
+        "as above; what it expands are products, which fuse",
+    ),
+    cuda(
+        Level::Prims,
+        On::Module,
         "kiln-expand-scans",
         "as above; fusion must know which ops need loops",
     ),
@@ -195,6 +201,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "lets the ops after a matmul become its epilogue",
     ),
     step(Level::Prims, On::Module, "kiln-simplify", "cleans up after the expansions"),
+    host(
+        Level::Prims,
+        On::Module,
+        "kiln-interleave-ffts",
+        "after simplification, before dead parts are dropped",
+    ),
     step(Level::Prims, On::Module, "kiln-reciprocals", "before reciprocals of weights are frozen"),
     step(
         Level::Prims,

@@ -179,6 +179,7 @@ impl Graph<'_> {
                 Role::Compute(Class::Single)
             }
             Cumulative if op.attr(LOOPS).is_some() => Role::Compute(Class::Scan),
+            Fft if op.attr(LOOPS).is_some() => Role::Compute(Class::Single),
             _ if is_library(kind) => Role::Library,
             _ if kind.is_elementwise() => Role::Compute(Class::Pointwise),
             _ => return Err(Error::unsupported(op, "has no compiled form yet")),
@@ -393,6 +394,9 @@ impl Graph<'_> {
             self.count(&self.facts.dims(o.weight)[1..])
         } else if let Some(o) = ReduceWindow::of(op) {
             return elements.saturating_mul(o.window.iter().product());
+        } else if let Some(o) = Fft::of(op) {
+            // A butterfly has 5 operations on complex numbers for each level.
+            return elements.saturating_mul(5 * i64::from(o.length.max(2).ilog2()));
         } else if op.kind() == Some(OpKind::PtxCall) {
             return 0;
         } else {

@@ -6,7 +6,7 @@ use kiln_dialects::{ir::*, ops::*, sym};
 /// Ops that take and produce whole buffers, unless they are lowered to loops.
 pub fn is_library(kind: OpKind) -> bool {
     use OpKind::*;
-    matches!(kind, Scatter | Sort | TopK | Cumulative | DynamicUpdateSlice | PtxCall)
+    matches!(kind, Scatter | Sort | TopK | Fft | Cumulative | DynamicUpdateSlice | PtxCall)
 }
 
 /// The display name of an op: its mnemonic, or the symbol of external PTX.

@@ -19,6 +19,11 @@ fn config(op: Op) -> Option<Vec<i64>> {
         OpKind::Cumulative => Cumulative::of(op).map(|o| vec![o.kind.value(), o.axis])?,
         OpKind::Sort => Sort::of(op).map(|o| vec![o.axis, i64::from(o.descending)])?,
         OpKind::TopK => TopK::of(op).map(|o| vec![o.axis, i64::from(o.smallest)])?,
+        OpKind::Fft => {
+            let o = Fft::of(op)?;
+            let flags = [o.inverse, o.interleaved_input, o.interleaved_result].map(i64::from);
+            [&[o.kind.value(), o.length], &flags[..]].concat()
+        }
         OpKind::Scatter => Scatter::of(op).map(|o| [&[o.kind.value()], &o.dims[..]].concat())?,
         _ => vec![],
     })

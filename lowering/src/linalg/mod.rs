@@ -21,6 +21,7 @@ pub(crate) mod attention;
 mod common;
 pub(crate) mod contract;
 pub(crate) mod expr;
+mod fourier;
 pub mod generic;
 pub(crate) mod kernel;
 pub(crate) mod library;

@@ -8,6 +8,7 @@ use crate::{
         common::{Tensors, id, reduces, start},
         contract::{convolution, dot_general, product},
         expr::dtype,
+        fourier::fft,
         kernel::{Kernel, Nest, slice},
         scalar::storage,
         scan::{MaskedScan, Scan, cumulative},
@@ -25,6 +26,7 @@ pub fn stage(k: &Kernel, op: Op) -> Tensors {
             reduce_window(k, op, &ReduceWindow::of(op).ok_or_malformed(op)?)
         }
         Some(OpKind::Cumulative) => cumulative(k, &Cumulative::of(op).ok_or_malformed(op)?),
+        Some(OpKind::Fft) => fft(k, op, &Fft::of(op).ok_or_malformed(op)?),
         Some(OpKind::ArgMax) => arg(
             k,
             op.operand(0),
@@ -51,6 +53,7 @@ pub fn is_stage(kind: OpKind) -> bool {
         kind,
         Reduce
             | Cumulative
+            | Fft
             | DotGeneral
             | Convolution
             | ReduceWindow

@@ -70,13 +70,18 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Value, Value)> {
 /// sin and cos of x modulo pi/2, and the quadrant.
 fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
     let (r, bits) = reduce(e, x)?;
-    let r = e.truncate(r, DType::F32)?;
+    let (s, c) = reduced(e, e.truncate(r, DType::F32)?)?;
+    Ok((s, c, bits))
+}
+
+/// sin and cos of an r of at most pi/4.
+pub fn reduced(e: &Emit, r: Value) -> Result<(Value, Value)> {
     let z = e.mul(r, r)?;
     let s = e.poly(z, &[-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1])?;
     let s = e.fma(e.mul(s, z)?, r, r)?;
     let c = e.poly(z, &[2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2])?;
     let c = e.add(e.fma(e.mul(z, z)?, c, e.mul(z, e.c(-0.5)?)?)?, e.c(1.0)?)?;
-    Ok((s, c, bits))
+    Ok((s, c))
 }
 
 /// sin(x + turn pi/2).

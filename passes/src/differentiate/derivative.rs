@@ -1,7 +1,7 @@
 //! Column "derivative" of the op table.
 use super::{
-    activation, attention, contract, control, convolution, cumulative, elementwise, indexed, loss,
-    movement, norm, reduce, rule::Rule, window,
+    activation, attention, contract, control, convolution, cumulative, elementwise, fourier,
+    indexed, loss, movement, norm, reduce, rule::Rule, window,
 };
 use kiln_dialects::{Result, ops::OpKind};
 
@@ -64,6 +64,7 @@ pub fn derivative(kind: OpKind) -> Derivative {
         Reduce => Own(reduce::reduce),
         Sort => Own(reduce::sort),
         TopK => Own(reduce::top_k),
+        Fft => Own(fourier::fft),
         Cumulative => Own(cumulative::cumulative),
         ReduceWindow => Own(window::reduce_window),
         DotGeneral => Own(contract::dot_general),
@@ -91,8 +92,7 @@ pub fn derivative(kind: OpKind) -> Derivative {
         Bitcast => Refused("reads the bits of a number"),
         InsertSlice => Refused("writes into the buffer of another value"),
         Launch | Arena | ArenaSize | Output => Refused(BELOW),
-        StructuredIndex | StructuredContract | StructuredScan | StructuredAttention => {
-            Refused(BELOW)
-        }
+        StructuredIndex | StructuredContract | StructuredScan | StructuredFft
+        | StructuredAttention => Refused(BELOW),
     }
 }

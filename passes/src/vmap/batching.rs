@@ -67,6 +67,7 @@ pub fn batching(kind: OpKind) -> Batching {
         Gather => Own(rules::gather),
         Reduce => Own(rules::reduce),
         ArgMax | ArgMin => Own(rules::arg_max),
+        Fft => Own(rules::fft),
         Cumulative => Own(rules::cumulative),
         Sort | TopK => Own(rules::sort),
         ReduceWindow => Own(rules::reduce_window),
@@ -92,8 +93,7 @@ pub fn batching(kind: OpKind) -> Batching {
         UnbackedSize => Refused("binds a size for each example"),
         InsertSlice => Refused("writes into the buffer of another value"),
         Launch | Arena | ArenaSize | Output => Refused(BELOW),
-        StructuredIndex | StructuredContract | StructuredScan | StructuredAttention => {
-            Refused(BELOW)
-        }
+        StructuredIndex | StructuredContract | StructuredScan | StructuredFft
+        | StructuredAttention => Refused(BELOW),
     }
 }

@@ -128,6 +128,13 @@ pub(super) fn cumulative(v: &Batch, op: Op) -> Made {
     Ok(Some(vec![v.b.add(&Cumulative { input: v.whole(o.input)?, axis: o.axis + 1, ..o })?]))
 }
 
+/// The transformed dimension is the last one and stays that.
+pub(super) fn fft(v: &Batch, op: Op) -> Made {
+    let o = read::<Fft>(op)?;
+    let im = o.im.map(|im| v.whole(im)).transpose()?;
+    Ok(Some(v.b.create_node(&Fft { re: v.whole(o.re)?, im, ..o })?.results()))
+}
+
 pub(super) fn sort(v: &Batch, op: Op) -> Made {
     let input = v.whole(op.operand(0))?;
     let made = match Sort::of(op) {

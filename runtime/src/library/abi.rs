@@ -69,6 +69,22 @@ impl<E: Element> Out<'_, E> {
             unsafe { self.data.add(i).write(value) }
         }
     }
+    /// Writes a function of consecutive values from an index on.
+    pub fn write<S>(&self, at: usize, from: &[S], f: impl Fn(&S) -> E) {
+        let n = from.len().min(self.len.saturating_sub(at));
+        for (i, value) in from[..n].iter().enumerate() {
+            // SAFETY: in range, and no other thread accesses these elements.
+            unsafe { self.data.add(at + i).write(f(value)) }
+        }
+    }
+    /// Writes a function of values, two elements each, from an index on.
+    pub fn write_pairs<S>(&self, at: usize, from: &[S], f: impl Fn(&S) -> [E; 2]) {
+        let n = from.len().min(self.len.saturating_sub(at) / 2);
+        for (i, value) in from[..n].iter().enumerate() {
+            // SAFETY: in range, and no other thread accesses these elements.
+            unsafe { self.data.add(at + 2 * i).cast::<[E; 2]>().write(f(value)) }
+        }
+    }
     /// Reads an element that this thread has written.
     pub fn get(&self, i: usize) -> Option<E> {
         // SAFETY: as in `set`.

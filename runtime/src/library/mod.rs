@@ -1,4 +1,5 @@
-//! Runtime kernels for ops that are not compiled to loop nests: scans, sorts, scatters.
+//! Runtime kernels for ops that are not compiled to loop nests: scans, sorts, scatters, Fourier
+//! transforms.
 //!
 //! Every thread of a team calls one as `void f(const i64* words, i64 tid, i64 nth)`. The words are
 //! the number of tensors; for each tensor (inputs, then outputs) its address, [`DtypeCode`], rank
@@ -12,6 +13,7 @@ mod abi;
 mod dtype_code;
 mod element;
 mod float8;
+mod fourier;
 mod scan;
 mod scatter;
 mod sort;
@@ -49,6 +51,7 @@ macro_rules! entries {
 
 entries! {
     kiln_cumulative: scan::cumulative;
+    kiln_fft: fourier::fft;
     kiln_sort: sort::sort;
     kiln_top_k: sort::top_k;
     kiln_scatter: scatter::scatter;

@@ -271,3 +271,90 @@ fn wrong_words_compute_nothing() {
     call("kiln_cumulative", &mut [Some(&mut x)], &[0, 0], 1);
     assert_eq!(out.read::<f32>(), [5.0; 3]);
 }
+
+/// Parts of e^(sign 2 pi i k / n).
+fn root(k: usize, n: usize, sign: f64) -> (f64, f64) {
+    let angle = sign * std::f64::consts::TAU * (k % n) as f64 / n as f64;
+    (angle.cos(), angle.sin())
+}
+
+#[test]
+fn transforms_are_those_of_the_definition() {
+    for (n, rows) in [(1, 3), (2, 5), (8, 1), (15, 4), (67, 2), (100, 40), (521, 3)] {
+        let half = n / 2 + 1;
+        let values = |k: u64| {
+            let all = random(rows * n).map(move |v| ((v ^ k) % 2000) as f64 / 1000.0 - 1.0);
+            all.collect::<Vec<f64>>()
+        };
+        let (x, y) = (values(0), values(77));
+        for (inverse, nth) in [(false, 1), (true, 3), (false, 9)] {
+            let sign = if inverse { 1.0 } else { -1.0 };
+            let dft = |re: &dyn Fn(usize) -> f64, im: &dyn Fn(usize) -> f64, k: usize| {
+                (0..n).fold((0.0, 0.0), |sum, j| {
+                    let (c, s) = root(j * k, n, sign);
+                    (sum.0 + re(j) * c - im(j) * s, sum.1 + re(j) * s + im(j) * c)
+                })
+            };
+            let near = |have: &[f64], want: &[f64]| {
+                assert_eq!(have.len(), want.len());
+                for (a, b) in have.iter().zip(want) {
+                    assert!((a - b).abs() < 1e-10 * n as f64, "{n}, {inverse}: {a} {b}");
+                }
+            };
+            let pairs = |kind, from, to| [kind, n as i64, i64::from(inverse), from, to];
+            let config = |kind| pairs(kind, 0, 0);
+            let both = |re: &[f64], im: &[f64]| {
+                re.iter().zip(im).flat_map(|(a, b)| [*a, *b]).collect::<Vec<f64>>()
+            };
+            let empty = |n: usize| tensor(&[rows, n], &vec![0f64; rows * n]);
+            let all = |count: usize, at: &dyn Fn(usize, usize) -> f64| {
+                (0..rows * count).map(|i| at(i / count, i % count)).collect::<Vec<f64>>()
+            };
+
+            let (mut re, mut im) = (tensor(&[rows, n], &x), tensor(&[rows, n], &y));
+            let (mut a, mut b) = (empty(n), empty(n));
+            let tensors = &mut [Some(&mut re), Some(&mut im), Some(&mut a), Some(&mut b)];
+            call("kiln_fft", tensors, &config(0), nth);
+            let of = |r: usize, k: usize| dft(&|j| x[r * n + j], &|j| y[r * n + j], k);
+            near(&a.read::<f64>(), &all(n, &|r, k| of(r, k).0));
+            near(&b.read::<f64>(), &all(n, &|r, k| of(r, k).1));
+
+            let mut b = empty(n);
+            let tensors = &mut [Some(&mut re), Some(&mut im), None, Some(&mut b)];
+            call("kiln_fft", tensors, &config(0), nth);
+            near(&b.read::<f64>(), &all(n, &|r, k| of(r, k).1));
+
+            let mut z = tensor(&[rows, n, 2], &both(&x, &y));
+            let mut c = empty(2 * n);
+            call("kiln_fft", &mut [Some(&mut z), Some(&mut c)], &pairs(0, 1, 1), nth);
+            assert_eq!(c.read::<f64>(), both(&a.read::<f64>(), &b.read::<f64>()));
+
+            let (mut a, mut b) = (empty(half), empty(half));
+            call("kiln_fft", &mut [Some(&mut re), Some(&mut a), Some(&mut b)], &config(1), nth);
+            let of = |r: usize, k: usize| dft(&|j| x[r * n + j], &|_| 0.0, k);
+            near(&a.read::<f64>(), &all(half, &|r, k| of(r, k).0));
+            near(&b.read::<f64>(), &all(half, &|r, k| of(r, k).1));
+
+            let mut c = empty(2 * half);
+            call("kiln_fft", &mut [Some(&mut re), Some(&mut c)], &pairs(1, 0, 1), nth);
+            assert_eq!(c.read::<f64>(), both(&a.read::<f64>(), &b.read::<f64>()));
+
+            // Imaginary parts of numbers that are their own conjugates do not count.
+            let (u, v) = (&x[..rows * half], &y[..rows * half]);
+            let (mut re, mut im) = (tensor(&[rows, half], u), tensor(&[rows, half], v));
+            let mut a = empty(n);
+            call("kiln_fft", &mut [Some(&mut re), Some(&mut im), Some(&mut a)], &config(2), nth);
+            let im = |r: usize, j: usize| match j {
+                j if j == 0 || 2 * j == n => 0.0,
+                j if 2 * j < n => v[r * half + j],
+                j => -v[r * half + n - j],
+            };
+            let of = |r: usize, k: usize| dft(&|j| u[r * half + j.min(n - j)], &|j| im(r, j), k).0;
+            near(&a.read::<f64>(), &all(n, &of));
+            let mut z = tensor(&[rows, half, 2], &both(u, v));
+            let mut b = empty(n);
+            call("kiln_fft", &mut [Some(&mut z), Some(&mut b)], &pairs(2, 1, 0), nth);
+            assert_eq!(a.read::<f64>(), b.read::<f64>());
+        }
+    }
+}

@@ -14,6 +14,7 @@
 //! ```
 mod attention;
 mod contract;
+mod fourier;
 mod scan;
 
 pub use crate::analysis::generalize::attention::AttentionNests;
@@ -66,6 +67,11 @@ pub fn generalize(func: Op) -> Result<Origins> {
         let made: Vec<Value> = match op.kind() {
             Some(OpKind::StructuredContract) => {
                 let (made, structure) = contract::contract(op).at(op)?;
+                all.structures.insert(made, structure);
+                made.results()
+            }
+            Some(OpKind::StructuredFft) => {
+                let (made, structure) = fourier::fft(op).at(op)?;
                 all.structures.insert(made, structure);
                 made.results()
             }

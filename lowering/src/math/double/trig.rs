@@ -135,6 +135,12 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Pair, Value)> {
 /// sin and cos of x modulo pi/2, and the quadrant.
 fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
     let (r, bits) = reduce(e, x)?;
+    let (s, c) = reduced(e, r)?;
+    Ok((s, c, bits))
+}
+
+/// sin and cos of an r of at most pi/4.
+pub fn reduced(e: &Emit, r: Pair) -> Result<(Value, Value)> {
     let z = e.mul(r.hi, r.hi)?;
     let half = e.mul(z, e.c(0.5)?)?;
     let one = e.c(1.0)?;
@@ -143,7 +149,7 @@ fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
     let most = e.sub(one, half)?;
     let lost = e.sub(e.sub(one, most)?, half)?;
     let rest = e.sub(e.mul(e.mul(z, z)?, e.poly(z, &COS)?)?, e.mul(r.hi, r.lo)?)?;
-    Ok((s, e.add(most, e.add(lost, rest)?)?, bits))
+    Ok((s, e.add(most, e.add(lost, rest)?)?))
 }
 
 pub fn sin(e: &Emit, x: Value) -> Res {

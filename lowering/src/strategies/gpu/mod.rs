@@ -16,5 +16,6 @@ pub mod scatter_reduction;
 pub mod simt_gemm;
 pub mod skinny_gemm;
 pub mod split_attention;
+pub mod stockham;
 pub mod transpose;
 pub mod wgmma_gemm;

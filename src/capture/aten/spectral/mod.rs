@@ -1,13 +1,10 @@
 //! Fourier transforms: rows, lengths, norms.
-mod dft;
 mod direct;
-mod roots;
 mod shift;
 mod windows;
 
 use super::{Args, Cx, Outcome, Row, Val, formula as real, tools::*};
 use crate::capture::unsupported;
-use dft::{Dft, ONE, part};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// What a transform takes and gives: complex to complex, real to half complex, and back.
@@ -113,6 +110,17 @@ fn wide(cx: &mut Cx, a: &Args<'_>, name: &str) -> Result<Parts> {
     Ok((cx.convert(re, d)?, im.map(|im| cx.convert(im, d)).transpose()?))
 }
 
+/// A part of a dimension.
+fn part(cx: &Cx, input: Value, axis: usize, from: i64, n: Size) -> Result<Value> {
+    let mut sizes = cx.b.sizes_of(input)?;
+    let mut offsets = vec![Size::Static(0); sizes.len()];
+    let strides = vec![1; sizes.len()];
+    if let (Some(size), Some(offset)) = (sizes.get_mut(axis), offsets.get_mut(axis)) {
+        (*size, *offset) = (n, Size::Static(from));
+    }
+    cx.b.add(&Slice { input, offsets, sizes, strides })
+}
+
 /// Applies a function to both parts.
 fn each(x: Parts, make: &mut dyn FnMut(Value) -> Result<Value>) -> Result<Parts> {
     Ok((make(x.0)?, x.1.map(make).transpose()?))
@@ -148,7 +156,7 @@ fn along(
     cx: &Cx,
     x: Parts,
     axis: usize,
-    (n, inverse, scale): (Size, bool, f64),
+    length: (Size, bool, f64),
     (kind, onesided): (Kind, bool),
 ) -> Result<Parts> {
     let rank = rank_of(x.0);
@@ -156,35 +164,60 @@ fn along(
     order.push(axis as i64);
     let mut back = vec![0; rank];
     order.iter().enumerate().for_each(|(to, from)| back[*from as usize] = to as i64);
-    let have = cx.b.size_of(x.0, axis)?;
     let moved = each(x, &mut |v| cx.transpose(v, order.clone()))?;
-    let mut sizes = cx.b.sizes_of(moved.0)?;
-    sizes.pop();
-    let batch = sizes.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
-    let parts = each(moved, &mut |v| cx.reshape(v, vec![batch, Size::Static(1), have]))?;
-    let state = match parts {
-        (re, Some(im)) => cx.b.add(&Concat { inputs: vec![re, im], axis: 1 })?,
-        (re, None) => re,
-    };
-    let count = if kind == Kind::R2c && onesided { half_of(cx, n)? } else { n };
-    let state = match n.known() {
-        None => direct::emit(cx, state, (n, inverse, scale), kind, count)?,
-        Some(n) => {
-            let dft = Dft { n, inverse, scale };
-            match kind {
-                Kind::C2r => dft.to_real(cx, state)?,
-                Kind::R2c if onesided => dft.of_real(cx, state)?,
-                _ => dft.emit(cx, state)?,
-            }
+    let (n, inverse, scale) = length;
+    let made = match n.known() {
+        Some(n) => fixed(cx, moved, (n, inverse, scale), (kind, onesided))?,
+        None => {
+            let count = if kind == Kind::R2c && onesided { half_of(cx, n)? } else { n };
+            direct::emit(cx, moved, (n, inverse, scale), kind, count)?
         }
     };
-    sizes.push(count);
-    let place = |v: Value| cx.transpose(cx.reshape(v, sizes.clone())?, back.clone());
-    if kind == Kind::C2r {
-        return Ok((place(state)?, None));
+    each(made, &mut |v| cx.transpose(v, back.clone()))
+}
+
+/// Transforms the last dimension to a static length.
+fn fixed(
+    cx: &Cx,
+    (re, im): Parts,
+    (n, inverse, scale): (i64, bool, f64),
+    (kind, onesided): (Kind, bool),
+) -> Result<Parts> {
+    let (op_kind, im) = match (kind, im) {
+        (Kind::R2c, _) | (Kind::C2c, None) => (FftKind::R2c, None),
+        (Kind::C2c, im) => (FftKind::C2c, im),
+        (Kind::C2r, None) => (FftKind::C2r, Some(cx.full_like(re, 0.0)?)),
+        (Kind::C2r, im) => (FftKind::C2r, im),
+    };
+    let op = cx.b.create_node(&Fft {
+        kind: op_kind,
+        re,
+        im,
+        length: n,
+        inverse,
+        interleaved_input: false,
+        interleaved_result: false,
+    })?;
+    let made = (op.result(0), op.results().get(1).copied());
+    let half = op_kind == FftKind::R2c && !(kind == Kind::R2c && onesided);
+    let made = if half { mirrored(cx, made, n)? } else { made };
+    match scale {
+        1.0 => Ok(made),
+        _ => each(made, &mut |v| cx.binary(BinaryKind::Mul, v, cx.full_like(v, scale)?)),
     }
-    let (re, im) = (part(cx, state, 1, 0, ONE)?, part(cx, state, 1, 1, ONE)?);
-    Ok((place(re)?, Some(place(im)?)))
+}
+
+/// The whole spectrum of `n` real numbers from its first half: the others are conjugates.
+fn mirrored(cx: &Cx, (re, im): Parts, n: i64) -> Result<Parts> {
+    let whole = |v: Value, conjugate: bool| {
+        let axis = rank_of(v).saturating_sub(1);
+        // For even n the middle is not repeated.
+        let rest = part(cx, v, axis, 1, Size::Static((n - 1) / 2))?;
+        let rest = cx.b.add(&Reverse { input: rest, dims: vec![axis as i64] })?;
+        let rest = if conjugate { cx.unary(UnaryKind::Neg, rest)? } else { rest };
+        cx.b.add(&Concat { inputs: vec![v, rest], axis: axis as i64 })
+    };
+    Ok((whole(re, false)?, im.map(|im| whole(im, true)).transpose()?))
 }
 
 /// Transforms dimensions, real numbers along the last of them. `n` is the last one's length.
@@ -196,20 +229,17 @@ fn transformed(
     (inverse, scale): (bool, f64),
 ) -> Result<Parts> {
     let Some((last, others)) = dims.split_last() else { return Ok(x) };
-    let line = |cx: &Cx, x: Parts, axis: usize, scale: f64| {
-        let n = cx.b.size_of(x.0, axis)?;
-        along(cx, x, axis, (n, inverse, scale), (Kind::C2c, false))
-    };
-    if kind == Kind::R2c {
+    // Complex arguments are pairs, which rows take as they are; the factor joins what follows.
+    if kind != Kind::C2r {
         x = along(cx, x, *last, (n, inverse, scale), (kind, onesided))?;
     }
     for axis in others.iter().rev() {
-        x = line(cx, x, *axis, 1.0)?;
+        let n = cx.b.size_of(x.0, *axis)?;
+        x = along(cx, x, *axis, (n, inverse, 1.0), (Kind::C2c, false))?;
     }
     match kind {
-        Kind::C2c => line(cx, x, *last, scale),
-        Kind::R2c => Ok(x),
         Kind::C2r => along(cx, x, *last, (n, inverse, scale), (kind, onesided)),
+        _ => Ok(x),
     }
 }
 

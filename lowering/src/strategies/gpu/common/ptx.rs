@@ -431,6 +431,11 @@ impl Ptx {
     pub fn opaque(self, a: Value) -> Result<Value> {
         self.inline_asm("mov.b32 $0, $1;", "=r,r", &[a], self.i32(), false)
     }
+    /// An integer that is computed here and nowhere else: nothing that depends on it moves out of a
+    /// loop, where it would take registers.
+    pub fn pinned(self, a: Value) -> Result<Value> {
+        self.inline_asm("mov.b32 $0, $1;", "=r,r", &[a], self.i32(), true)
+    }
     /// A 32-bit vector as an i32.
     pub fn bitcast_i32(self, v: Value) -> Result<Value> {
         llvm::bitcast(self, v, self.i32())

@@ -101,6 +101,10 @@ impl Ptx {
     pub fn load_shared(self, address: Value, element: Type) -> Result<Value> {
         self.aligned_load(address, element, 2)
     }
+    /// Loads an element of `bytes` bytes from shared memory.
+    pub fn load_shared_scalar(self, address: Value, element: Type, bytes: usize) -> Result<Value> {
+        self.aligned_load(address, element, bytes)
+    }
     fn aligned_load(self, address: Value, ty: Type, bytes: usize) -> Result<Value> {
         llvm::Load::new(self, self.pointer(address)?, ty)
             .alignment(bytes as i64)
