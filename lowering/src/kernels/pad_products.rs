@@ -4,12 +4,12 @@
 //! Why: TMA on sm_90a, and 16-byte `cp.async` on older chips, read rows that start at multiples of
 //! 16 bytes. A K of 1001 16-bit elements would run without tensor cores, at a tenth of their rate.
 //! The zeros add nothing to the sum. An operand that is not K-major has rows of another dimension,
-//! as in the gradient of a vocabulary of 50,257; the results of its zeros are sliced off. Where only
-//! one operand is K-major, its rows are padded in memory, and the product reads them without the
-//! zeros: the other operand stays as it is. Weights
-//! that are the same in every call are padded once (`kiln-freeze`). Other operands are copied, which
-//! is profitable above some size. The cost model of the tensor-core kernels gives the padded GEMM's
-//! time, `bandwidth` and `launch` that of the copies, and `rate` that of the unpadded GEMM.
+//! as in the gradient of a vocabulary of 50,257; the results of its zeros are sliced off. Where
+//! only one operand is K-major, its rows are padded in memory, and the product reads them without
+//! the zeros: the other operand stays as it is. Weights that are the same in every call are padded
+//! once (`kiln-freeze`). Other operands are copied, which is profitable above some size. The cost
+//! model of the tensor-core kernels gives the padded GEMM's time, `bandwidth` and `launch` that of
+//! the copies, and `rate` that of the unpadded GEMM.
 //!
 //! Numerics: reassociates; zeros are added, and the summation order changes.
 //!

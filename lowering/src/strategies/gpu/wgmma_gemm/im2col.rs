@@ -83,15 +83,17 @@ pub fn pixel(l: &LinearExpr, reduction: &[bool]) -> Option<(LoopStride, Option<L
     Some((of(false)??, of(true)?))
 }
 
-/// The index of an image's channel: the loop over the channels of a group and, of several groups, the
-/// loop over all filters with the filters of each, `filter floordiv filters * channels + channel`.
+/// The index of an image's channel: the loop over the channels of a group and, of several groups,
+/// `filter floordiv filters * channels + channel`.
 struct ChannelIndex {
     channel: usize,
     group: Option<GroupIndex>,
 }
 
 struct GroupIndex {
+    /// The loop over the filters of all groups.
     filter: usize,
+    /// Filters and channels of each group.
     filters: i64,
     channels: i64,
 }
@@ -116,8 +118,8 @@ impl ChannelIndex {
 }
 
 /// The operands of a convolution, if TMA's im2col mode can read it: NHWC images and channels-last
-/// weights, with a multiple of 8 channels. Of several groups, a load may reach into the channels of the
-/// next group, for which the weight's are zeros.
+/// weights, with a multiple of 8 channels. Of several groups, a load may reach into the channels of
+/// the next group, for which the weight's are zeros.
 pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, MatrixOperand, MatrixOperand)> {
     let op = stage.op;
     let (maps, reduction) = stage.indices()?;
