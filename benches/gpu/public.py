@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Public models at sizes that fill a GPU: torch.compile(backend="kiln") beside eager and TorchInductor, each model in a process of its own.
 
-    public.py --out FILE.jsonl [--training] [--prepare] [--jobs 8] [--only REGEX] [--seconds S] [--report]
+    public.py --out FILE.jsonl [--training] [--prepare] [--jobs 8] [--only REGEX] [--seconds S] [--report] [--results FILE.json]
 
 Weights and inputs are random; what is compared and timed says `backend.py`. With `--prepare` the models are compiled and called once, `--jobs` at a time, which
 fills the caches of all compilers and times nothing; later runs start from these caches. Continues FILE.jsonl.
@@ -80,7 +80,10 @@ def one(a, name, make, given):
     except RuntimeError:  # what mixes devices while it is made
         made = make(given)
     ITEMS[name] = lambda: made
-    row = compare(a, name, a.training)
+    try:
+        row = compare(a, name, a.training)
+    except Exception as e:  # also where eager fails, as of a model that keeps f32 tensors in a cache
+        return {"outcome": "failed", "detail": forked.say(e)}
     return {**row, "outcome": "agrees" if row["agrees"] else "differs", "detail": ", ".join(row["sides"])}
 
 
@@ -100,6 +103,27 @@ def summary(path):
         print(f"{len(ratios)} models, geometric mean {math.exp(sum(map(math.log, ratios)) / len(ratios)):.3f}, above 1/0.95: {sum(r > 1 / 0.95 for r in ratios)}")
 
 
+def results(path, to):
+    """Fills the rows of a file of `benches/results`."""
+    suite, rows = json.loads(Path(to).read_text()), []
+    for row in forked.lines_of(path):
+        sides = {n: s for n, s in row.get("sides", {}).items() if s.get("us")}
+        kiln = next((n for n in sides if n.startswith("kiln")), None)
+        if kiln is None or len(sides) < 2:
+            continue
+        family, name = row["model"].split(".")
+        shape = TEXT[name][1:3] if name in TEXT and name not in SHAPES else (SHAPES.get(name) or [{**IMAGES, **VISION}[name]])
+        peers = {}
+        for n, s in sides.items():
+            if n != kiln:
+                each = sorted(round(x / y, 2) for x, y in zip(sides[kiln]["us"], s["us"]))
+                peers[n] = {"time": round(statistics.median(s["us"]) / 1e3, 2), "ratio": statistics.median(each), "low": each[0], "high": each[-1]}
+        values = {"error": f"{sides[kiln]['error']:.1e} ({sides['eager']['error']:.1e})", "kernels": str(sum(g[2] for g in sides[kiln].get("graphs", [])))}
+        rows.append({"name": f"{family} {name}", "shape": "x".join(map(str, shape)), "kiln": round(statistics.median(sides[kiln]["us"]) / 1e3, 2), "peers": peers, "values": values})
+    suite["rows"] = rows
+    Path(to).write_text(json.dumps(suite, indent=1) + "\n")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     forked.arguments(p)
@@ -109,6 +133,7 @@ def main():
     p.add_argument("--inductor", default="default,reduce-overhead")
     p.add_argument("--kiln", default="default,reduce-overhead")
     p.add_argument("--kernels", type=int, default=0, help="lists that many kernels of each side, those that take most of a call")
+    p.add_argument("--results", help="a file of benches/results whose rows are replaced")
     a = p.parse_args()
     a.freezing, a.out = False, str(a.out)
     if a.prepare:
@@ -120,6 +145,8 @@ def main():
         models = [(name, *made) for name, made in MAKERS.items() if name not in done and re.search(a.only, name)]
         with open(a.out, "a") as lines, tempfile.TemporaryDirectory() as parts:
             forked.collect(a, one, models, lines, Path(parts))
+    if a.results:
+        results(a.out, a.results)
     summary(a.out)
 
 

@@ -1,11 +1,12 @@
 //! `kiln-fold-indices`: folds values that depend on no input into a splat or an iota, if they are
-//! one.
+//! one, and gathers by an arithmetic sequence into slices.
 //!
 //! Why: exported language models derive from position ids (an iota, its differences, their running
 //! sum) whether the input packs several sequences, mask by the answer, which is uniform, and look
 //! positions up in a table. As data that is a mask which attention has to load and whose masked
 //! blocks it cannot skip. Constant folding in `kiln-simplify` stops at the 4 KiB limit of constants
-//! in IR, and upstream does not know kiln's ops.
+//! in IR, and upstream does not know kiln's ops. A gather is a kernel of its own that loads its
+//! indices; a slice is folded into its readers.
 //!
 //! A forward analysis tracks two facts: that a value is a uniform scalar, evaluated on one element
 //! whatever its size, and a value's elements up to a limit. Values with dynamic dimensions are
@@ -46,7 +47,7 @@ enum Fact {
 
 impl Pass for FoldIndices {
     const FLAG: &'static str = "kiln-fold-indices";
-    const SUMMARY: &'static str = "Folds values that depend on no input into a splat or an iota";
+    const SUMMARY: &'static str = "Folds values that depend on no input into a splat or an iota, and gathers by an arithmetic sequence into slices";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -54,6 +55,10 @@ impl Pass for FoldIndices {
         let mut known: HashMap<Value, Fact> = HashMap::new();
         for op in walk(root) {
             if op.result_count() != 1 || !op.regions().is_empty() {
+                continue;
+            }
+            if let Some(slice) = slice_of(op, &known).at(op)? {
+                op.result(0).replace_uses(slice);
                 continue;
             }
             let operands: Option<Vec<Fact>> =
@@ -211,6 +216,45 @@ fn replacement(op: Op, fact: &Fact) -> Result<Option<Value>> {
             .map(Some)
         }
     }
+}
+
+/// The slice that a gather along one dimension takes, with that dimension in front, if its indices
+/// are an increasing arithmetic sequence within the dimension.
+fn slice_of(op: Op, known: &HashMap<Value, Fact>) -> Result<Option<Value>> {
+    let Some(g) = Gather::of(op) else { return Ok(None) };
+    let ([index], [dim]) = (g.indices.as_slice(), g.dims.as_slice()) else { return Ok(None) };
+    let dims = g.input.ty().dims();
+    let size = usize::try_from(*dim).ok().and_then(|d| dims.get(d)?.known());
+    let (Some(Fact::Elements(t)), Some(size)) = (known.get(index), size) else { return Ok(None) };
+    let Some((first, step)) = sequence(t).filter(|(first, _)| *first >= 0) else {
+        return Ok(None);
+    };
+    let count = t.shape().first().map_or(0, |n| *n as i64);
+    let last = step.checked_mul(count - 1).and_then(|n| n.checked_add(first));
+    if last.is_none_or(|n| n >= size) {
+        return Ok(None);
+    }
+    let b = Builder::before(op).ok_or("is in no block")?;
+    let mut sizes = b.sizes_of(g.input)?;
+    let (mut offsets, mut strides) = (vec![0; sizes.len()], vec![1; sizes.len()]);
+    let d = *dim as usize;
+    (offsets[d], sizes[d], strides[d]) = (first, Size::Static(count), step);
+    let offsets = Size::all(&offsets);
+    let slice = b.add(&Slice { input: g.input, offsets, sizes, strides })?;
+    let others = (0..dims.len() as i64).filter(|i| i != dim);
+    let permutation: Vec<i64> = std::iter::once(*dim).chain(others).collect();
+    match permutation.is_sorted() {
+        true => Ok(Some(slice)),
+        false => b.add(&Transpose { input: slice, permutation }).map(Some),
+    }
+}
+
+/// First element and step of an increasing arithmetic sequence of at least two integers.
+fn sequence(t: &Tensor) -> Option<(i64, i64)> {
+    let ([_], [first, second, ..]) = (t.shape(), t.as_i().ok()?) else { return None };
+    let step = second.checked_sub(*first).filter(|n| *n > 0)?;
+    let steps = t.as_i().ok()?.windows(2).all(|w| w[0].checked_add(step) == Some(w[1]));
+    steps.then_some((*first, step))
 }
 
 /// Whether each element is its index along an axis; never for i1.

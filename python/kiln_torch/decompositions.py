@@ -20,12 +20,30 @@ aten = torch.ops.aten
 NOTHING = (aten.detach.default, aten.alias.default)
 
 
+# cuDNN samples by linear interpolation with zeros around the image, and its corners are the centres of pixels.
+AS_CUDNN = (0, 0, True)
+
+
+def cudnn_grid_sampler(self, grid):
+    return aten.grid_sampler_2d(self, grid, *AS_CUDNN)
+
+
+def cudnn_grid_sampler_backward(self, grid, grad_output):
+    return aten.grid_sampler_2d_backward(grad_output, self, grid, *AS_CUDNN, [True, True])
+
+
+SAMPLERS = {
+    aten.cudnn_grid_sampler.default: cudnn_grid_sampler,
+    aten.cudnn_grid_sampler_backward.default: cudnn_grid_sampler_backward,
+}
+
+
 @functools.cache
 def core() -> dict:
     """Core ATen's decompositions, and kiln's own."""
     from torch._decomp import core_aten_decompositions
 
-    return {**core_aten_decompositions(), **DERIVATIVES}
+    return {**core_aten_decompositions(), **DERIVATIVES, **SAMPLERS}
 
 
 def is_random(target) -> bool:

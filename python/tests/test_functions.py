@@ -251,3 +251,13 @@ def test_factorizations_are_parts_of_programs(name, dynamic):
         # Column-major matrices, as PyTorch's solvers return them.
         same(compiled(fn, dynamic=dynamic)(x.mT.contiguous().mT), fn(x))
     assert all(not r.eager for r in reports), reports
+
+
+def test_samplers_of_cudnn_are_grid_sample():
+    """cuDNN's ops exist on GPUs alone, but their decompositions run anywhere."""
+    from kiln_torch.decompositions import cudnn_grid_sampler, cudnn_grid_sampler_backward
+
+    x, at = torch.randn(2, 3, 5, 6, requires_grad=True), (torch.rand(2, 4, 3, 2) * 3 - 1.5).requires_grad_()
+    want, cotangent = torch.nn.functional.grid_sample(x, at, align_corners=True), torch.randn(2, 3, 4, 3)
+    torch.testing.assert_close(cudnn_grid_sampler(x, at), want)
+    torch.testing.assert_close(cudnn_grid_sampler_backward(x, at, cotangent), torch.autograd.grad(want, (x, at), cotangent))

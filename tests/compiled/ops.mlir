@@ -40,6 +40,8 @@ func.func @f(%x: tensor<2x128x9x10xbf16>, %w: tensor<128x4x3x3xbf16>, %b: tensor
 
 // CASE: groups of 24 channels and 40 filters in f16, with strides, of a dynamic batch
 func.func @f(%x: tensor<?x96x11x13xf16>, %w: tensor<160x24x3x3xf16>) -> tensor<?x160x6x6xf16> {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 96, 11, 13] : tensor<?x96x11x13xf16>
   %0 = kiln.convolution %x, %w strides = [2, 2] pad = [1, 0] x [1, 0] dilation = [1, 1] {groups = 4 : i64} : tensor<?x96x11x13xf16>, tensor<160x24x3x3xf16>
   return %0 : tensor<?x160x6x6xf16>
 }

@@ -106,3 +106,31 @@ func.func @f() -> tensor<2x3xi1> {
   %0 = kiln.compare ge %i, %one : tensor<2x3xi32>
   return %0 : tensor<2x3xi1>
 }
+
+// -----
+// A gather by an arithmetic sequence is a slice, with the dimension in front.
+// CASE: gather_by_a_sequence
+// CHECK: kiln.slice %arg0 offsets = [0, 1, 0] sizes = [3, 4, 2] strides = [1, 2, 1]
+// CHECK: kiln.transpose
+// CHECK-NOT: kiln.gather
+func.func @f(%x: tensor<3x9x2xf32>) -> tensor<4x3x2xf32> {
+  %i = kiln.iota [4] axis = 0 : i64
+  %two = kiln.splat [4], 2 : i64
+  %one = kiln.splat [4], 1 : i64
+  %j = kiln.mul %i, %two : tensor<4xi64>
+  %k = kiln.add %j, %one : tensor<4xi64>
+  %0 = kiln.gather %x[%k] dims = [1] : tensor<3x9x2xf32>[tensor<4xi64>]
+  return %0 : tensor<4x3x2xf32>
+}
+
+// -----
+// A sequence that leaves the dimension is a run-time error and must stay one.
+// CASE: sequence_out_of_range
+// FAILS: index 3 is out of range
+// CHECK: kiln.gather
+func.func @f() -> tensor<4xf32> {
+  %x = kiln.iota [3] axis = 0 : f32
+  %i = kiln.iota [4] axis = 0 : i64
+  %0 = kiln.gather %x[%i] dims = [0] : tensor<3xf32>[tensor<4xi64>]
+  return %0 : tensor<4xf32>
+}
