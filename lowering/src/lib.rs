@@ -16,9 +16,8 @@ pub mod target;
 pub use driver::cancellation::{CancellationError, CancellationToken};
 pub use driver::manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
 pub use driver::pass_options::PassOptions;
-pub use driver::pipeline::{
-    On, PipelineStep, TargetFilter, part_text, pipeline_text, pipeline_text_for, steps,
-};
+pub use driver::pipeline::{On, PipelineStep, TargetFilter, steps};
+pub use driver::pipeline_text::{part_text, pipeline_text, pipeline_text_for};
 pub use driver::schedules::Schedules;
 pub use driver::table::passes;
 pub use driver::user_passes::UserPasses;

@@ -3,7 +3,7 @@
 use crate::{
     driver::{
         manager::{self, PassError},
-        pipeline, table,
+        pipeline, pipeline_text, table,
     },
     target::Target,
 };
@@ -136,7 +136,7 @@ pub fn whole_text(
         });
     };
     reach(from, &mut all);
-    for (level, text) in pipeline::texts(from, to, target) {
+    for (level, text) in pipeline_text::texts(from, to, target) {
         reach(level, &mut all);
         all.push(text);
     }

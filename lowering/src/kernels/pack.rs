@@ -28,7 +28,7 @@
 //!          %v = kiln.slice (kiln.reshape (kiln.transpose %p)) : [K, N]     %0 = kiln.dot_general %x, %v …
 //! ```
 use crate::kernels::{
-    frozen::{Frozen, STORED},
+    frozen::{Frozen, STORED, is_movement},
     op_facts::{channels_last, folded_transpose, is_dense, is_depthwise},
 };
 use kiln_dialects::{
@@ -87,8 +87,12 @@ impl Pass for Pack {
                 }
                 let w = op.operand(operand);
                 if self.channels_last {
+                    // The depthwise kernel reads a mutable weight in any order that it was given in.
+                    let given = !frozen.contains(w)
+                        && w.def().and_then(Op::kind).is_some_and(is_movement)
+                        && Convolution::of(op).is_some_and(|o| is_depthwise(&o));
                     if let Some((order, said)) =
-                        windowed(op, w).filter(|(order, _)| !is_stored_in(w, order))
+                        windowed(op, w).filter(|(order, _)| !given && !is_stored_in(w, order))
                     {
                         let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(w.loc());
                         op.set_operand(operand, stored(&b, w, order).at(op)?);
