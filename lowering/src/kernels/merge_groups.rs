@@ -70,25 +70,11 @@ impl Pass for MergeGroups {
                 continue;
             };
             let Some(joined) = groups.joined(self.growth) else { continue };
-            let said = match joined {
-                1 => "as given".to_string(),
-                several => {
-                    let b = Builder::before(op).ok_or_at(op, "is in no block")?;
-                    let weight = groups.block_diagonal(&b.at(groups.op.weight.loc()), several);
-                    let groups = groups.groups / several;
-                    let new = b.create_node(&Convolution {
-                        weight: weight.at(op)?,
-                        groups,
-                        ..Convolution::of(op).ok_or_malformed(op)?
-                    });
-                    let new = new.at(op)?;
-                    op.result(0).replace_uses(new.result(0));
-                    op.erase();
-                    new.set_attr(GROUPS, Attr::string(new.ctx(), &format!("joined by {several}")));
-                    continue;
-                }
+            let (marked, said) = match joined {
+                1 => (op, "as given".to_string()),
+                several => (groups.replace(op, several)?, format!("joined by {several}")),
             };
-            op.set_attr(GROUPS, Attr::string(op.ctx(), &said));
+            marked.set_attr(GROUPS, Attr::string(marked.ctx(), &said));
         }
         Ok(())
     }
@@ -148,6 +134,17 @@ impl Groups {
             .filter(fits)
             .min_by_key(|n| work(*n))
             .filter(|n| work(*n) <= useful.saturating_mul(growth))
+    }
+
+    /// Replaces the convolution by one of fewer groups.
+    fn replace(&self, op: Op, several: i64) -> Result<Op> {
+        let b = Builder::before(op).ok_or_at(op, "is in no block")?;
+        let weight = self.block_diagonal(&b.at(self.op.weight.loc()), several).at(op)?;
+        let groups = self.groups / several;
+        let new = b.create_node(&Convolution { weight, groups, ..self.op.clone() }).at(op)?;
+        op.result(0).replace_uses(new.result(0));
+        op.erase();
+        Ok(new)
     }
 
     /// The weight `[filters, channels, ..]` of `several` times as many channels: zero where a
