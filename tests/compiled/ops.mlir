@@ -66,6 +66,25 @@ func.func @f(%x: tensor<2x3x21x22xbf16>, %w: tensor<64x3x7x7xbf16>) -> tensor<2x
 
 // -----
 
+// CASE: rows of a slice, of bf16: they do not merge, so that all but one are a batch of the left operand
+func.func @f(%x: tensor<3x70x64xbf16>, %w: tensor<72x64xbf16>) -> tensor<3x69x72xbf16> {
+  %0 = kiln.slice %x offsets = [0, 1, 0] sizes = [3, 69, 64] strides = [1, 1, 1] : tensor<3x70x64xbf16>
+  %1 = kiln.dot_general %0, %w batch = [] x [] contract = [2] x [1] : tensor<3x69x64xbf16>, tensor<72x64xbf16>
+  return %1 : tensor<3x69x72xbf16>
+}
+
+// -----
+
+// CASE: a linear layer along the tokens of bf16 images, whose left operand is M-major
+func.func @f(%x: tensor<3x64x200xbf16>, %w: tensor<80x64xbf16>, %b: tensor<80xbf16>) -> tensor<3x200x80xbf16> {
+  %0 = kiln.transpose %x permutation = [0, 2, 1] : tensor<3x64x200xbf16>
+  %1 = kiln.linear %0, %w bias %b : tensor<80xbf16> : tensor<3x200x64xbf16>, tensor<80x64xbf16>
+  %2 = kiln.tanh %1 : tensor<3x200x80xbf16>
+  return %2 : tensor<3x200x80xbf16>
+}
+
+// -----
+
 // CASE: integer powers
 func.func @f(%a: tensor<17xi32>, %b: tensor<17xi8>, %u: tensor<5xui8>, %l: tensor<9xi64>) -> (tensor<17xi32>, tensor<17xi8>, tensor<5xui8>, tensor<9xi64>, tensor<17xi8>) {
   %n = kiln.constant dense<[-3, -2, -1, 0, 1, 2, 3, 7, -128, 127, 5, 6, 4, 8, 9, 30, 31]> : tensor<17xi8>
