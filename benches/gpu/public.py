@@ -6,7 +6,7 @@
 Weights and inputs are random; what is compared and timed says `backend.py`. With `--prepare` the models are compiled and called once, `--jobs` at a time, which
 fills the caches of all compilers and times nothing; later runs start from these caches. Continues FILE.jsonl.
 """
-import argparse, json, math, os, re, statistics, sys, tempfile
+import argparse, json, math, re, statistics, sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "zoo"))
@@ -71,6 +71,13 @@ def vision(name):
 MAKERS = {f"{family}.{name}": (make, name) for family, make, names in (("timm", image, IMAGES), ("torchvision", vision, VISION), ("transformers", transformer, TEXT)) for name in names}
 
 
+def chosen(only, done):
+    """The models that are to run: name, maker, what it takes."""
+    import timm, torchvision, transformers  # before the forks
+
+    return [(name, *made) for name, made in MAKERS.items() if name not in done and re.search(only, name)]
+
+
 def one(a, name, make, given):
     from backend import ITEMS, compare
 
@@ -126,7 +133,7 @@ def results(path, to):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    forked.arguments(p)
+    forked.running(p)
     p.add_argument("--training", action="store_true")
     p.add_argument("--prepare", action="store_true")
     p.add_argument("--rounds", type=int, default=5)
@@ -135,16 +142,10 @@ def main():
     p.add_argument("--kernels", type=int, default=0, help="lists that many kernels of each side, those that take most of a call")
     p.add_argument("--results", help="a file of benches/results whose rows are replaced")
     a = p.parse_args()
-    a.freezing, a.out = False, str(a.out)
+    a.freezing = False
     if a.prepare:
         a.rounds = 1
-    if not a.report:
-        import timm, torchvision, transformers  # before the forks
-
-        done = {line["model"] for line in forked.lines_of(a.out)}
-        models = [(name, *made) for name, made in MAKERS.items() if name not in done and re.search(a.only, name)]
-        with open(a.out, "a") as lines, tempfile.TemporaryDirectory() as parts:
-            forked.collect(a, one, models, lines, Path(parts))
+    forked.run(a, one, lambda done: chosen(a.only, done))
     if a.results:
         results(a.out, a.results)
     summary(a.out)

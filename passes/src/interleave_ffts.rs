@@ -14,6 +14,7 @@
 use crate::{
     decompose::tools::{Math, rank},
     pass::{Numerics, Pass},
+    readers::only_reader,
     refine_shapes::Facts,
 };
 use kiln_dialects::{
@@ -138,14 +139,6 @@ fn join(op: Op, facts: &Facts) -> Option<(Op, Option<Vec<i64>>)> {
     let o = Concat::of(concat)?;
     let fits = o.axis == rank(re) as i64 - 1 && o.inputs == [re, im] && permutation == other;
     fits.then_some((concat, permutation))
-}
-
-/// The only op that reads the elements of a value.
-fn only_reader(v: Value) -> Option<Op> {
-    let uses = v.uses();
-    // Sizes that are stated read no elements.
-    let mut readers = uses.iter().map(|u| u.0).filter(|u| BindShape::of(*u).is_none());
-    readers.next().filter(|_| readers.next().is_none())
 }
 
 /// A transform of parts, of one that takes and gives pairs.

@@ -5,10 +5,11 @@
 // Lets a pass name this crate as passes of other crates do.
 extern crate self as kiln_passes;
 
-pub mod interleave_ffts;
 pub mod names;
 pub mod options;
 pub mod pass;
+pub mod permutation;
+pub mod readers;
 pub mod table;
 
 pub mod argument_order;
@@ -26,6 +27,7 @@ pub mod fold_indices;
 pub mod formula;
 pub mod hoist_gathers;
 pub mod hoist_reshapes;
+pub mod interleave_ffts;
 pub mod partition;
 pub mod powers;
 pub mod ptx_calls;

@@ -13,17 +13,22 @@ import warnings
 from pathlib import Path
 
 
-def arguments(parser):
-    """The options that every script of the zoo takes."""
+def running(parser):
+    """The options of every script that runs models so."""
     parser.add_argument("--out", required=True, help="file of the lines")
     parser.add_argument("--only", default="", help="regular expression on names such as timm.resnet.resnet18")
-    parser.add_argument("--families", default="torchvision,timm,transformers,torchaudio,diffusers")
     parser.add_argument("--shard", default="0/1", help="K/N: every Nth model from the Kth on, for one process a GPU")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--timeout", type=int, default=120, help="seconds of a model")
     parser.add_argument("--seconds", type=int, default=0, help="when to stop; 0: when all have run")
-    parser.add_argument("--most", type=int, default=60_000_000, help="parameters of the largest model")
     parser.add_argument("--report", action="store_true", help="run nothing; write the table of the file")
+
+
+def arguments(parser):
+    """The options that every script of the zoo takes."""
+    running(parser)
+    parser.add_argument("--families", default="torchvision,timm,transformers,torchaudio,diffusers")
+    parser.add_argument("--most", type=int, default=60_000_000, help="parameters of the largest model")
     parser.add_argument("--page", help="write the table to this file")
 
 
@@ -41,15 +46,18 @@ def say(e):
     return f"{type(e).__name__}: {' | '.join(text[:3])[:400]}"
 
 
-def run(a, one):
-    """Calls `one(a, name, make, inputs)`, which returns the model's line, for all selected models that have no line yet."""
+def run(a, one, choose=None):
+    """Calls `one(a, name, make, inputs)`, which returns the model's line, for all models that `choose(done)` returns, by default those of the
+    zoo's families that have no line yet."""
     if a.report:
         return
     warnings.filterwarnings("ignore")
-    from families import selected
+    if choose is None:
+        from families import selected
 
+        choose = lambda done: selected(a.families, a.only, done)
     shard, shards = map(int, a.shard.split("/"))
-    models = selected(a.families, a.only, {line["model"] for line in lines_of(a.out)})[shard::shards]
+    models = choose({line["model"] for line in lines_of(a.out)})[shard::shards]
     print(f"{len(models)} models", flush=True)
     with Path(a.out).open("a") as lines, tempfile.TemporaryDirectory() as parts:
         collect(a, one, models, lines, Path(parts))

@@ -22,7 +22,6 @@
 //! ```
 use crate::kernels::{
     frozen::Frozen,
-    marks::GROUPS,
     op_facts::{channels_first, channels_last, contracts, is_dense, is_depthwise},
 };
 use kiln_dialects::{
@@ -173,10 +172,8 @@ impl ChannelsLast {
             let rank = o.strides.len() + 2;
             let x = self.nhwc(&b, o.input)?;
             let input = b.add(&Transpose { input: x, permutation: channels_first(rank) })?;
-            let made = b.create_node(&Convolution { input, ..o })?;
-            if let Some(said) = op.attr(GROUPS) {
-                made.set_attr(GROUPS, said);
-            }
+            // A copy keeps the marks of other passes.
+            let made = b.clone_op(op, &|v| if v == o.input { input } else { v })?;
             let y =
                 b.add(&Transpose { input: made.result(0), permutation: channels_last(rank) })?;
             self.record(op, y);

@@ -84,7 +84,6 @@ impl Pass for MergeGroups {
 struct Groups {
     op: Convolution,
     dtype: DType,
-    groups: i64,
     /// Channels and filters of a group, height and width of the window.
     channels: i64,
     filters: i64,
@@ -105,7 +104,6 @@ impl Groups {
         let known = image.iter().skip(1).all(|d| d.known().is_some());
         let empty = [all, channels, height, width].contains(&0);
         (narrow && known && !empty && fits_im2col(&o, &[height, width])).then(|| Groups {
-            groups: o.groups,
             filters: all / o.groups,
             op: o,
             dtype,
@@ -122,15 +120,15 @@ impl Groups {
         let work = |n: i64| {
             whole(n.saturating_mul(self.channels))
                 .saturating_mul(whole(n.saturating_mul(self.filters)))
-                .saturating_mul(self.groups / n)
+                .saturating_mul(self.op.groups / n)
         };
         let fits = |n: &i64| {
-            self.groups % n == 0
+            self.op.groups % n == 0
                 && n.saturating_mul(self.channels) % UNIT == 0
                 && n.saturating_mul(self.filters) % UNIT == 0
         };
-        let useful = self.channels.saturating_mul(self.filters).saturating_mul(self.groups);
-        (1..=self.groups.min(TILE))
+        let useful = self.channels.saturating_mul(self.filters).saturating_mul(self.op.groups);
+        (1..=self.op.groups.min(TILE))
             .filter(fits)
             .min_by_key(|n| work(*n))
             .filter(|n| work(*n) <= useful.saturating_mul(growth))
@@ -140,7 +138,7 @@ impl Groups {
     fn replace(&self, op: Op, several: i64) -> Result<Op> {
         let b = Builder::before(op).ok_or_at(op, "is in no block")?;
         let weight = self.block_diagonal(&b.at(self.op.weight.loc()), several).at(op)?;
-        let groups = self.groups / several;
+        let groups = self.op.groups / several;
         let new = b.create_node(&Convolution { weight, groups, ..self.op.clone() }).at(op)?;
         op.result(0).replace_uses(new.result(0));
         op.erase();
@@ -151,7 +149,7 @@ impl Groups {
     /// channel is of another group than the filter. It is computed channels last.
     fn block_diagonal(&self, b: &Builder, several: i64) -> Result<Value> {
         let [height, width] = self.window;
-        let (all, wide) = (self.groups / several, several * self.channels);
+        let (all, wide) = (self.op.groups / several, several * self.channels);
         // [joined groups, group of the filter, filters, .., group of the channel, channels].
         let apart = [all, several, self.filters, self.channels, height, width];
         let both = Size::all(&[all, several, self.filters, height, width, several, self.channels]);

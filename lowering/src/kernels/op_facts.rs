@@ -2,6 +2,7 @@
 //! which transpose they fold into their store.
 use crate::kernels::marks::GROUPS;
 use kiln_dialects::{ir::*, ops::*, sym};
+use kiln_passes::readers::only_reader;
 
 /// Ops that take and produce whole buffers, unless they are lowered to loops.
 pub fn is_library(kind: OpKind) -> bool {
@@ -89,10 +90,7 @@ pub fn folded_transpose(op: Op) -> Option<Op> {
         OpKind::Convolution => contracts(op),
         _ => false,
     };
-    let uses = op.result(0).uses();
-    // Sizes that are stated read no elements.
-    let mut readers = uses.iter().map(|u| u.0).filter(|u| BindShape::of(*u).is_none());
-    let reader = readers.next().filter(|_| readers.next().is_none())?;
+    let reader = only_reader(op.result(0))?;
     let permutation = Transpose::of(reader).filter(|_| contracts)?.permutation;
     let last = permutation.last().is_some_and(|p| *p as usize == permutation.len() - 1);
     let fits = if op.kind() == Some(OpKind::Convolution) {

@@ -37,7 +37,7 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     value::DType,
 };
-use kiln_passes::{Numerics, Pass};
+use kiln_passes::{Numerics, Pass, permutation::inverse};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -258,12 +258,6 @@ fn order(rank: usize, columns: usize) -> Vec<i64> {
 /// Whether a value is read from memory in this order already, through a transpose.
 fn is_stored_in(w: Value, order: &[i64]) -> bool {
     w.def().and_then(Transpose::of).is_some_and(|t| t.permutation == inverse(order))
-}
-
-fn inverse(permutation: &[i64]) -> Vec<i64> {
-    let mut back = vec![0; permutation.len()];
-    permutation.iter().enumerate().for_each(|(i, p)| back[*p as usize] = i as i64);
-    back
 }
 
 /// A value stored in a permuted order and read through the inverse permutation.

@@ -1,6 +1,7 @@
 //! Contractions: products with the other operand.
-use super::{movement::inverse, rule::Rule};
+use super::rule::Rule;
 use crate::decompose::tools::*;
+use crate::permutation::inverse;
 use kiln_dialects::{ir::*, ops::*};
 
 pub(super) fn dot_general(r: &mut Rule<'_>) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Movement prims, which are linear: the rules are their transposes.
 use super::rule::Rule;
 use crate::decompose::tools::*;
+use crate::permutation::inverse;
 use kiln_dialects::{ir::*, ops::*, sym::Dim};
 
 /// The size of a dimension of a split cotangent.
@@ -60,13 +61,6 @@ pub(super) fn transpose(r: &mut Rule<'_>) -> Result<()> {
     let (o, g) = (r.node::<Transpose>()?, r.cotangent()?);
     let v = r.m.transpose(g, &inverse(&o.permutation))?;
     r.give(o.input, v)
-}
-
-/// The permutation that undoes one.
-pub(super) fn inverse(permutation: &[i64]) -> Vec<i64> {
-    let mut all: Vec<i64> = (0..permutation.len() as i64).collect();
-    all.sort_by_key(|d| permutation[*d as usize]);
-    all
 }
 
 /// Puts zeros between the elements that strides skip, and pads.

@@ -48,18 +48,9 @@ impl Loaded {
         let (inputs, outputs) = (locations(&at.inputs), locations(&at.outputs));
         let (mut marks, (rounds, calls)) = (marks.iter(), timing.rounds());
         let mut mark = || marks.next().map_or(Ok(()), |e| e.record(&self.device, stream));
-        self.part_states(control, control_state);
-        let profile =
+        let mut backend = self.on_device(control, (control_state, staging), stream);
+        backend.profile =
             (timing == Timing::Launches).then(|| Profile::of_parts(control.flow.launches()));
-        let mut backend = OnDevice {
-            loaded: self,
-            control,
-            control_state,
-            staging,
-            stream,
-            profile,
-            given: None,
-        };
         mark()?;
         for _ in 0..rounds {
             for _ in 0..calls {
@@ -86,22 +77,20 @@ impl Loaded {
         (at, given): (&Addresses, &GivenMemory),
         stream: Stream,
     ) -> Result<(), CallError> {
-        self.part_states(control, control_state);
-        let mut backend = OnDevice {
-            loaded: self,
-            control,
-            control_state,
-            staging,
-            stream,
-            profile: None,
-            given: Some(given),
-        };
+        let mut backend = self.on_device(control, (control_state, staging), stream);
+        backend.given = Some(given);
         Interpreter::new(&control.flow, &self.program, sizes, values, &mut backend)
             .execute(&locations(&at.inputs), &locations(&at.outputs))
     }
 
-    /// What each program keeps between calls, empty at the first call.
-    fn part_states(&self, control: &Control, control_state: &mut ControlState) {
+    /// A call, in memory of its own. What each program keeps between calls is empty at the first
+    /// one.
+    fn on_device<'a>(
+        &'a self,
+        control: &'a Control,
+        (control_state, staging): (&'a mut ControlState, &'a mut Staging),
+        stream: Stream,
+    ) -> OnDevice<'a> {
         let part = |_: &Loaded| PartState {
             arena: DeviceBuffer::none(&self.device),
             plans: LruCache::new(MAX_PLANS),
@@ -111,6 +100,8 @@ impl Loaded {
         if control_state.parts.is_empty() {
             control_state.parts = control.parts.iter().map(part).collect();
         }
+        let (profile, given) = (None, None);
+        OnDevice { loaded: self, control, control_state, staging, stream, profile, given }
     }
 
     /// Calls one program, with inputs and outputs in device memory. `scratch` is the caller's

@@ -91,8 +91,7 @@ pub(super) fn padded(
             if let Some(Size::Static(n)) = sizes.last_mut() {
                 *n -= depth;
             }
-            let (offsets, strides) = (Size::all(&vec![0; sizes.len()]), vec![1; sizes.len()]);
-            input = b.add(&Slice { input, offsets, sizes, strides })?;
+            input = front(b, input, sizes)?;
         }
         match order.is_sorted() {
             true => Ok(input),
@@ -121,6 +120,11 @@ pub(super) fn padded(
             at += 1;
         }
     }
+    front(b, whole, sizes)
+}
+
+/// The first elements along each dimension.
+fn front(b: &Builder, input: Value, sizes: Vec<Size>) -> Result<Value> {
     let (offsets, strides) = (Size::all(&vec![0; sizes.len()]), vec![1; sizes.len()]);
-    b.add(&Slice { input: whole, offsets, sizes, strides })
+    b.add(&Slice { input, offsets, sizes, strides })
 }

@@ -198,27 +198,14 @@ impl Run<'_> {
                     (f.syevd)(h, vectors, UPPER, n, a, n, values, work, count, info)
                 }
                 // Of the transposed matrix: the two kinds of vectors change places.
-                SingularValues => (f.gesvdj)(
-                    h,
-                    vectors,
-                    economic,
-                    n,
-                    m,
-                    a,
-                    n,
-                    at(to[0], least),
-                    null_mut(),
-                    n,
-                    null_mut(),
-                    m,
-                    work,
-                    count,
-                    info,
-                    self.handles.jacobi,
-                ),
-                Svd { full } => {
-                    let (p, q) = if full { (call.m, call.n) } else { (least, least) };
-                    let (left, right) = (at(to[0], p * call.m), at(to[2], q * call.n));
+                Svd { .. } | SingularValues => {
+                    let (values, right, left) = match call.f {
+                        Svd { full } => {
+                            let (p, q) = if full { (call.m, call.n) } else { (least, least) };
+                            (at(to[1], least), at(to[2], q * call.n), at(to[0], p * call.m))
+                        }
+                        _ => (at(to[0], least), null_mut(), null_mut()),
+                    };
                     (f.gesvdj)(
                         h,
                         vectors,
@@ -227,7 +214,7 @@ impl Run<'_> {
                         m,
                         a,
                         n,
-                        at(to[1], least),
+                        values,
                         right,
                         n,
                         left,
