@@ -89,6 +89,9 @@ def compare(a, name, training):
     for m in model.modules():
         if isinstance(m, torch.nn.Dropout):
             m.p = 0.0
+        # timm's stochastic depth, whose draws differ between the sides.
+        if isinstance(getattr(m, "drop_prob", None), float):
+            m.drop_prob = 0.0
     inputs = [x.to(GPU) for x in inputs]
     row = {"item": name, "training": training, "sides": {}}
     if training:
@@ -106,7 +109,8 @@ def compare(a, name, training):
         try:
             fns[side], first, peak, result = timed(made(compiled), inputs, call)
         except Exception as e:
-            print(f"{name:20} {side} FAILS {type(e).__name__}: {str(e)[:300]}", flush=True)
+            row.setdefault("failed", {})[side] = f"{type(e).__name__}: {str(e)[:300]}"
+            print(f"{name:20} {side} FAILS {row['failed'][side]}", flush=True)
             continue
         # Of a training step the loss of the third, which the updates before have lowered alike.
         reference = exact if not training else row["sides"].get("eager", {}).get("loss", result.item())

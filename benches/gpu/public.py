@@ -91,7 +91,7 @@ def one(a, name, make, given):
         row = compare(a, name, a.training)
     except Exception as e:  # also where eager fails, as of a model that keeps f32 tensors in a cache
         return {"outcome": "failed", "detail": forked.say(e)}
-    return {**row, "outcome": "agrees" if row["agrees"] else "differs", "detail": ", ".join(row["sides"])}
+    return {**row, "outcome": "agrees" if row["agrees"] else "differs", "detail": ", ".join([*row["sides"], *(f"{side} fails: {why}" for side, why in row.get("failed", {}).items())])}
 
 
 def summary(path):

@@ -114,9 +114,11 @@ fn derives_from_reduction(v: Value, sizes: &[Dim], dims: &[i64]) -> bool {
     false
 }
 
-/// A split of one dimension: the dimension, the split factor, the size of a part, the remainder.
+/// A split of one dimension, or of neighbours that are merged: the dimensions, the split factor, the
+/// size of a part, the remainder.
 struct PartialSplit {
     dim: usize,
+    merged: usize,
     count: i64,
     size: i64,
     remainder: i64,
@@ -154,16 +156,26 @@ impl SplitReductions {
         let long_enough = (0..sizes.len()).find(|d| reduced(*d) && sizes[*d] >= wanted);
         let dim = long_enough
             .or_else(|| (0..sizes.len()).filter(|d| reduced(*d)).max_by_key(|d| sizes[*d]))?;
-        let wanted = wanted.min(sizes[dim]);
+        let (all, wanted) = (wanted, wanted.min(sizes[dim]));
         if wanted < 2 || reduction_size.checked_mul(results)? < self.min_elements {
             return None;
         }
-        let near = (wanted / 2 + 1..=wanted * 2)
-            .filter(|n| sizes[dim] % n == 0)
-            .min_by_key(|n| (n - wanted).abs());
+        let near = |wanted: i64, length: i64| {
+            let around = (wanted / 2 + 1..=wanted * 2).filter(|n| length % n == 0);
+            around.min_by_key(|n| (n - wanted).abs())
+        };
+        let run = dims.iter().map(|d| *d as usize).min()?;
+        let adjacent = (run..run + dims.len()).all(reduced);
+        if long_enough.is_none() && adjacent && can_merge(input, op, run, dims.len()) {
+            if let Some(count) = near(all, reduction_size) {
+                let size = reduction_size / count;
+                return Some(PartialSplit { dim: run, merged: dims.len(), count, size, remainder: 0 });
+            }
+        }
+        let near = near(wanted, sizes[dim]);
         let count = near.unwrap_or(wanted);
         let size = sizes[dim] / count;
-        Some(PartialSplit { dim, count, size, remainder: sizes[dim] - count * size })
+        Some(PartialSplit { dim, merged: 1, count, size, remainder: sizes[dim] - count * size })
     }
 }
 
@@ -190,7 +202,11 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> 
     let main = widened(main.of(o.input, &mut HashMap::new())?)?;
     // The split dimension becomes [part, element]; the element dimension is reduced.
     let dim = parts.dim as i64;
-    let dims = o.dims.iter().map(|d| if *d >= dim { d + 1 } else { *d }).collect();
+    let dims = match parts.merged {
+        1 => o.dims.iter().map(|d| if *d >= dim { d + 1 } else { *d }).collect(),
+        // All reduced dimensions are merged.
+        _ => vec![dim + 1],
+    };
     let first = b.add(&Reduce { input: main, dims, ..o.clone() })?;
     let part_dim = (0..dim).filter(|d| !o.dims.contains(d)).count() as i64;
     let mut result = b.add(&Reduce { input: first, dims: vec![part_dim], ..o.clone() })?;
@@ -219,6 +235,35 @@ fn element(v: Value) -> Result<DType> {
     v.ty().element().ok_or("is not a tensor")?.dtype()
 }
 
+/// Whether the stored values that an operand is computed from can be seen with some dimensions
+/// merged: those that are moved cannot, but for broadcasts along all of these dimensions, and for
+/// transposes of products, which the product's kernel applies.
+fn can_merge(input: Value, reduction: Op, first: usize, count: usize) -> bool {
+    let inner = fused_producers(input, reduction);
+    let operands = inner.iter().filter_map(|v| v.def()).flat_map(Op::operands);
+    std::iter::once(input).chain(operands).filter(|v| !inner.contains(v)).all(|v| {
+        let Some(op) = v.def() else { return true };
+        match BroadcastInDim::of(op) {
+            Some(o) => o.dims.iter().zip(o.input.ty().dims()).all(|(d, n)| {
+                !(first..first + count).contains(&(*d as usize)) || n.known() == Some(1)
+            }),
+            None if op.kind() == Some(OpKind::Transpose) => {
+                let product = |o: Op| {
+                    matches!(o.kind(), Some(OpKind::DotGeneral | OpKind::Convolution))
+                };
+                op.operand(0).def().is_some_and(product)
+            }
+            None => !matches!(op.kind(), Some(OpKind::Slice | OpKind::Reverse)),
+        }
+    })
+}
+
+/// Whether an op widens floats: each of its readers computes it, so that it is not stored.
+fn widens(op: Op) -> bool {
+    let bits = |v: Value| element(v).ok().filter(|d| d.is_float()).map(|d| d.bits());
+    op.kind() == Some(OpKind::Convert) && bits(op.operand(0)).is_some_and(|n| bits(op.result(0)) > Some(n))
+}
+
 /// The elementwise producers with no other user, in reverse topological order.
 fn fused_producers(input: Value, reduction: Op) -> Vec<Value> {
     let mut all: Vec<Value> = vec![];
@@ -233,7 +278,7 @@ fn fused_producers(input: Value, reduction: Op) -> Vec<Value> {
             .uses()
             .iter()
             .all(|(user, _)| *user == reduction || all.iter().any(|a| a.def() == Some(*user)));
-        if only {
+        if only || widens(op) {
             all.push(v);
             next.extend(op.operands());
         }
@@ -270,12 +315,27 @@ impl Rebuild<'_> {
         let short = sizes.clone();
         if self.split {
             sizes.splice(
-                self.parts.dim..=self.parts.dim,
+                self.parts.dim..self.parts.dim + self.parts.merged,
                 [Size::Static(self.parts.count), Size::Static(self.parts.size)],
             );
         }
         if let Some(splat) = v.def().and_then(Splat::of) {
             return b.add(&Splat { value: splat.value, sizes });
+        }
+        if let Some(o) = v.def().and_then(BroadcastInDim::of).filter(|_| self.parts.merged > 1) {
+            let shift = 2 - self.parts.merged as i64;
+            let moved = |d: &i64| if *d < self.parts.dim as i64 { *d } else { d + shift };
+            // What lies in the merged dimensions is broadcast along them: of size 1.
+            let (first, behind) = (self.parts.dim, self.parts.dim + self.parts.merged);
+            let kept = |d: &i64| !(first..behind).contains(&(*d as usize));
+            let mut input = o.input;
+            if !o.dims.iter().all(kept) {
+                let all = b.sizes_of(input)?;
+                let sizes = all.into_iter().zip(&o.dims).filter(|(_, d)| kept(d)).map(|(n, _)| n);
+                input = b.add(&Reshape { input, sizes: sizes.collect() })?;
+            }
+            let dims = o.dims.iter().filter(|d| kept(d)).map(moved).collect();
+            return b.add(&BroadcastInDim { input, dims, sizes });
         }
         if let Some(op) = v.def().filter(|_| self.inner.contains(&v)) {
             let operands = op

@@ -13,6 +13,7 @@ from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 from . import _kiln
 from . import freezing
+from . import channels_last
 from .attention import keep_whole
 from .cudagraphs import CudaGraphs
 from .decompositions import conversions_as_aten, decompose, is_random, table
@@ -156,6 +157,9 @@ def compile_runs(kind, chosen, module, refused, frozen):
     for n in graph.nodes:
         if n.op == "get_attr":
             n.meta.setdefault("val", getattr(module, n.target))
+    programs = {mapping[n] for run in runs for n in run}
+    if device.type in channels_last.DEVICES:
+        channels_last.relay(graph, programs, saved_only(kind, graph))
     fused = fuse_by_partitions(torch.fx.GraphModule(module, graph), [dict.fromkeys(mapping[n] for n in run) for run in runs], prefix="kiln_")
     restore_order(fused, {name: k for k, name in enumerate(nodes)})
     values, saved = {n.name: t for n, t in frozen.items()}, saved_only(kind, fused.graph)
@@ -187,6 +191,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
         setattr(fused, call.target, Piece(program))
     fused.recompile()
     reports.append(report)
+    channels_last.tell_backward(fused.graph, saved)
     fn = boxed(fused)
     fn.calls_host = any(piece.program.compiled.calls_host() for piece in fused.children() if isinstance(piece, Piece))
     return fn
@@ -232,6 +237,8 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
 
     def compiler(kind):
         def compiled(gm, inputs):
+            if kind == "backward":
+                channels_last.listen(gm.graph, inputs)
             constants = freezing.of_graph(gm, parameters, len(example_inputs)) if parameters and kind == "inference" else {}
             fn = compile_graph(kind, chosen, gm, constants)
             return captured.wrap(kind, gm, inputs, fn) if captured and device_of(gm).type == "cuda" else fn

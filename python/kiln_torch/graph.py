@@ -65,6 +65,15 @@ def is_item(node: torch.fx.Node) -> bool:
     return node.target is operator.getitem and isinstance(source, torch.fx.Node) and isinstance(source.meta.get("val"), (tuple, list))
 
 
+# Ops whose results are values of their own; of others kiln's fusion reads the first result only.
+SEPARATE = (torch.ops.aten.max_pool2d_with_indices.default,)
+
+
+def is_fusible(node: torch.fx.Node) -> bool:
+    """Whether what follows the op of a value can join its kernel."""
+    return not is_item(node) or node.args[1] == 0 or node.args[0].target in SEPARATE
+
+
 def floating(x: float) -> float | str:
     """A float as JSON has it."""
     return {float("inf"): "Infinity", float("-inf"): "-Infinity"}.get(x, "NaN" if x != x else x)

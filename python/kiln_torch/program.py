@@ -6,7 +6,7 @@ from torch._C._dynamo.guards import _empty_strided_cpu as empty_cpu
 from torch._C._dynamo.guards import _empty_strided_cuda as empty_cuda
 
 from . import _kiln
-from .graph import is_item, serialise
+from .graph import is_fusible, serialise
 from .layout import Layout, dense_order, unpermuted
 from .sizes import carried, carrier, floats
 
@@ -47,8 +47,8 @@ class Program:
         given = [real(t) for t in given]
         layouts = [Layout.of(o.meta["val"], gaps=k not in dense) for k, o in enumerate(outputs)]
         orders = {k: order for k, t in enumerate(given) if (order := dense_order(t)) is not None}
-        # kiln's fusion reads the first result of an op only, so that the others are permuted here.
-        permuted = [not is_item(o) for o in outputs]
+        # What fusion cannot permute is permuted here.
+        permuted = [is_fusible(o) for o in outputs]
         self.relaid = [(k, layout, permuted[k]) for k, layout in enumerate(layouts) if layout is not None]
         orders_out = [layout.order if layout and inside else None for layout, inside in zip(layouts, permuted)]
         # AOTAutograd compiles under its fake mode; these are real.

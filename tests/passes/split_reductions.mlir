@@ -113,3 +113,17 @@ func.func @f(%x: tensor<2x67xf32>) -> tensor<2xi64> {
   %1 = kiln.arg_min %0 axis = 1 : tensor<2x67xf32>
   return %1 : tensor<2xi64>
 }
+
+// -----
+// RUN: kiln-split-reductions{min-elements=64 ctas=16 min-strided=2 columns-per-cta=4}
+// CASE: merged_dimensions
+// CHECK: sizes = [8, 6, 4]
+// CHECK: dims = [2] sizes = [8, 6, 4]
+// CHECK: dims = [1]
+func.func @f(%x: tensor<4x3x4x4xbf16>, %mean: tensor<1x1x1x4xf32>) -> tensor<4xf32> {
+  %0 = kiln.convert %x : tensor<4x3x4x4xbf16> to f32
+  %1 = kiln.broadcast_in_dim %mean dims = [0, 1, 2, 3] sizes = [4, 3, 4, 4] : tensor<1x1x1x4xf32>
+  %2 = kiln.sub %0, %1 : tensor<4x3x4x4xf32>
+  %3 = kiln.reduce sum %2 dims = [0, 1, 2] : tensor<4x3x4x4xf32>
+  return %3 : tensor<4xf32>
+}

@@ -267,6 +267,12 @@ pub const PIPELINE: &[PipelineStep] = &[
     cuda(
         Level::Prims,
         On::Module,
+        "kiln-rematerialize",
+        "after the last cse, which would join the clones; before reductions are split with their producers",
+    ),
+    cuda(
+        Level::Prims,
+        On::Module,
         "kiln-split-reductions",
         "after passes that would sink its reshapes; fusion then sees two reductions",
     ),

@@ -31,6 +31,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<kernels::pad_products::PadProducts>(),
     PassRow::of::<program::plan::PlanMemory>(),
     PassRow::of::<kernels::prologues::Prologues>(),
+    PassRow::of::<kernels::rematerialize::Rematerialize>(),
     PassRow::of::<kernels::require_bounds::RequireBounds>(),
     PassRow::of::<cpu::schedule::SchedulePass>(),
     PassRow::of::<kernels::space_to_depth::SpaceToDepth>(),

@@ -11,7 +11,8 @@
 //!
 //! The layout is chosen for the whole function; `kiln.memory_format` records the choice and its
 //! reason. Convolutions whose weight is mutable count with `mutable` only, since their weights are
-//! transposed in each call: on a GPU that costs a pass over the weights, and TMA reads no others.
+//! transposed in each call: on a GPU that costs a pass over the weights, and TMA reads no others. A
+//! function whose arguments are channels last in memory, as in a backward pass, takes the layout too.
 //!
 //! Numerics: reassociates; the reduction of a convolution runs over the window first.
 //!
@@ -61,7 +62,8 @@ impl Pass for Layout {
             let frozen = Frozen::of(&ops);
             let all: Vec<Convolution> =
                 ops.iter().filter(|o| contracts(**o)).filter_map(|o| Convolution::of(*o)).collect();
-            if all.is_empty() {
+            let given = block.args().into_iter().any(is_read_channels_last);
+            if all.is_empty() && !given {
                 continue;
             }
             let flops: i64 = all
@@ -69,13 +71,17 @@ impl Pass for Layout {
                 .filter(|o| self.mutable || frozen.contains(o.weight))
                 .map(flops)
                 .fold(0, i64::saturating_add);
-            let said = if flops >= self.flops {
+            let said = if flops >= self.flops || given {
                 let mut rewrite = ChannelsLast { groups: self.groups, ..ChannelsLast::default() };
                 for op in &ops {
                     rewrite.op(*op).at(*op)?;
                 }
                 rewrite.finish(&ops).at(func)?;
-                "channels last".to_string()
+                if flops >= self.flops {
+                    "channels last".to_string()
+                } else {
+                    "channels last, as arguments are".to_string()
+                }
             } else {
                 let which = if self.mutable { "" } else { " with frozen weights" };
                 format!(
@@ -108,6 +114,24 @@ pub(crate) fn flops(o: &Convolution) -> i64 {
         .fold(1, i64::saturating_mul)
 }
 
+/// Whether an argument is read through a transpose to channels first, maybe behind elementwise ops.
+fn is_read_channels_last(argument: Value) -> bool {
+    let mut waiting = vec![argument];
+    while let Some(v) = waiting.pop() {
+        for (user, _) in v.uses() {
+            match Transpose::of(user) {
+                Some(_) if v.ty().dims().len() < 4 => {}
+                Some(t) if t.permutation == channels_first(t.permutation.len()) => return true,
+                _ if user.kind().is_some_and(OpKind::is_elementwise) && user.operands().len() == 1 => {
+                    waiting.push(user.result(0));
+                }
+                _ => {}
+            }
+        }
+    }
+    false
+}
+
 /// Whether a convolution can be channels last.
 fn takes(op: Op, groups: bool) -> bool {
     let plain = |o: Convolution| groups || is_dense(op) || is_depthwise(&o);
@@ -135,18 +159,31 @@ fn nhwc_dim(rank: usize, d: i64) -> i64 {
     channels_first(rank)[d as usize]
 }
 
+/// A broadcast to NCHW as one to NHWC; its input, which is small, is transposed in its place.
+fn broadcast(b: &Builder, rank: usize, o: &BroadcastInDim) -> Result<Value> {
+    let mut order: Vec<i64> = (0..o.dims.len() as i64).collect();
+    order.sort_by_key(|i| nhwc_dim(rank, o.dims[*i as usize]));
+    let dims = order.iter().map(|i| nhwc_dim(rank, o.dims[*i as usize])).collect();
+    let input = if order.is_sorted() {
+        o.input
+    } else {
+        b.add(&Transpose { input: o.input, permutation: order })?
+    };
+    b.add(&BroadcastInDim { input, dims, sizes: picked(&o.sizes) })
+}
+
 impl ChannelsLast {
     /// The NHWC form of a value, available to ops from `b` on.
     fn nhwc(&mut self, b: &Builder, v: Value) -> Result<Value> {
         if let Some(t) = self.nhwc.get(&v) {
             return Ok(*t);
         }
-        let new = match v.def().and_then(Splat::of) {
-            Some(o) => b.add(&Splat { value: o.value, sizes: picked(&o.sizes) })?,
-            None => {
-                let permutation = channels_last(v.ty().dims().len());
-                b.add(&Transpose { input: v, permutation })?
-            }
+        let rank = v.ty().dims().len();
+        let def = v.def();
+        let new = match (def.and_then(Splat::of), def.and_then(BroadcastInDim::of)) {
+            (Some(o), _) => b.add(&Splat { value: o.value, sizes: picked(&o.sizes) })?,
+            (_, Some(o)) => broadcast(b, rank, &o)?,
+            _ => b.add(&Transpose { input: v, permutation: channels_last(rank) })?,
         };
         self.nhwc.insert(v, new);
         Ok(new)

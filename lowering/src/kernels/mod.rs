@@ -15,6 +15,7 @@ pub mod outline_control;
 pub mod pack;
 pub mod pad_products;
 pub mod prologues;
+pub mod rematerialize;
 pub mod require_bounds;
 pub(crate) mod rows;
 pub mod space_to_depth;

@@ -156,27 +156,39 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, train: bool) -> Result<Outcome> {
     };
     let (mean, scale) = (cx.reshape(mean, shape.clone())?, cx.reshape(scale, shape.clone())?);
     let weight = cx.optional(a, "weight")?;
-    let by_y = match weight {
-        Some(w) => {
-            let w = cx.reshape(cx.convert(w, d)?, shape)?;
-            cx.binary(BinaryKind::Mul, g, w)?
-        }
-        None => g,
-    };
     let y = value(cx, |f| (f.of(x) - f.of(mean)) * f.of(scale))?;
     let others: Vec<i64> = (0..n).filter(|d| *d != 1).collect();
+    // Of a channel the weight is a constant, so that the gradient of x needs no other sums.
+    let by_weight = sum(cx, cx.binary(BinaryKind::Mul, g, y)?, others.clone())?;
+    let by_bias = sum(cx, g, others.clone())?;
+    let scale = match weight {
+        Some(w) => {
+            let w = cx.reshape(cx.convert(w, d)?, shape.clone())?;
+            cx.binary(BinaryKind::Mul, scale, w)?
+        }
+        None => scale,
+    };
     let by_x = if train {
-        normalised(&cx.b, by_y, y, scale, &others, true)?
+        let sizes = others.iter().map(|i| cx.b.size_of(x, *i as usize));
+        let elements = cx.size_product(&sizes.collect::<Result<Vec<_>, _>>()?)?;
+        let count = match elements.known() {
+            Some(n) => cx.number(d, n as f64)?,
+            None => cx.convert(cx.size_value(elements)?, d)?,
+        };
+        let (along_y, level) =
+            (cx.reshape(by_weight, shape.clone())?, cx.reshape(by_bias, shape)?);
+        value(cx, |f| {
+            let (along_y, level) = (f.of(along_y) / f.of(count), f.of(level) / f.of(count));
+            (f.of(g) - level - f.of(y) * along_y) * f.of(scale)
+        })?
     } else {
-        cx.binary(BinaryKind::Mul, by_y, scale)?
+        cx.binary(BinaryKind::Mul, g, scale)?
     };
     let by_x = cx.convert(by_x, narrow)?;
     let to = match weight {
         Some(w) => dtype_of(w)?,
         None => d,
     };
-    let by_weight = sum(cx, cx.binary(BinaryKind::Mul, g, y)?, others.clone())?;
-    let by_bias = sum(cx, g, others)?;
     let (by_weight, by_bias) = (cx.convert(by_weight, to)?, cx.convert(by_bias, to)?);
     masked(cx, a, vec![Some(by_x), Some(by_weight), Some(by_bias)])
 }

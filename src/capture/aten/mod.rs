@@ -36,6 +36,7 @@ mod norm;
 mod numbers;
 mod order;
 mod padding;
+mod pool_indices;
 mod promote;
 mod quantized;
 mod random;

@@ -4,6 +4,7 @@ use super::{
     Args, Cx, Outcome, Row,
     formula::value,
     image::{batched, max_pool, spread, unbatched},
+    pool_indices::{self, Axis},
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
@@ -170,6 +171,18 @@ fn max_pool_with_indices(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome>
     let strides = if strides.is_some() { spread(strides, n, 1)? } else { window.clone() };
     let padding = spread(a.ints("padding")?, n, 0)?;
     let dilation = spread(a.ints("dilation")?, n, 1)?;
+    let axis = |i: usize| Axis {
+        window: window[i],
+        stride: strides[i],
+        padding: padding[i],
+        dilation: dilation[i],
+    };
+    let axes: Vec<Axis> = (0..n).map(axis).collect();
+    let outs = cx.b.sizes_of(pooled)?.split_off(2);
+    if let Some(indices) = pool_indices::of_small_windows(cx, x, &outs, &axes)? {
+        let indices = unbatched(cx, indices, added)?;
+        return cx.many(&[values, indices]);
+    }
     let mut windows = vec![];
     for i in 0..n {
         let (k, s, p, d) = (window[i], strides[i], padding[i], dilation[i]);

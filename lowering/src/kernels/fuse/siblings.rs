@@ -49,7 +49,7 @@ impl Grouping<'_> {
     /// Whether it is a loop nest that stores what it computes where it computes it.
     fn may_have_siblings(&self, g: usize) -> bool {
         let group = &self.groups[g];
-        matches!(group.kind, Kind::Pointwise | Kind::Rows)
+        matches!(group.kind, Kind::Pointwise | Kind::Rows | Kind::Reduce)
             && !group.dims.is_empty()
             && group.nodes.iter().all(|n| {
                 matches!(self.graph.nodes[*n].class, Class::Pointwise | Class::Reduce)
@@ -72,13 +72,25 @@ impl Grouping<'_> {
             }
             for leaf in &node.leaves {
                 let outside = self.kernel_of(self.graph.base(leaf.value)) != Some(g);
-                if outside && !all.contains(&leaf.value) && self.reads_in_place(leaf, &node.loops())
+                let reduces = self.groups[g].kind == Kind::Reduce;
+                if outside
+                    && !all.contains(&leaf.value)
+                    && (reduces || self.reads_in_place(leaf, &node.loops()))
                 {
                     all.push(leaf.value);
                 }
             }
         }
         all
+    }
+
+    /// Whether two kernels read a tensor at the same indices, whichever these are.
+    fn read_alike(&self, a: usize, b: usize) -> bool {
+        let nodes = |g: usize| self.groups[g].nodes.iter().map(|n| &self.graph.nodes[*n]);
+        let leaves = |g: usize| nodes(g).flat_map(|n| n.leaves.iter().map(move |l| (&n.dims, l)));
+        leaves(a).any(|(dims, x)| {
+            leaves(b).any(|(other, y)| dims == other && x.value == y.value && x.at == y.at)
+        })
     }
 
     fn are_siblings(&self, early: usize, late: usize) -> bool {
@@ -89,6 +101,8 @@ impl Grouping<'_> {
         };
         near && !a.merged
             && a.dims == b.dims
+            && (a.kind == Kind::Reduce) == (b.kind == Kind::Reduce)
+            && (a.kind != Kind::Reduce || self.read_alike(early, late))
             && (a.kind != b.kind || a.reduced == b.reduced)
             && self.within(&[&a.nodes, &b.nodes], MOST_NODES)
             && self.results(early) + self.results(late) <= MOST_RESULTS

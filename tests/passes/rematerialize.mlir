@@ -1,0 +1,77 @@
+// RUN: kiln-rematerialize{min-elements=1024}
+
+// CASE: gradients_of_a_norm_of_channels
+// CHECK-COUNT-3: kiln.compare
+// CHECK: return
+func.func @f(%g: tensor<64x32xbf16>, %y: tensor<64x32xbf16>, %x: tensor<64x32xbf16>, %mean: tensor<32xf32>) -> (tensor<64x32xbf16>, tensor<32xf32>, tensor<32xf32>) {
+  %zero = kiln.splat [64, 32], 0.0 : bf16
+  %0 = kiln.compare le %y, %zero : tensor<64x32xbf16>
+  %1 = kiln.select %0, %zero, %g : tensor<64x32xi1>, tensor<64x32xbf16>
+  %2 = kiln.convert %1 : tensor<64x32xbf16> to f32
+  %3 = kiln.convert %x : tensor<64x32xbf16> to f32
+  %4 = kiln.broadcast_in_dim %mean dims = [1] sizes = [64, 32] : tensor<32xf32>
+  %5 = kiln.sub %3, %4 : tensor<64x32xf32>
+  %6 = kiln.mul %2, %5 : tensor<64x32xf32>
+  %7 = kiln.reduce sum %6 dims = [0] : tensor<64x32xf32>
+  %8 = kiln.reduce sum %2 dims = [0] : tensor<64x32xf32>
+  %9 = kiln.broadcast_in_dim %7 dims = [1] sizes = [64, 32] : tensor<32xf32>
+  %10 = kiln.mul %5, %9 : tensor<64x32xf32>
+  %11 = kiln.sub %2, %10 : tensor<64x32xf32>
+  %12 = kiln.convert %11 : tensor<64x32xf32> to bf16
+  return %12, %7, %8 : tensor<64x32xbf16>, tensor<32xf32>, tensor<32xf32>
+}
+
+// -----
+// CASE: a_value_that_no_other_op_reads
+// CHECK-COUNT-1: kiln.mul
+// IMPLICIT-CHECK-NOT: kiln.mul
+func.func @f(%x: tensor<64x32xf32>) -> tensor<32xf32> {
+  %0 = kiln.mul %x, %x : tensor<64x32xf32>
+  %1 = kiln.reduce sum %0 dims = [0] : tensor<64x32xf32>
+  return %1 : tensor<32xf32>
+}
+
+// -----
+// CASE: rows_share_their_kernel
+// CHECK-COUNT-1: kiln.mul
+// IMPLICIT-CHECK-NOT: kiln.mul
+func.func @f(%x: tensor<64x32xf32>) -> (tensor<64xf32>, tensor<64x32xf32>) {
+  %0 = kiln.mul %x, %x : tensor<64x32xf32>
+  %1 = kiln.reduce sum %0 dims = [1] : tensor<64x32xf32>
+  %2 = kiln.neg %0 : tensor<64x32xf32>
+  return %1, %2 : tensor<64xf32>, tensor<64x32xf32>
+}
+
+// -----
+// CASE: an_exponential_is_computed_once
+// CHECK-COUNT-1: kiln.exp
+// IMPLICIT-CHECK-NOT: kiln.exp
+func.func @f(%x: tensor<64x32xf32>) -> (tensor<32xf32>, tensor<64x32xf32>) {
+  %0 = kiln.exp %x : tensor<64x32xf32>
+  %1 = kiln.add %0, %x : tensor<64x32xf32>
+  %2 = kiln.reduce sum %1 dims = [0] : tensor<64x32xf32>
+  %3 = kiln.neg %1 : tensor<64x32xf32>
+  return %2, %3 : tensor<32xf32>, tensor<64x32xf32>
+}
+
+// -----
+// CASE: the_epilogue_of_a_product_is_stored
+// CHECK-COUNT-1: kiln.add
+// IMPLICIT-CHECK-NOT: kiln.add
+func.func @f(%x: tensor<64x16xf32>, %w: tensor<16x32xf32>, %r: tensor<64x32xf32>) -> (tensor<32xf32>, tensor<64x32xf32>) {
+  %0 = kiln.dot_general %x, %w lhs_batch = [] rhs_batch = [] lhs_contract = [1] rhs_contract = [0] : tensor<64x16xf32>, tensor<16x32xf32>
+  %1 = kiln.add %0, %r : tensor<64x32xf32>
+  %2 = kiln.reduce sum %1 dims = [0] : tensor<64x32xf32>
+  %3 = kiln.neg %1 : tensor<64x32xf32>
+  return %2, %3 : tensor<32xf32>, tensor<64x32xf32>
+}
+
+// -----
+// CASE: two_sums_of_one_value
+// CHECK-COUNT-2: kiln.mul
+func.func @f(%x: tensor<64x32xf32>) -> (tensor<32xf32>, tensor<32xf32>) {
+  %0 = kiln.mul %x, %x : tensor<64x32xf32>
+  %1 = kiln.reduce sum %0 dims = [0] : tensor<64x32xf32>
+  %2 = kiln.reduce max %0 dims = [0] : tensor<64x32xf32>
+  return %1, %2 : tensor<32xf32>, tensor<32xf32>
+}
