@@ -81,6 +81,13 @@ impl Pass for SplitReductions {
 /// Most elementwise ops between a reduction and the broadcast of its result.
 const MAX_DEPTH: usize = 16;
 
+/// Whether a value has these sizes, in this or another order of the dimensions.
+fn permuted(v: &Value, sizes: &[Dim]) -> bool {
+    let dims = v.ty().dims();
+    let count = |all: &[Dim], d: &Dim| all.iter().filter(|x| *x == d).count();
+    dims.len() == sizes.len() && sizes.iter().all(|d| count(&dims, d) == count(sizes, d))
+}
+
 /// Whether elementwise users broadcast a value back to these sizes.
 fn is_broadcast_back(v: Value, sizes: &[Dim], max_depth: usize) -> bool {
     let next = |op: Op| {
@@ -89,7 +96,8 @@ fn is_broadcast_back(v: Value, sizes: &[Dim], max_depth: usize) -> bool {
             && is_broadcast_back(op.result(0), sizes, max_depth - 1)
     };
     v.uses().into_iter().any(|(op, _)| {
-        (op.kind() == Some(OpKind::BroadcastInDim) && op.result(0).ty().dims() == sizes) || next(op)
+        let back = op.kind() == Some(OpKind::BroadcastInDim) && permuted(&op.result(0), sizes);
+        back || next(op)
     })
 }
 
@@ -105,7 +113,8 @@ fn derives_from_reduction(v: Value, sizes: &[Dim], dims: &[i64]) -> bool {
             return true;
         }
         if op.kind().is_some_and(|k| {
-            k.is_arithmetic() || [OpKind::Reshape, OpKind::BroadcastInDim].contains(&k)
+            let moves = [OpKind::Reshape, OpKind::BroadcastInDim, OpKind::Transpose];
+            k.is_arithmetic() || moves.contains(&k)
         }) {
             seen.push(op);
             next.extend(op.operands());

@@ -37,6 +37,12 @@ const ROWS: &[(&str, &str, &str, &[&str])] = &[
         "%r = kiln.softmax %x axis = 1 : tensor<8x128256xbf16>",
         "8x128256xbf16",
         "8x128256xbf16",
+        &["register_rows"],
+    ),
+    (
+        "%r = kiln.softmax %x axis = 1 : tensor<512x524288xbf16>",
+        "512x524288xbf16",
+        "512x524288xbf16",
         &["rows"],
     ),
     (

@@ -38,6 +38,16 @@ func.func @f(%x: tensor<2x?xf32>, %w: tensor<?xf32>) -> tensor<2x?xf32> {
 }
 
 // -----
+// One group is all dimensions but the first: no reshape fixes their order.
+// CASE: group norm of one group
+// CHECK: kiln.reduce sum {{.*}} dims = [1, 2, 3]
+// IMPLICIT-CHECK-NOT: kiln.reshape
+func.func @f(%x: tensor<2x3x4x5xf32>, %w: tensor<3xf32>) -> tensor<2x3x4x5xf32> {
+  %0 = kiln.group_norm %x weight %w : tensor<3xf32> {groups = 1 : i64, epsilon = 1.0e-05 : f64} : tensor<2x3x4x5xf32>
+  return %0 : tensor<2x3x4x5xf32>
+}
+
+// -----
 // CASE: softmax in f16
 // CHECK: tensor<2x5xf16> to f32
 // CHECK: kiln.reduce max

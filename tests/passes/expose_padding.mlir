@@ -26,6 +26,16 @@ func.func @f(%x: tensor<1x4x4xf32>) -> tensor<1x3x3xf32> {
 }
 
 // -----
+// CASE: window_of_a_widened_input
+// CHECK: kiln.pad %arg0
+// CHECK-NEXT: kiln.convert
+func.func @f(%x: tensor<1x4x4xbf16>) -> tensor<1x4x4xf32> {
+  %0 = kiln.convert %x : tensor<1x4x4xbf16> to f32
+  %1 = kiln.reduce_window sum %0 window = [1, 3, 3] strides = [1, 1, 1] pad = [0, 1, 1] x [0, 1, 1] dilation = [1, 1, 1] : tensor<1x4x4xf32>
+  return %1 : tensor<1x4x4xf32>
+}
+
+// -----
 // CASE: transposed_convolution
 // IMPLICIT-CHECK-NOT: transposed
 // CHECK: kiln.reverse

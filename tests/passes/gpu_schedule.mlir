@@ -23,7 +23,7 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 
 // -----
 // CASE: softmax
-// CHECK: #kiln.schedule<"register_rows", {row_threads = 16 : i64, rows_per_cta = 8 : i64, unroll = 1 : i64, vector = 4 : i64}>
+// CHECK: #kiln.schedule<"register_rows", {cluster = 1 : i64, row_threads = 16 : i64, rows_per_cta = 8 : i64, unroll = 1 : i64, vector = 4 : i64}>
 // CHECK: kiln.threads = 128
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -92,7 +92,7 @@ func.func @k0(%x: tensor<1x64x147xf32> {kiln.sizes = array<i64: 1, 64, 147>}) ->
 
 // -----
 // CASE: softmax_row_per_cta
-// CHECK: #kiln.schedule<"register_rows", {row_threads = 256 : i64, rows_per_cta = 1 : i64, unroll = 8 : i64, vector = 4 : i64}>
+// CHECK: #kiln.schedule<"register_rows", {cluster = 1 : i64, row_threads = 256 : i64, rows_per_cta = 1 : i64, unroll = 8 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 module attributes {kiln.level = "linalg"} {
@@ -132,7 +132,7 @@ func.func @k0(%x: tensor<?x8192xf32> {kiln.sizes = array<i64: -1, 8192>}, %s0: i
 
 // -----
 // CASE: softmax_of_an_odd_length
-// CHECK: #kiln.schedule<"register_rows", {row_threads = 32 : i64, rows_per_cta = 4 : i64, unroll = 32 : i64, vector = 1 : i64}>
+// CHECK: #kiln.schedule<"register_rows", {cluster = 1 : i64, row_threads = 32 : i64, rows_per_cta = 4 : i64, unroll = 32 : i64, vector = 1 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 module attributes {kiln.level = "linalg"} {
@@ -206,6 +206,47 @@ func.func @k0(%x: tensor<?x65536xf32> {kiln.sizes = array<i64: -1, 65536>}, %s0:
     linalg.yield %0 : f32
   } -> tensor<?x65536xf32>
   return %r : tensor<?x65536xf32>
+}
+}
+}
+
+// -----
+// CASE: softmax_of_rows_of_a_cluster
+// CHECK: kiln.cluster = 4
+// CHECK: #kiln.schedule<"register_rows", {cluster = 4 : i64, row_threads = 512 : i64
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<16x65536xf32> {kiln.sizes = array<i64: 16, 65536>}) -> tensor<16x65536xf32> {
+  %least = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<16x65536xf32>
+  %rows = tensor.empty() : tensor<16xf32>
+  %m0 = linalg.fill ins(%least : f32) outs(%rows : tensor<16xf32>) -> tensor<16xf32>
+  %m = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<16x65536xf32>) outs(%m0 : tensor<16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.maximumf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  %p = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%x, %m : tensor<16x65536xf32>, tensor<16xf32>) outs(%e : tensor<16x65536xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    %1 = math.exp %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<16x65536xf32>
+  %t0 = linalg.fill ins(%zero : f32) outs(%rows : tensor<16xf32>) -> tensor<16xf32>
+  %t = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%p : tensor<16x65536xf32>) outs(%t0 : tensor<16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%p, %t : tensor<16x65536xf32>, tensor<16xf32>) outs(%e : tensor<16x65536xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<16x65536xf32>
+  return %r : tensor<16x65536xf32>
 }
 }
 }
@@ -410,7 +451,7 @@ func.func @k0(%a: tensor<?x512xbf16> {kiln.sizes = array<i64: -1, 512>}, %b: ten
 // -----
 // CASE: gemm_with_rows_unaligned_for_tma
 // RUN: kiln-gpu-schedule{tensor-cores=true}
-// CHECK: #kiln.schedule<"naive_contraction"
+// CHECK: #kiln.schedule<"mma_gemm"
 // IMPLICIT-CHECK-NOT: kiln.tensor_maps
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -420,6 +461,33 @@ func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: te
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
   %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
       ins(%a, %b : tensor<128x36xbf16>, tensor<128x36xbf16>) outs(%f : tensor<128x128xf32>) -> tensor<128x128xf32>
+  %g = tensor.empty() : tensor<128x128xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %bias : tensor<128x128xf32>, tensor<128xf32>) outs(%g : tensor<128x128xbf16>) {
+  ^bb0(%x: f32, %y: f32, %o: bf16):
+    %0 = arith.addf %x, %y : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<128x128xbf16>
+  return %r : tensor<128x128xbf16>
+}
+}
+}
+
+// -----
+// Not even cp.async copies rows of an odd number of 16-bit elements.
+// CASE: gemm_with_rows_unaligned_for_cp_async
+// RUN: kiln-gpu-schedule{tensor-cores=true}
+// CHECK: #kiln.schedule<"naive_contraction"
+// IMPLICIT-CHECK-NOT: kiln.tensor_maps
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<128x37xbf16> {kiln.sizes = array<i64: 128, 37>}, %b: tensor<128x37xbf16> {kiln.sizes = array<i64: 128, 37>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<128x128xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<128x37xbf16>, tensor<128x37xbf16>) outs(%f : tensor<128x128xf32>) -> tensor<128x128xf32>
   %g = tensor.empty() : tensor<128x128xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c, %bias : tensor<128x128xf32>, tensor<128xf32>) outs(%g : tensor<128x128xbf16>) {
@@ -1217,7 +1285,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // -----
 // Multiples of 8 bytes.
 // CASE: gemm_of_sizes_divisible_by_8_bytes
-// CHECK: #kiln.schedule<"naive_contraction"
+// CHECK: #kiln.schedule<"mma_gemm"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 4 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> {
@@ -1623,6 +1691,30 @@ func.func @k0(%i: tensor<300xi64> {kiln.sizes = array<i64: 300>}) -> tensor<1001
     linalg.yield %6 : i64
   } -> tensor<1001xi64>
   return %r : tensor<1001xi64>
+}
+}
+}
+
+// -----
+// A thread sums a vector of results: a tile of one product would be empty for the most part.
+// CASE: small_products
+// CHECK: #kiln.schedule<"elementwise", {threads = 256 : i64, vector = 8 : i64}>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<37632x9x9xbf16> {kiln.sizes = array<i64: 37632, 9, 9>}, %b: tensor<37632x9x32xbf16> {kiln.sizes = array<i64: 37632, 9, 32>}) -> tensor<37632x9x32xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<37632x9x32xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<37632x9x32xf32>) -> tensor<37632x9x32xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (b, k, n)>, affine_map<(b, m, n, k) -> (b, m, n)>]
+      ins(%a, %b : tensor<37632x9x9xbf16>, tensor<37632x9x32xbf16>) outs(%f : tensor<37632x9x32xf32>) -> tensor<37632x9x32xf32>
+  %g = tensor.empty() : tensor<37632x9x32xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(b, m, n) -> (b, m, n)>, affine_map<(b, m, n) -> (b, m, n)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%c : tensor<37632x9x32xf32>) outs(%g : tensor<37632x9x32xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<37632x9x32xbf16>
+  return %r : tensor<37632x9x32xbf16>
 }
 }
 }

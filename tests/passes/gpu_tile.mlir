@@ -77,7 +77,7 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 #row = affine_map<(d0, d1) -> (d0)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: index) -> tensor<?x100xf32> attributes {kiln.schedule = #kiln.schedule<"register_rows", {row_threads = 64 : i64, rows_per_cta = 1 : i64, unroll = 2 : i64, vector = 1 : i64}>} {
+func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: index) -> tensor<?x100xf32> attributes {kiln.schedule = #kiln.schedule<"register_rows", {cluster = 1 : i64, row_threads = 64 : i64, rows_per_cta = 1 : i64, unroll = 2 : i64, vector = 1 : i64}>} {
   %least = arith.constant 0xFF800000 : f32
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0) : tensor<?x100xf32>
@@ -111,14 +111,55 @@ func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: ind
 }
 
 // -----
+// CASE: softmax_with_two_ctas_per_row
+// CHECK: nvvm.mapa
+// CHECK: nvvm.cluster.wait
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<3x100xf32> {kiln.sizes = array<i64: 3, 100>}) -> tensor<3x100xf32> attributes {kiln.schedule = #kiln.schedule<"register_rows", {cluster = 2 : i64, row_threads = 64 : i64, rows_per_cta = 1 : i64, unroll = 1 : i64, vector = 1 : i64}>} {
+  %least = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<3x100xf32>
+  %rows = tensor.empty() : tensor<3xf32>
+  %m0 = linalg.fill ins(%least : f32) outs(%rows : tensor<3xf32>) -> tensor<3xf32>
+  %m = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<3x100xf32>) outs(%m0 : tensor<3xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.maximumf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<3xf32>
+  %p = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%x, %m : tensor<3x100xf32>, tensor<3xf32>) outs(%e : tensor<3x100xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    %1 = math.exp %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<3x100xf32>
+  %t0 = linalg.fill ins(%zero : f32) outs(%rows : tensor<3xf32>) -> tensor<3xf32>
+  %t = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%p : tensor<3x100xf32>) outs(%t0 : tensor<3xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<3xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%p, %t : tensor<3x100xf32>, tensor<3xf32>) outs(%e : tensor<3x100xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<3x100xf32>
+  return %r : tensor<3x100xf32>
+}
+}
+}
+
+// -----
 // CASE: too_few_registers_for_a_row
-// expected-error @+6 {{row_threads * unroll * vector is less than the 100 elements of its rows}}
+// expected-error @+6 {{cluster * row_threads * unroll * vector is less than the 100 elements of its rows}}
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: index) -> tensor<?x100xf32> attributes {kiln.schedule = #kiln.schedule<"register_rows", {row_threads = 32 : i64, rows_per_cta = 1 : i64, unroll = 3 : i64, vector = 1 : i64}>} {
+func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: index) -> tensor<?x100xf32> attributes {kiln.schedule = #kiln.schedule<"register_rows", {cluster = 1 : i64, row_threads = 32 : i64, rows_per_cta = 1 : i64, unroll = 3 : i64, vector = 1 : i64}>} {
   %least = arith.constant 0xFF800000 : f32
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0) : tensor<?x100xf32>
@@ -159,7 +200,7 @@ func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: ind
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<?x101xf32> {kiln.sizes = array<i64: -1, 101>}, %s0: index) -> tensor<?x101xf32> attributes {kiln.schedule = #kiln.schedule<"register_rows", {row_threads = 32 : i64, rows_per_cta = 1 : i64, unroll = 2 : i64, vector = 4 : i64}>} {
+func.func @k0(%x: tensor<?x101xf32> {kiln.sizes = array<i64: -1, 101>}, %s0: index) -> tensor<?x101xf32> attributes {kiln.schedule = #kiln.schedule<"register_rows", {cluster = 1 : i64, row_threads = 32 : i64, rows_per_cta = 1 : i64, unroll = 2 : i64, vector = 4 : i64}>} {
   %least = arith.constant 0xFF800000 : f32
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0) : tensor<?x101xf32>
@@ -1034,6 +1075,54 @@ func.func @k0(%i: tensor<300xi64> {kiln.sizes = array<i64: 300>}) -> tensor<1001
     linalg.yield %6 : i64
   } -> tensor<1001xi64>
   return %r : tensor<1001xi64>
+}
+}
+}
+
+// -----
+// CASE: small_products
+// CHECK: vector.load {{.*}}vector<8xbf16>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<5x9x9xbf16> {kiln.sizes = array<i64: 5, 9, 9>}, %b: tensor<5x9x32xbf16> {kiln.sizes = array<i64: 5, 9, 32>}) -> tensor<5x9x32xbf16> attributes {kiln.schedule = #kiln.schedule<"elementwise", {threads = 256 : i64, vector = 8 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5x9x32xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5x9x32xf32>) -> tensor<5x9x32xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (b, k, n)>, affine_map<(b, m, n, k) -> (b, m, n)>]
+      ins(%a, %b : tensor<5x9x9xbf16>, tensor<5x9x32xbf16>) outs(%f : tensor<5x9x32xf32>) -> tensor<5x9x32xf32>
+  %g = tensor.empty() : tensor<5x9x32xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(b, m, n) -> (b, m, n)>, affine_map<(b, m, n) -> (b, m, n)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%c : tensor<5x9x32xf32>) outs(%g : tensor<5x9x32xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<5x9x32xbf16>
+  return %r : tensor<5x9x32xbf16>
+}
+}
+}
+
+// -----
+// Rows of 72 bytes: copies of 8.
+// CASE: mma_of_narrow_copies
+// CHECK: nvvm.cp.async.shared.global {{.*}}, 8, cache = ca
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"mma_gemm", {block_m = 64 : i64, block_n = 64 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<128x128xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<128x36xbf16>, tensor<128x36xbf16>) outs(%f : tensor<128x128xf32>) -> tensor<128x128xf32>
+  %g = tensor.empty() : tensor<128x128xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %bias : tensor<128x128xf32>, tensor<128xf32>) outs(%g : tensor<128x128xbf16>) {
+  ^bb0(%x: f32, %y: f32, %o: bf16):
+    %0 = arith.addf %x, %y : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<128x128xbf16>
+  return %r : tensor<128x128xbf16>
 }
 }
 }

@@ -281,3 +281,26 @@ func.func @f(%q: tensor<1x2x5x8xf32>) -> (tensor<1x2x5x8xf32>, tensor<1x2x5x8xf3
   %2 = kiln.attention %q, %q, %q bias %more : tensor<5x5xf32> : tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>
   return %0, %1, %2 : tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>
 }
+
+// -----
+// What the reshape merges and splits stays together: the transposes meet, and cancel here.
+// CASE: transposes_meet_across_a_reshape
+// CHECK-NOT: kiln.transpose
+// CHECK: kiln.reshape %arg0 sizes = [2, 6, 4, 15]
+func.func @f(%x: tensor<2x3x2x4x5x3xf32>) -> tensor<2x6x4x15xf32> {
+  %0 = kiln.transpose %x permutation = [0, 3, 1, 2, 4, 5] : tensor<2x3x2x4x5x3xf32>
+  %1 = kiln.reshape %0 sizes = [2, 4, 6, 15] : tensor<2x4x3x2x5x3xf32>
+  %2 = kiln.transpose %1 permutation = [0, 2, 1, 3] : tensor<2x4x6x15xf32>
+  return %2 : tensor<2x6x4x15xf32>
+}
+
+// -----
+// A dimension that the reshape has merged is not moved apart.
+// CASE: transposes_stay_around_a_reshape
+// CHECK-COUNT-2: kiln.transpose
+func.func @f(%x: tensor<2x3x4x5xf32>) -> tensor<20x6xf32> {
+  %0 = kiln.transpose %x permutation = [1, 2, 0, 3] : tensor<2x3x4x5xf32>
+  %1 = kiln.reshape %0 sizes = [6, 20] : tensor<3x4x2x5xf32>
+  %2 = kiln.transpose %1 permutation = [1, 0] : tensor<6x20xf32>
+  return %2 : tensor<20x6xf32>
+}

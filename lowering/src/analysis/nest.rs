@@ -63,6 +63,16 @@ impl NestPlan {
 /// Forms nests, fusing stages and collapsing dimensions as far as possible. Intermediates of a row
 /// take at most `scratch` bytes where there is a choice.
 pub fn nests(k: &mut Kernel, scratch: i64) -> NestPlan {
+    form(k, scratch, false)
+}
+
+/// The same, where nests of rows of the same sizes keep the same dimensions, for strategies whose
+/// threads have the same elements of a row in every nest.
+pub fn matching_nests(k: &mut Kernel, scratch: i64) -> NestPlan {
+    form(k, scratch, true)
+}
+
+fn form(k: &mut Kernel, scratch: i64, matching: bool) -> NestPlan {
     for s in &mut k.stages {
         drop_units(s);
     }
@@ -108,19 +118,29 @@ pub fn nests(k: &mut Kernel, scratch: i64) -> NestPlan {
             }
         }
     }
-    for n in 0..plan.nests.len() {
+    let together = matching && plan.dependent && same_rows(&plan);
+    let all: Vec<usize> = (0..plan.nests.len()).collect();
+    for n in all.iter().copied() {
         let mut d = plan.rows;
         while d + 1 < plan.nests[n].extents.len() {
-            if collapsible(k, &plan.nests[n], d) {
-                collapse(k, &mut plan.nests[n], d)
+            let long = |m: &usize| *m == n || together && plan.nests[*m].extents.len() > plan.rows;
+            let merged: Vec<usize> = all.iter().copied().filter(long).collect();
+            if merged.iter().all(|m| collapsible(k, &plan.nests[*m], d)) {
+                merged.iter().for_each(|m| collapse(k, &mut plan.nests[*m], d));
             } else {
-                d += 1
+                d += 1;
             }
         }
-        split(k, &mut plan.nests[n], plan.rows);
     }
+    all.iter().for_each(|n| split(k, &mut plan.nests[*n], plan.rows));
     fit_scratch(k, &mut plan, scratch);
     plan
+}
+
+/// Whether all nests that iterate within a row do so over the same sizes.
+fn same_rows(plan: &NestPlan) -> bool {
+    let mut all = plan.nests.iter().map(|n| &n.extents[plan.rows..]).filter(|row| !row.is_empty());
+    all.next().is_some_and(|row| all.all(|r| r == row))
 }
 
 impl Stage {

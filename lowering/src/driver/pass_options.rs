@@ -32,6 +32,7 @@ pub fn chip_options(chip: Chip, relaxed: Relaxed) -> PassOptions {
         "kiln-pad-products",
         "kiln-split-products",
         "kiln-prologues",
+        "kiln-online-reductions",
         "kiln-gpu-schedule",
         "kiln-gpu-module",
     ];

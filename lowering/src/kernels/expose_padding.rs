@@ -285,7 +285,19 @@ fn window(b: &Builder, op: Op) -> Result<Option<Value>> {
         (CumulativeKind::Max, d) => d.int_range().0 as f64,
         (CumulativeKind::Min, d) => d.int_range().1 as f64,
     };
-    o.input = padded(b, o.input, identity, &o.pad_low, &o.pad_high)?;
+    // Of a widened input the narrow elements are padded: fewer bytes are stored.
+    let narrow = o.input.def().and_then(Convert::of).filter(|c| {
+        let infinite = |d: DType| matches!(d, DType::BF16 | DType::F16 | DType::F32);
+        let from = tensor_type(c.input.ty()).map(|t| t.dtype);
+        infinite(d) && from.is_ok_and(|f| infinite(f) && f.byte_size() < d.byte_size())
+    });
+    o.input = match narrow {
+        Some(c) => {
+            let input = padded(b, c.input, identity, &o.pad_low, &o.pad_high)?;
+            b.add(&Convert { input, ..c })?
+        }
+        None => padded(b, o.input, identity, &o.pad_low, &o.pad_high)?,
+    };
     let n = o.window.len();
     (o.pad_low, o.pad_high) = (vec![0; n], vec![0; n]);
     b.add(&o).map(Some)

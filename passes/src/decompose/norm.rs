@@ -84,6 +84,11 @@ fn affine(
 
 /// As layer_norm on [N, groups, C / groups, ...].
 fn group_norm(m: &Math<'_>, x: Value, o: &GroupNorm) -> Result<Value> {
+    if o.groups == 1 {
+        // In place, so that the order of the dimensions stays open.
+        let dims: Vec<i64> = (1..rank(x) as i64).collect();
+        return affine(m, normalise(m, x, &dims, o.epsilon)?, o.weight, o.bias, &[1]);
+    }
     let sizes = m.sizes_of(x)?;
     let groups = Size::Static(o.groups);
     let each = m.size(SymKind::Floordiv, sizes[1], groups)?;

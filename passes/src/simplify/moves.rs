@@ -52,7 +52,59 @@ fn transpose(op: Op, r: &Rewriter) -> Result<bool> {
         let same = r.before(op)?.add(&Reshape { input: o.input, sizes })?;
         return replace_by(op, r, same);
     }
+    if let Some(inner) = o.input.def().and_then(Reshape::of).filter(|_| only_here(o.input, op))
+        && let Some(first) = inner.input.def().and_then(Transpose::of)
+        && let Some(blocks) = moved_blocks(inner.input, o.input, &o.permutation)
+    {
+        let b = r.before(op)?;
+        let permutation = blocks.into_iter().map(|d| first.permutation[d]).collect();
+        let input = b.add(&Transpose { input: first.input, permutation })?;
+        return replace_by(op, r, b.add(&Reshape { input, sizes })?);
+    }
     Ok(false)
+}
+
+fn only_here(v: Value, op: Op) -> bool {
+    v.uses().iter().all(|(user, _)| *user == op)
+}
+
+/// The dimensions of a reshape's input in the order in which a transpose of its result reads them,
+/// if that keeps together what the reshape merges or splits.
+fn moved_blocks(from: Value, to: Value, permutation: &[i64]) -> Option<Vec<usize>> {
+    let known = |v: Value| v.ty().dims().iter().map(|d| d.known()).collect::<Option<Vec<i64>>>();
+    let (from, to) = (known(from)?, known(to)?);
+    if from.contains(&0) {
+        return None;
+    }
+    // Blocks of equal size: ends in the input and in the result.
+    let (mut blocks, mut start) = (vec![], (0, 0));
+    while start.1 < to.len() {
+        let (mut a, mut b) = (start.0 + 1, start.1 + 1);
+        let (mut x, mut y) = (*from.get(start.0)?, *to.get(start.1)?);
+        while x != y {
+            if x < y {
+                x *= from.get(a)?;
+                a += 1;
+            } else {
+                y *= to.get(b)?;
+                b += 1;
+            }
+        }
+        blocks.push((start.0..a, start.1..b));
+        start = (a, b);
+    }
+    let mut order = vec![];
+    let mut rest = permutation;
+    while let Some(next) = rest.first() {
+        let (own, block) = blocks.iter().find(|(_, block)| block.start as i64 == *next)?;
+        let (these, others) = rest.split_at_checked(block.len())?;
+        if !block.clone().eq(these.iter().map(|d| *d as usize)) {
+            return None;
+        }
+        order.extend(own.clone());
+        rest = others;
+    }
+    (order.len() == from.len()).then_some(order)
 }
 
 fn reshape(op: Op, r: &Rewriter) -> Result<bool> {

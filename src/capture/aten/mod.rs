@@ -22,6 +22,7 @@ mod distances;
 mod dropout;
 mod einsum;
 mod elementwise;
+mod fold;
 mod formula;
 mod generator;
 mod image;
@@ -133,7 +134,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 62] {
+pub fn families() -> [(&'static str, &'static [Row]); 63] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -186,7 +187,8 @@ pub fn families() -> [(&'static str, &'static [Row]); 62] {
         ("Derivatives of sampling", backward_sample::ROWS),
         ("Recurrent layers", recurrent::ROWS),
         ("Convolution and pooling", image::ROWS),
-        ("Pools with indices, columns of images", window::ROWS),
+        ("Pools with indices", window::ROWS),
+        ("Columns of images", fold::ROWS),
         ("Resizing", resize::ROWS),
         ("Sampling at coordinates", sample::ROWS),
         ("Random numbers", random::ROWS),

@@ -1,5 +1,4 @@
-//! Windows that are gathered: maximum pools with indices, adaptive, fractional and inverse pools,
-//! `im2col` and `col2im`.
+//! Windows that are gathered: maximum pools with indices, adaptive, fractional and inverse pools.
 use super::{
     Args, Cx, Outcome, Row,
     formula::value,
@@ -60,16 +59,6 @@ pub(super) const ROWS: &[Row] = &[
         name: "aten.max_unpool3d.default",
         arguments: "self, indices, output_size, stride, padding",
         build: |cx, a| max_unpool(cx, a, 3),
-    },
-    Row {
-        name: "aten.im2col.default",
-        arguments: "self, kernel_size, dilation, padding, stride",
-        build: im2col,
-    },
-    Row {
-        name: "aten.col2im.default",
-        arguments: "self, output_size, kernel_size, dilation, padding, stride",
-        build: col2im,
     },
 ];
 
@@ -339,106 +328,4 @@ pub(super) fn scatter_planes(
     let indices = vec![n, c, at];
     let v = cx.b.add(&Scatter { kind, input: zeros, updates, indices, dims: vec![0, 1, 2] })?;
     cx.reshape(v, [&lead[..], outs].concat())
-}
-
-/// The parameters of `im2col` along one axis.
-struct Columns {
-    kernel: i64,
-    dilation: i64,
-    padding: i64,
-    stride: i64,
-}
-
-impl Columns {
-    fn of(a: &Args<'_>) -> Result<Vec<Columns>> {
-        let list = |name: &str, default| spread(a.ints(name)?, 2, default);
-        let (kernel, dilation) = (list("kernel_size", 1)?, list("dilation", 1)?);
-        let (padding, stride) = (list("padding", 0)?, list("stride", 1)?);
-        let one = |i: usize| Columns {
-            kernel: kernel[i],
-            dilation: dilation[i],
-            padding: padding[i],
-            stride: stride[i],
-        };
-        let all = vec![one(0), one(1)];
-        if all.iter().any(|c| c.kernel < 1 || c.dilation < 1 || c.stride < 1) {
-            return Err("kernel size, dilation and stride should be greater than zero".into());
-        }
-        Ok(all)
-    }
-    /// The number of windows over `size` elements.
-    fn count(&self, cx: &Cx, size: Size) -> Result<Size> {
-        let room = 2 * self.padding - self.dilation * (self.kernel - 1) - 1;
-        let steps =
-            cx.size_div(cx.size_add(size, Size::Static(room))?, Size::Static(self.stride))?;
-        cx.size_add(steps, Size::Static(1))
-    }
-}
-
-fn im2col(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let x = cx.tensor(a, "self")?;
-    let (x, added) = batched(cx, x, 2)?;
-    let axes = Columns::of(a)?;
-    let (h, w) = (cx.b.size_of(x, 2)?, cx.b.size_of(x, 3)?);
-    let counts = [axes[0].count(cx, h)?, axes[1].count(cx, w)?];
-    let shape =
-        vec![Size::Static(axes[0].kernel), Size::Static(axes[1].kernel), counts[0], counts[1]];
-    let (mut at, mut inside): (Vec<Value>, Vec<Value>) = (vec![], vec![]);
-    for (i, (c, size)) in axes.iter().zip([h, w]).enumerate() {
-        let (k, o) =
-            (cx.iota(DType::I64, shape.clone(), i)?, cx.iota(DType::I64, shape.clone(), i + 2)?);
-        let size = cx.b.size_as_tensor(size, DType::I64)?;
-        let position = value(cx, |f| {
-            f.of(o) * c.stride as f64 + f.of(k) * c.dilation as f64 - c.padding as f64
-        })?;
-        inside.push(value(cx, |f| f.of(position).ge(0.0) & f.of(position).lt(f.of(size)))?);
-        at.push(value(cx, |f| f.of(position).max(0.0).min(f.of(size) - 1.0))?);
-    }
-    let taken = gather_at(cx, x, at, 2)?;
-    let mask = cx.binary(BinaryKind::And, inside[0], inside[1])?;
-    let taken = cx.select(mask, taken, cx.number(dtype_of(x)?, 0.0)?)?;
-    let kernel = Size::Static(axes[0].kernel * axes[1].kernel);
-    let rows = cx.size_mul(cx.b.size_of(x, 1)?, kernel)?;
-    let columns = cx.size_mul(counts[0], counts[1])?;
-    let v = cx.reshape(taken, vec![cx.b.size_of(x, 0)?, rows, columns])?;
-    let v = unbatched(cx, v, added)?;
-    cx.one(v)
-}
-
-/// Sums over the windows that read an element: for each element and each place in a window, the
-/// window that has it there, if there is one.
-fn col2im(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let x = cx.tensor(a, "self")?;
-    let (x, added) = batched(cx, x, 1)?;
-    let axes = Columns::of(a)?;
-    let outs = a.sizes("output_size")?;
-    let [h, w] = outs.as_slice() else { return Err("wants two output sizes".into()) };
-    let counts = [axes[0].count(cx, *h)?, axes[1].count(cx, *w)?];
-    let (kh, kw) = (Size::Static(axes[0].kernel), Size::Static(axes[1].kernel));
-    let kernel = Size::Static(axes[0].kernel * axes[1].kernel);
-    let channels = cx.size_div(cx.b.size_of(x, 1)?, kernel)?;
-    let split = vec![cx.b.size_of(x, 0)?, channels, kh, kw, counts[0], counts[1]];
-    let x = cx.reshape(x, split)?;
-    let shape = vec![*h, *w, kh, kw];
-    let (mut at, mut inside): (Vec<Value>, Vec<Value>) = (vec![], vec![]);
-    for (i, (c, count)) in axes.iter().zip(counts).enumerate() {
-        let (y, k) =
-            (cx.iota(DType::I64, shape.clone(), i)?, cx.iota(DType::I64, shape.clone(), i + 2)?);
-        let count = cx.b.size_as_tensor(count, DType::I64)?;
-        let room = value(cx, |f| f.of(y) + c.padding as f64 - f.of(k) * c.dilation as f64)?;
-        inside.push(value(cx, |f| {
-            let (room, by) = (f.of(room), c.stride as f64);
-            room.ge(0.0) & room.remainder(by).eq(0.0) & (room / by).lt(f.of(count))
-        })?);
-        at.push(value(cx, |f| (f.of(room) / c.stride as f64).max(0.0).min(f.of(count) - 1.0))?);
-    }
-    let (ky, kx) = (cx.iota(DType::I64, shape.clone(), 2)?, cx.iota(DType::I64, shape, 3)?);
-    let taken = gather_at(cx, x, vec![ky, kx, at[0], at[1]], 2)?;
-    let mask = cx.binary(BinaryKind::And, inside[0], inside[1])?;
-    let v = value(cx, |f| {
-        let taken = f.of(mask).select(f.of(taken), 0.0);
-        taken.reduce(ReduceKind::Sum, &[4, 5], false)
-    })?;
-    let v = unbatched(cx, v, added)?;
-    cx.one(v)
 }

@@ -25,6 +25,7 @@ use crate::{
     gpu::online_reductions::matches::{Leaf, Pair, copied, elementwise},
     linalg::generic::Generic,
     strategies::{Analysis, gpu::register_rows},
+    target::Chip,
 };
 use kiln_dialects::{ir::*, rules::Level, sym::Dim};
 use kiln_passes::{Numerics, Pass};
@@ -32,7 +33,10 @@ use std::collections::HashMap;
 
 kiln_passes::pass_options! {
     /// The pass.
-    pub struct OnlineReductions {}
+    pub struct OnlineReductions {
+        /// The chip: sm_80, sm_86, sm_89 or sm_90a
+        pub chip: String = "sm_90a".into(),
+    }
 }
 
 impl Pass for OnlineReductions {
@@ -43,6 +47,7 @@ impl Pass for OnlineReductions {
     const DIALECTS: &'static [&'static str] = &["arith", "linalg", "math", "tensor"];
 
     fn run(&self, root: Op) -> Result<()> {
+        let clusters = self.chip == Chip::Sm90a.name();
         for func in kernels_of(root) {
             let kind =
                 func.parent().and_then(|m| m.attr("kiln.kernel")?.entry("kind")?.as_string());
@@ -53,7 +58,7 @@ impl Pass for OnlineReductions {
             }
             let Some(mut pair) = matches::find(func) else { continue };
             let mut analysis = Analysis::of(func)?;
-            if fits_registers(&analysis) {
+            if fits_registers(&analysis, clusters) {
                 continue;
             }
             loop {
@@ -69,9 +74,9 @@ impl Pass for OnlineReductions {
 
 /// Whether registers hold the kernel's rows from the first stage to the last, so that each is read
 /// once anyway.
-fn fits_registers(analysis: &Analysis) -> bool {
+fn fits_registers(analysis: &Analysis, clusters: bool) -> bool {
     let nested = analysis.nests(register_rows::NESTING);
-    nested.is_some_and(|v| register_rows::params(&v.0, &v.1).is_some())
+    nested.is_some_and(|v| register_rows::params(&v.0, &v.1, clusters).is_some())
 }
 
 /// The sizes of a tensor, as its type and the operands of a `tensor.empty`.

@@ -14,7 +14,7 @@ use crate::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         gpu::{
             common::grid::grid,
-            wgmma_gemm::{self, MatrixOperand, SHARED, tiles::PROCESSORS},
+            wgmma_gemm::{self, MatrixOperand, SHARED, TMA_BYTES, tiles::PROCESSORS},
         },
     },
 };
@@ -122,7 +122,8 @@ impl FlashPattern {
             let a = stage.inputs.get(input)?;
             let around = (0..outer).filter(|d| !a.at.coefficient(*d).is_zero());
             let dims: Vec<usize> = [near, far].into_iter().chain(around).collect();
-            wgmma_gemm::rows(k, &stage.extents, a, &dims, true).filter(|o| o.dims.len() <= 5)
+            wgmma_gemm::rows(k, &stage.extents, a, (&dims, true), TMA_BYTES)
+                .filter(|o| o.dims.len() <= 5)
         };
         let pattern = FlashPattern {
             element,

@@ -1,6 +1,7 @@
 //! What several GPU strategies share: grid sizes, vector widths, thread groups, PTX instructions,
 //! accumulator fragments.
 pub(crate) mod accumulators;
+pub(crate) mod cluster;
 pub(crate) mod cooperative;
 pub(crate) mod fragments;
 pub(crate) mod grid;

@@ -163,7 +163,15 @@ impl Ptx {
     /// Cluster barrier: waits for all threads of the cluster, and orders their writes (release,
     /// acquire).
     pub fn cluster_barrier(self) -> Result<()> {
-        nvvm::ClusterArrive::new(self).aligned(true).build()?;
+        self.cluster_arrive()?;
+        self.cluster_wait()
+    }
+    /// Arrives at the cluster barrier (release).
+    pub fn cluster_arrive(self) -> Result<()> {
+        nvvm::ClusterArrive::new(self).aligned(true).build().map(drop)
+    }
+    /// Waits until all threads of the cluster have arrived (acquire).
+    pub fn cluster_wait(self) -> Result<()> {
         nvvm::ClusterWait::new(self).aligned(true).build().map(drop)
     }
     /// Relaxed cluster barrier: orders no writes, which saves a microsecond.

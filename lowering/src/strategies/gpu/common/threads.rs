@@ -4,6 +4,7 @@ use crate::{
         code::{Code, LoopBody},
         partials::CombineFn,
     },
+    strategies::gpu::common::{cluster::RowCluster, ptx::Ptx},
     target::launch::WARP,
 };
 use kiln_dialects::ir::*;
@@ -154,6 +155,8 @@ pub struct ThreadGroup {
     pub number: Value,
     /// Predicate: whether the group has a row; `None` if all have one.
     pub active: Option<Value>,
+    /// The CTAs that share its row, if there are several.
+    pub cluster: Option<RowCluster>,
 }
 
 impl ThreadGroup {
@@ -164,7 +167,7 @@ impl ThreadGroup {
             1 => (c.index(0)?, thread),
             _ => (c.div(thread, c.index(size as i64)?)?, c.rem(thread, c.index(size as i64)?)?),
         };
-        Ok(ThreadGroup { size, thread, number, active: None })
+        Ok(ThreadGroup { size, thread, number, active: None, cluster: None })
     }
 
     /// Grid-stride loop over rows 0 to `total`, one for each of the CTA's `groups` at a time. The
@@ -199,12 +202,27 @@ impl ThreadGroup {
         } else {
             Some(c.compare(CmpIPredicate::Eq, self.thread, c.index(0)?)?)
         };
-        c.all_of(&[first, self.active].into_iter().flatten().collect::<Vec<_>>())
+        let lead = self.cluster.map(|all| Ptx(c).eq_const(all.rank, 0)).transpose()?;
+        c.all_of(&[first, self.active, lead].into_iter().flatten().collect::<Vec<_>>())
     }
 
-    /// All-reduce over the group's threads. `exchange`: for each value one shared-memory slot per
+    /// All-reduce over the threads of a row. `exchange`: for each value one shared-memory slot per
     /// warp of the CTA.
     pub fn all_reduce(
+        &self,
+        c: Code,
+        values: &[Value],
+        exchange: &[Option<Value>],
+        combine: &CombineFn<'_>,
+    ) -> Result<Vec<Value>> {
+        let values = self.reduce_in_cta(c, values, exchange, combine)?;
+        match &self.cluster {
+            Some(all) if !values.is_empty() => all.all_reduce(c, self.thread, &values, combine),
+            _ => Ok(values),
+        }
+    }
+
+    fn reduce_in_cta(
         &self,
         c: Code,
         values: &[Value],

@@ -33,6 +33,9 @@ pub struct Params {
 /// Results from which on threads take vectors; fewer are spread over many threads.
 const MIN_VECTOR_RESULTS: i64 = 1 << 16;
 
+/// The same for results that are reductions: each thread has a loop, so that all SMs must be full.
+const MIN_VECTOR_REDUCTIONS: i64 = 1 << 20;
+
 impl Strategy for Elementwise {
     type Params = Params;
     const NAME: &'static str = "elementwise";
@@ -45,9 +48,11 @@ impl Strategy for Elementwise {
     fn matches(r: &Request<'_>) -> Match<Params> {
         let vector = |n: &Nest| {
             let d = fast_dim(r.kernel, r.plan, n, &dims(n, 0, false))?;
-            let few = size(n, &dims(n, 0, false)).is_some_and(|s| s < MIN_VECTOR_RESULTS);
-            let scalar = few || n.reduction.contains(&true);
-            Some(if scalar { 1 } else { width(r.kernel, r.plan, n, d) })
+            let results = size(n, &dims(n, 0, false));
+            let reduces = n.reduction.contains(&true);
+            let least = if reduces { MIN_VECTOR_REDUCTIONS } else { MIN_VECTOR_RESULTS };
+            let few = results.map_or(reduces, |s| s < least);
+            Some(if few { 1 } else { width(r.kernel, r.plan, n, d) })
         };
         let vector = r.plan.nests.iter().filter_map(vector).max().unwrap_or(1);
         Match::first(r.gpu().ok().map(|g| Params { threads: g.threads as usize, vector }))

@@ -17,7 +17,7 @@ use crate::{
             threads,
         },
         mma_gemm::{
-            DEPTH, Params, THREADS, product,
+            DEPTH, MISMATCH, Params, THREADS, product,
             tile::{MmaTile, OperandTile, ROWS_PER_COPY},
             warps,
         },
@@ -25,15 +25,14 @@ use crate::{
         wgmma_gemm::ROW,
     },
 };
-use kiln_dialects::ir::*;
+use kiln_dialects::{ir::*, value::DType};
 
 /// Bytes of a slice: 64 rows of a tile.
 const SLICE_BYTES: usize = 64 * ROW;
 
 /// Emits the nest of a product, and the plan's other nests.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
-    let product = product(scope.kernel, plan)
-        .ok_or("is no product whose rows cp.async copies 16 bytes at a time")?;
+    let product = product(scope.kernel, plan).ok_or(MISMATCH)?;
     let nest = &plan.nests[0];
     let outs = product
         .stages
@@ -143,18 +142,32 @@ impl MmaTile<'_> {
         let (slices, rows) =
             if o.k_major { (1, side.across) } else { (side.across / DEPTH, DEPTH) };
         let zero = p.number(0)?;
+        let bytes = o.copy_bytes();
         for slice in 0..slices {
             let near = p.add_const(near0, slice * DEPTH)?;
-            // The bytes left in the row, at most 16: cp.async fills the rest with zeros.
-            let left =
-                p.min(p.max(p.mul_const(p.sub(near_size, near)?, 2)?, zero)?, p.number(16)?)?;
+            // The bytes left in the row for each copy of a chunk: cp.async fills the rest with
+            // zeros.
+            let copies = (0..16 / bytes).map(|j| {
+                let left = p.sub(near_size, p.add_const(near, j * bytes / 2)?)?;
+                p.min(p.max(p.mul_const(left, 2)?, zero)?, p.number(bytes)?)
+            });
+            let copies = copies.collect::<Result<Vec<Value>>>()?;
             for i in 0..rows / ROWS_PER_COPY {
                 let far = p.add_const(far0, i * ROWS_PER_COPY)?;
                 let inside = c.compare(CmpIPredicate::Slt, far, far_size)?;
                 let element = c.add(c.mul(p.i32_to_index(far)?, stride)?, p.i32_to_index(near)?)?;
                 let from = arith::addi(p, side.base, p.size_in_bytes(element, 2)?)?;
                 let to = p.add_const(to, slice * SLICE_BYTES + i * ROWS_PER_COPY * ROW)?;
-                p.cp_async(to, from, c.select(inside, left, zero)?, 16)?;
+                for (j, left) in copies.iter().enumerate() {
+                    let left = c.select(inside, *left, zero)?;
+                    let from = if j == 0 {
+                        from
+                    } else {
+                        let wide = Type::scalar(c.ctx(), DType::I64);
+                        arith::addi(p, from, c.integer((j * bytes) as i64, wide)?)?
+                    };
+                    p.cp_async(p.add_const(to, j * bytes)?, from, left, bytes)?;
+                }
             }
         }
         Ok(())

@@ -14,7 +14,9 @@ use crate::{
                 assumed, ceil_div as up,
                 grid::{Extents, grid},
             },
-            wgmma_gemm::{self, ROW, TensorCoreProduct, tiles::PROCESSORS},
+            wgmma_gemm::{
+                self, MatrixOperand, ROW, TMA_BYTES, TensorCoreProduct, tiles::PROCESSORS,
+            },
         },
     },
     target::launch::WARP,
@@ -46,7 +48,7 @@ impl Strategy for MmaGemm {
     const SUMMARY: &'static str =
         "Products and convolutions of bf16 and f16 by mma.sync and cp.async";
     const NESTING: Nesting = Nesting::GPU;
-    const MISMATCH: &'static str = "is no product whose rows cp.async copies 16 bytes at a time";
+    const MISMATCH: &'static str = MISMATCH;
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT, CUDNN];
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -102,12 +104,30 @@ const FINISHED: f64 = 30.0;
 /// Rows, columns and stages of the tiles, the largest first.
 const TILES: &[(usize, usize, usize)] = &[(128, 128, 3), (128, 64, 4), (64, 128, 4), (64, 64, 4)];
 
-/// The matrix product of a kernel, if cp.async can copy its operands 16 bytes at a time. A
-/// convolution must meet the conditions of TMA's im2col mode.
+/// Why a kernel is not computed so.
+const MISMATCH: &str = "is no product whose rows cp.async copies";
+/// The narrowest cp.async.
+const NARROWEST: usize = 4;
+/// Rows and columns from which on rows that are not aligned to 16 bytes are worth a tile.
+const MIN_TILE: i64 = 8;
+
+/// The matrix product of a kernel, if cp.async can copy its operands. Rows of any even number of
+/// elements are copied, by narrower copies where they are not aligned to 16 bytes. A convolution
+/// must meet the conditions of TMA's im2col mode.
 pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
     let one_group = |p: &TensorCoreProduct| p.window.as_ref().is_none_or(|w| w.filters.is_none());
-    wgmma_gemm::product(k, plan)
+    let wide = |p: &TensorCoreProduct| {
+        let few = |d: usize| {
+            let size = plan.main().and_then(|n| n.extents.get(d)?.known());
+            size.is_some_and(|n| n < MIN_TILE)
+        };
+        let odd = |o: &MatrixOperand| o.copy_bytes() < TMA_BYTES;
+        let all = [p.roles.rows.first(), p.roles.columns.first()];
+        !(odd(&p.left) || p.rights.iter().any(odd)) || !all.into_iter().flatten().any(|d| few(*d))
+    };
+    wgmma_gemm::aligned_product(k, plan, NARROWEST)
         .filter(one_group)
+        .filter(wide)
         .filter(|p| p.rights.len() == 1 && p.element != DType::F32 && p.raw != DType::F32)
 }
 

@@ -63,6 +63,10 @@ const TILES: &[[i64; 5]] = &[
 
 /// From this M and N on, CTA tiles are 128 by 128.
 const LARGE: i64 = 1024;
+/// Rows and columns of the smallest tile that is chosen.
+const TILE: i64 = 64;
+/// K of a step of that tile.
+const STEP: i64 = 16;
 /// This many CTA tiles keep most SMs busy.
 const FULL: i64 = 3 * PROCESSORS as i64 / 4;
 
@@ -115,6 +119,13 @@ fn params(k: &Kernel, plan: &NestPlan, r: &Roles) -> Option<Params> {
     if m.is_some_and(|m| m < 8) || n.is_some_and(|n| n < 8) {
         return None;
     }
+    // A batch of products that leave most of a tile empty: a thread sums a result faster by itself.
+    let small = |m: i64, n: i64, depth: i64| depth <= STEP && m.saturating_mul(n) < TILE * TILE / 4;
+    if let (Some(m), Some(n), Some(depth)) = (m, n, size(nest, &r.k))
+        && small(m, n, depth)
+    {
+        return None;
+    }
     let wide = k.stages.get(r.stage)?.contraction()?.accumulator.byte_size() > 4;
     let after: usize =
         nest.after.iter().filter_map(|s| k.stages.get(*s)).map(|s| walk(s.op).len()).sum();
@@ -125,9 +136,9 @@ fn params(k: &Kernel, plan: &NestPlan, r: &Roles) -> Option<Params> {
     };
     let full = m.zip(n).is_some_and(|(m, n)| m >= LARGE && n >= LARGE && tiles(m, n) >= FULL);
     let large = full && !wide && after < 24;
-    let (tile, each) = if large { (128, 8) } else { (64, 4) };
+    let (tile, each) = if large { (128, 8) } else { (TILE as usize, 4) };
     Some(Params {
-        block_k: if wide { 8 } else { 16 },
+        block_k: if wide { 8 } else { STEP as usize },
         block_m: tile,
         block_n: tile,
         thread_m: each,

@@ -11,7 +11,9 @@ use crate::{
     },
     strategies::gpu::{
         common::{
+            cluster::RowCluster,
             cooperative::FinalReduction,
+            ptx::Ptx,
             threads::{self, ThreadGroup},
         },
         register_rows::{self, Params},
@@ -24,20 +26,21 @@ const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
 
 /// Emits all nests of a kernel whose rows fit registers.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
-    let length = register_rows::length(scope.kernel, plan)
+    let row_sizes = register_rows::sizes(scope.kernel, plan)
         .ok_or("has no rows of one known size that its stages share")?;
+    let length = row_sizes.iter().product::<usize>();
     let (size, groups) = (params.row_threads, params.rows_per_cta);
     let (lanes, count) = (params.vector, params.unroll);
-    let widest = register_rows::lanes(scope.kernel, plan, length);
+    let widest = register_rows::lanes(scope.kernel, plan, &row_sizes);
     if lanes > widest {
         return Err(format!(
             "has a schedule whose vector is {lanes}, but its rows can be read {widest} at a time"
         )
         .into());
     }
-    if size * count * lanes < length {
+    if params.cluster * size * count * lanes < length {
         return Err(format!(
-            "has a schedule whose row_threads * unroll * vector is less than the {length} elements of its rows"
+            "has a schedule whose cluster * row_threads * unroll * vector is less than the {length} elements of its rows"
         ).into());
     }
     let group = ThreadGroup::of(c, size, groups)?;
@@ -48,12 +51,13 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
     let sizes: Vec<Value> =
         first.extents[..plan.rows].iter().map(|e| scope.poly(c, e)).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    group.for_each_row(c, groups, total, &mut |c, group, row| {
+    let mut each = |c: Code, group: ThreadGroup, row: Value| -> Result<()> {
         let at: Vec<LaneValue> =
             decode(c, row, &sizes)?.into_iter().map(LaneValue::Uniform).collect();
         let elected = Scope { store_predicate: group.elected(c)?, ..scope.clone() };
+        let share = RowShare::of(c, &group)?;
         let pieces = (0..count)
-            .map(|p| RowChunk::of(c, scope, &group, (p, lanes), length))
+            .map(|p| RowChunk::of(c, scope, &share, (p, lanes), &row_sizes))
             .collect::<Result<_>>()?;
         let mut row = RegisterRow {
             plan,
@@ -64,19 +68,56 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
             chunks: pieces,
             uniform: ForwardedElements::new(),
         };
+        let cluster = group.cluster.filter(|_| exchange.iter().any(|all| !all.is_empty()));
+        // The other CTAs have started, and have read what the last row left.
+        cluster.iter().try_for_each(|_| Ptx(c).cluster_arrive())?;
+        let (mut values, mut waits) = (0, cluster.is_some());
         for (nest, exchange) in plan.nests.iter().zip(&exchange) {
-            row.nest(c, nest, exchange)?;
+            row.group.cluster = cluster.map(|all| all.after(Ptx(c), values)).transpose()?;
+            row.nest(c, nest, exchange, &mut waits)?;
+            values += exchange.len();
         }
         // With one exchange buffer, the next row's writes could race with this row's reads. With
         // two, a barrier of the other lies between.
         if barriers == 1 { threads::barrier(c) } else { Ok(()) }
+    };
+    if params.cluster == 1 {
+        return group.for_each_row(c, groups, total, &mut each);
+    }
+    let (p, wide) = (Ptx(c), c.index(params.cluster as i64)?);
+    let block = threads::block_id(c)?;
+    let (rank, slots) =
+        (p.index_to_i32(c.rem(block, wide)?)?, p.dynamic_shared(scope.kernel.func)?);
+    let cluster = Some(RowCluster { count: params.cluster, rank, slots });
+    let step = c.div(threads::grid_dim(c)?, wide)?;
+    c.for_dynamic_step(c.div(block, wide)?, total, step, &[], &mut |c, row, _| {
+        each(c, ThreadGroup { cluster, ..group }, row).map(|()| vec![])
     })
+    .map(drop)
+}
+
+/// A thread's place among all that share a row.
+struct RowShare {
+    thread: Value,
+    threads: usize,
+    active: Option<Value>,
+}
+
+impl RowShare {
+    fn of(c: Code, group: &ThreadGroup) -> Result<RowShare> {
+        let (mut thread, mut threads) = (group.thread, group.size);
+        if let Some(all) = group.cluster {
+            let before = c.mul(Ptx(c).i32_to_index(all.rank)?, c.index(group.size as i64)?)?;
+            (thread, threads) = (c.add(before, thread)?, threads * all.count);
+        }
+        Ok(RowShare { thread, threads, active: group.active })
+    }
 }
 
 /// Contiguous elements of a row that a thread holds.
 struct RowChunk<'a> {
-    /// Index of the first; clamped to the row's first where the row has ended.
-    start: LaneValue,
+    /// Indices of the first; those of the row's first where the row has ended.
+    start: Vec<LaneValue>,
     /// Predicate: whether the row has them; `None` if it always has.
     inside: Option<Value>,
     /// The scope with the predicate of their stores.
@@ -88,22 +129,27 @@ impl<'a> RowChunk<'a> {
     fn of(
         c: Code,
         scope: &Scope<'a>,
-        group: &ThreadGroup,
+        share: &RowShare,
         (number, lanes): (usize, usize),
-        length: usize,
+        sizes: &[usize],
     ) -> Result<RowChunk<'a>> {
-        let before = number * group.size * lanes;
+        let (before, length) = (number * share.threads * lanes, sizes.iter().product::<usize>());
         let mut start =
-            c.add(c.mul(group.thread, c.index(lanes as i64)?)?, c.index(before as i64)?)?;
+            c.add(c.mul(share.thread, c.index(lanes as i64)?)?, c.index(before as i64)?)?;
         let mut inside = None;
-        if before + group.size * lanes > length {
+        if before + share.threads * lanes > length {
             let condition = c.less_than(start, c.index(length as i64)?)?;
             start = c.select(condition, start, c.index(0)?)?;
             inside = Some(condition);
         }
-        let writes = c.all_of(&[inside, group.active].into_iter().flatten().collect::<Vec<_>>())?;
-        let start =
-            if lanes == 1 { LaneValue::Uniform(start) } else { LaneValue::Strided(start, 1) };
+        let writes = c.all_of(&[inside, share.active].into_iter().flatten().collect::<Vec<_>>())?;
+        let along: Vec<Value> = sizes.iter().map(|n| c.index(*n as i64)).collect::<Result<_>>()?;
+        let at = if sizes.len() == 1 { vec![start] } else { decode(c, start, &along)? };
+        let mut start: Vec<LaneValue> = at.into_iter().map(LaneValue::Uniform).collect();
+        if let (Some(LaneValue::Uniform(last)), true) = (start.last().cloned(), lanes > 1) {
+            start.pop();
+            start.push(LaneValue::Strided(last, 1));
+        }
         Ok(RowChunk {
             start,
             inside,
@@ -128,7 +174,14 @@ struct RegisterRow<'a> {
 }
 
 impl RegisterRow<'_> {
-    fn nest(&mut self, c: Code, nest: &Nest, exchange: &[Option<Value>]) -> Result<()> {
+    /// `waits`: whether the cluster barrier is still to be waited for.
+    fn nest(
+        &mut self,
+        c: Code,
+        nest: &Nest,
+        exchange: &[Option<Value>],
+        waits: &mut bool,
+    ) -> Result<()> {
         if nest.extents.len() == self.plan.rows {
             return self.elected.iteration(
                 c,
@@ -143,7 +196,7 @@ impl RegisterRow<'_> {
         let scope = &self.elected;
         let mut running = partials::identities(c, scope, nest, self.lanes.count)?;
         for piece in &mut self.chunks {
-            let dims = [self.at.as_slice(), &[piece.start]].concat();
+            let dims = [self.at.as_slice(), &piece.start].concat();
             piece.forwarded.extend(self.uniform.iter().map(|(a, v)| (a.clone(), *v)));
             let old = running.clone();
             piece.scope.iteration(
@@ -161,7 +214,11 @@ impl RegisterRow<'_> {
         if running.is_empty() {
             return Ok(());
         }
-        let dims = [self.at.as_slice(), &[LaneValue::Uniform(c.index(0)?)]].concat();
+        if std::mem::take(waits) {
+            Ptx(c).cluster_wait()?;
+        }
+        let mut dims = self.at.clone();
+        dims.resize(nest.extents.len(), LaneValue::Uniform(c.index(0)?));
         let ending = FinalReduction {
             scope,
             group: self.group,
@@ -183,7 +240,7 @@ impl RegisterRow<'_> {
     fn load(&mut self, c: Code, nest: &Nest) -> Result<()> {
         let scope = &self.elected;
         let own = |a: &Access| {
-            a.at.uses(self.plan.rows)
+            (self.plan.rows..nest.extents.len()).any(|d| a.at.uses(d))
                 && (self.plan.rows == 0 || (0..self.plan.rows).any(|d| a.at.uses(d)))
         };
         let input = |a: &&Access| {
@@ -198,7 +255,7 @@ impl RegisterRow<'_> {
             .filter(input);
         for a in all {
             for piece in &mut self.chunks {
-                let dims = [self.at.as_slice(), &[piece.start]].concat();
+                let dims = [self.at.as_slice(), &piece.start].concat();
                 if !piece.forwarded.contains_key(a) {
                     let v = scope.read(c, a, &dims, self.lanes, &ForwardedElements::new())?;
                     piece.forwarded.insert(a.clone(), v);

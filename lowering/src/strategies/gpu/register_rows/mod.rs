@@ -1,14 +1,16 @@
 //! Rows that a group of threads keeps in registers from the first stage of a kernel to the last, so
-//! that each is read once.
+//! that each is read once. The CTAs of a cluster share a row that is too long for one.
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, NestPlan, Role, nests},
+    analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, matching_nests},
     strategies::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         doubled_and_halved,
         gpu::common::{
-            check_threads, combine,
+            check_threads,
+            cluster::RowCluster,
+            combine,
             grid::{grid, largest},
             vector_width::narrow_width,
         },
@@ -22,7 +24,7 @@ use std::collections::BTreeSet;
 pub const NESTING: Nesting = Nesting {
     name: "register_nests",
     build: |mut k| {
-        let mut plan = nests(&mut k, i64::MAX);
+        let mut plan = matching_nests(&mut k, i64::MAX);
         keep_in_registers(&k, &mut plan);
         Some((k, plan))
     },
@@ -34,7 +36,10 @@ pub struct RegisterRows;
 /// Tile of the rows.
 #[derive(Clone, Debug, Parameters)]
 pub struct Params {
-    /// Threads that share a row
+    /// CTAs of a cluster that share a row
+    #[parameter(OneOf(&[1, 2, 4, 8]))]
+    pub cluster: usize,
+    /// Threads of a CTA that share a row
     #[parameter(PowerOfTwo(1, 1024))]
     pub row_threads: usize,
     /// Rows of a CTA
@@ -57,19 +62,42 @@ impl Strategy for RegisterRows {
     const MISMATCH: &'static str = "has no rows of one known size that its stages share";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
-        Match::first(params(r.kernel, r.plan))
+        let clusters = r.gpu().is_ok_and(|g| g.hopper());
+        Match::first(params(r.kernel, r.plan, clusters))
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let threads = p.row_threads * p.rows_per_cta;
         check_threads(threads)?;
+        let values = r.kernel.stages.iter().map(|s| s.outputs.len()).sum();
+        let clustered = p.cluster > 1;
+        if clustered && !(r.gpu()?.hopper() && p.rows_per_cta == 1 && known_rows(r.plan).is_some())
+        {
+            return Err(format!(
+                "has cluster = {}, for which the chip needs clusters and the kernel a known number of rows, each of its own CTAs",
+                p.cluster
+            )
+            .into());
+        }
         let rows: Vec<usize> = (0..r.plan.rows).collect();
         let grid = grid(r.kernel, |e| {
-            Some(format!("({}) ceildiv {}", e.product(largest(r.plan)?, &rows)?, p.rows_per_cta))
+            let ctas =
+                format!("({}) ceildiv {}", e.product(largest(r.plan)?, &rows)?, p.rows_per_cta);
+            Some(if clustered { format!("({ctas}) * {}", p.cluster) } else { ctas })
         })?;
         // While the warps of one CTA wait at a barrier, those of others load.
         let resident = if p.row_threads > WARP { (THREADS / threads).max(1) } else { 1 };
         let ctas_per_sm = (resident > 1).then_some(resident);
-        Ok(Launch { grid: Some(grid), threads, ctas_per_sm, ..Launch::default() })
+        // Dynamic shared memory is aligned to 1 KiB.
+        let shared_bytes = clustered.then(|| 1024 + RowCluster::bytes(p.cluster, values));
+        let cluster = p.cluster;
+        Ok(Launch {
+            grid: Some(grid),
+            threads,
+            cluster,
+            shared_bytes,
+            ctas_per_sm,
+            ..Launch::default()
+        })
     }
     fn candidates(p: &Params) -> Vec<Params> {
         doubled_and_halved(p, &["rows_per_cta"])
@@ -90,6 +118,10 @@ const BYTES_PER_THREAD: usize = 128;
 const BLOCK: usize = 128;
 /// Most threads per group.
 const THREADS: usize = 1024;
+/// Threads of a CTA of a cluster, so that another CTA loads while one waits.
+const CLUSTER_THREADS: usize = 512;
+/// Most CTAs of a cluster on every chip that has clusters.
+const MAX_CLUSTER: usize = 8;
 
 /// Drops the memory of all intermediates: they are SSA values in registers.
 fn keep_in_registers(k: &Kernel, plan: &mut NestPlan) {
@@ -98,22 +130,39 @@ fn keep_in_registers(k: &Kernel, plan: &mut NestPlan) {
     }
 }
 
-/// The length of a row, if every nest iterates over its elements or once per row, and no nest reads
+/// The sizes of a row, if every nest iterates over its elements or once per row, and no nest reads
 /// another element of the row than its own iteration writes.
-pub fn length(k: &Kernel, plan: &NestPlan) -> Option<usize> {
+pub fn sizes(k: &Kernel, plan: &NestPlan) -> Option<Vec<usize>> {
     let d = plan.rows;
-    if !plan.dependent
-        || plan
-            .nests
-            .iter()
-            .any(|n| n.split.is_some() || n.extents.len() < d || n.extents.len() > d + 1)
-    {
+    if !plan.dependent || plan.nests.iter().any(|n| n.split.is_some() || n.extents.len() < d) {
         return None;
     }
-    let mut lengths = plan.nests.iter().filter_map(|n| n.extents.get(d)).map(|e| e.known());
-    let length = lengths.next()?.filter(|n| *n > 0)?;
-    let same = lengths.all(|n| n == Some(length));
-    (same && plan.nests.iter().all(|n| combine(k, n)) && in_place(k)).then_some(length as usize)
+    let mut rows = plan.nests.iter().map(|n| &n.extents[d..]).filter(|row| !row.is_empty());
+    let first = rows.next()?;
+    let sizes: Vec<usize> = first
+        .iter()
+        .map(|e| e.known().filter(|n| *n > 0).map(|n| n as usize))
+        .collect::<Option<_>>()?;
+    let same = rows.all(|row| row == first);
+    (same && plan.nests.iter().all(|n| combine(k, n)) && in_place(k)).then_some(sizes)
+}
+
+/// Whether an access depends on the place in the row.
+fn within_row(plan: &NestPlan, a: &Access) -> bool {
+    let last = plan.nests.iter().map(|n| n.extents.len()).max().unwrap_or(plan.rows);
+    (plan.rows..last).any(|d| a.at.uses(d))
+}
+
+/// Whether whole rows are stored. Others, such as a variance, are computed in one pass anyway.
+fn stores_rows(k: &Kernel, plan: &NestPlan) -> bool {
+    let memory = |b: usize| k.buffers.get(b).is_some_and(|b| b.role != Role::Temporary);
+    let stored = |a: &Access| memory(a.buffer) && within_row(plan, a);
+    k.stages.iter().flat_map(|s| &s.outputs).any(|o| stored(&o.access))
+}
+
+/// The number of rows, if it is known.
+fn known_rows(plan: &NestPlan) -> Option<i64> {
+    Poly::product(plan.nests.first()?.extents.iter().take(plan.rows)).known()
 }
 
 /// Whether each read of a value that the kernel itself writes is of the same iteration's element.
@@ -129,7 +178,7 @@ fn in_place(k: &Kernel) -> bool {
 /// Liveness: bytes per element in registers at the barrier with the highest register pressure, of
 /// values defined before it and used after it.
 fn live_bytes(k: &Kernel, plan: &NestPlan) -> usize {
-    let whole = |a: &&Access| a.at.uses(plan.rows);
+    let whole = |a: &&Access| within_row(plan, a);
     let stages = |nests: &'_ [Nest]| {
         nests.iter().flat_map(Nest::all).filter_map(|s| k.stages.get(s)).collect::<Vec<_>>()
     };
@@ -154,28 +203,27 @@ fn live_bytes(k: &Kernel, plan: &NestPlan) -> usize {
     (1..plan.nests.len()).map(at).max().unwrap_or(4).max(4)
 }
 
-/// The largest vector width of a nest to which the start of every row is aligned.
-pub fn lanes(k: &Kernel, plan: &NestPlan, length: usize) -> usize {
+/// The largest vector width of a nest to which every row of the last dimension is aligned.
+pub fn lanes(k: &Kernel, plan: &NestPlan, sizes: &[usize]) -> usize {
+    let last = plan.rows + sizes.len() - 1;
     let wide = plan
         .nests
         .iter()
-        .filter(|n| n.extents.len() > plan.rows)
-        .map(|n| narrow_width(k, plan, n, plan.rows, None));
+        .filter(|n| n.extents.len() > last)
+        .map(|n| narrow_width(k, plan, n, last, None));
     // For 1-byte elements such as masks, half an access (8 bytes) suffices.
     let mut lanes = wide.min().unwrap_or(1).min(8);
-    while !length.is_multiple_of(lanes) {
+    while !sizes.last().is_some_and(|n| n.is_multiple_of(lanes)) {
         lanes /= 2;
     }
     lanes
 }
 
-/// The parameters, if registers can hold the rows.
-pub fn params(k: &Kernel, plan: &NestPlan) -> Option<Params> {
-    let (length, live_bytes) = (length(k, plan)?, live_bytes(k, plan));
-    if length.checked_mul(live_bytes)? > MAX_ROW_BYTES {
-        return None;
-    }
-    let lanes = lanes(k, plan, length);
+/// The parameters, if registers can hold the rows. `clusters`: whether the chip has them.
+pub fn params(k: &Kernel, plan: &NestPlan, clusters: bool) -> Option<Params> {
+    let (sizes, live_bytes) = (sizes(k, plan)?, live_bytes(k, plan));
+    let length = sizes.iter().try_fold(1usize, |n, s| n.checked_mul(*s))?;
+    let lanes = lanes(k, plan, &sizes);
     let vectors = length.div_ceil(lanes);
     let most = (BYTES_PER_THREAD / (lanes * live_bytes)).max(1);
     // Several short rows share a warp. A single warp takes as much as it can, since it needs no
@@ -183,12 +231,21 @@ pub fn params(k: &Kernel, plan: &NestPlan) -> Option<Params> {
     let group = if vectors <= WARP * most {
         vectors.next_power_of_two().min(WARP)
     } else {
-        vectors.div_ceil(most).next_power_of_two().min(THREADS)
+        vectors.div_ceil(most).next_power_of_two()
     };
+    let bytes = length.checked_mul(live_bytes)?;
+    let several = bytes > MAX_ROW_BYTES && clusters && stores_rows(k, plan);
+    let several = several && known_rows(plan).is_some_and(|n| n > 0);
+    let cluster = if several { (group / CLUSTER_THREADS).clamp(2, MAX_CLUSTER) } else { 1 };
+    if bytes.div_ceil(cluster) > MAX_ROW_BYTES {
+        return None;
+    }
+    let group = (group / cluster).min(THREADS);
     Some(Params {
+        cluster,
         row_threads: group,
         rows_per_cta: (BLOCK / group).max(1),
-        unroll: vectors.div_ceil(group),
+        unroll: vectors.div_ceil(group * cluster),
         vector: lanes,
     })
 }

@@ -151,6 +151,8 @@ impl Strategy for WgmmaGemm {
     }
 }
 
+/// The alignment in bytes that TMA needs.
+pub const TMA_BYTES: usize = 16;
 /// Bytes of shared memory that a CTA can request on sm_90.
 pub const SHARED: usize = 227 << 10;
 /// Rows of a result that a warp stages and stores at once.
@@ -253,9 +255,14 @@ pub fn fits(p: &Params, nest: &Nest, product: &TensorCoreProduct) -> Result<()> 
 /// the base and of all strides but the contiguous one. K is not 0. The caller decides whether f32
 /// may be rounded to tf32.
 pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
+    aligned_product(k, plan, TMA_BYTES)
+}
+
+/// The same for operands whose base and strides are multiples of `bytes`.
+pub fn aligned_product(k: &Kernel, plan: &NestPlan, bytes: usize) -> Option<TensorCoreProduct> {
     let nest = plan.main()?;
     let Some((stages, roles, element)) = contractions(k, nest) else {
-        return with_prologue(k, nest);
+        return with_prologue(k, nest, bytes);
     };
     let sums: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
     let a = sums.first()?.inputs.first()?;
@@ -277,10 +284,10 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
         });
     }
     let roles = with_one_row(roles, a)?;
-    let left = operand(k, nest, a, roles.rows[0], &roles)?;
+    let left = operand(k, nest, a, (roles.rows[0], bytes), &roles)?;
     let rights: Vec<MatrixOperand> = sums
         .iter()
-        .map(|s| operand(k, nest, s.inputs.get(1)?, roles.columns[0], &roles))
+        .map(|s| operand(k, nest, s.inputs.get(1)?, (roles.columns[0], bytes), &roles))
         .collect::<Option<_>>()?;
     let k_major = rights[0].k_major;
     // wgmma reads tf32 operands K-major only.
@@ -312,7 +319,7 @@ fn convolution(
 }
 
 /// A product whose K-major left operand is computed from memory by a prologue.
-fn with_prologue(k: &Kernel, nest: &Nest) -> Option<TensorCoreProduct> {
+fn with_prologue(k: &Kernel, nest: &Nest, bytes: usize) -> Option<TensorCoreProduct> {
     let [number] = nest.stages.as_slice() else { return None };
     let (stage, roles) = (k.stages.get(*number)?, roles_of(k, nest, *number)?);
     let prologue = Prologue::of(stage)?;
@@ -332,9 +339,9 @@ fn with_prologue(k: &Kernel, nest: &Nest) -> Option<TensorCoreProduct> {
             a == raw || !both(a) && a.at.divisions.is_empty() && !k.pads.contains_key(&a.buffer)
         })
     };
-    let left = operand(k, nest, raw, *row, &roles)
+    let left = operand(k, nest, raw, (*row, bytes), &roles)
         .filter(|o| o.k_major && prologue.inputs.iter().all(read))?;
-    let right = operand(k, nest, stage.inputs.get(prologue.right)?, *column, &roles)?;
+    let right = operand(k, nest, stage.inputs.get(prologue.right)?, (*column, bytes), &roles)?;
     let fits = roles.batch.len() <= 3 && nest.extents.get(roles.k[0])?.multiple_of(2);
     let (element, raw, stages) = (prologue.element, element, vec![*number]);
     fits.then_some(TensorCoreProduct {
@@ -353,7 +360,7 @@ fn operand(
     k: &Kernel,
     nest: &Nest,
     a: &Access,
-    across: usize,
+    (across, bytes): (usize, usize),
     roles: &Roles,
 ) -> Option<MatrixOperand> {
     let depth = *roles.k.first()?;
@@ -364,7 +371,7 @@ fn operand(
     let batch: Vec<usize> = (0..roles.batch.len()).filter(|i| a.at.uses(roles.batch[*i])).collect();
     let dims: Vec<usize> =
         [near, far].into_iter().chain(batch.iter().map(|i| roles.batch[*i])).collect();
-    rows(k, &nest.extents, a, &dims, k_major).map(|o| MatrixOperand { batch, ..o })
+    rows(k, &nest.extents, a, (&dims, k_major), bytes).map(|o| MatrixOperand { batch, ..o })
 }
 
 /// The roles with one dimension of rows and one of K. Of several dimensions of rows, the contiguous
@@ -379,21 +386,17 @@ fn with_one_row(mut roles: Roles, left: &Access) -> Option<Roles> {
 }
 
 /// An operand whose access has exactly `dims`, loops of these extents, the contiguous one first;
-/// `None` where TMA cannot read it.
+/// `None` where its base or a stride is no multiple of `bytes`.
 pub fn rows(
     k: &Kernel,
     extents: &[Poly],
     a: &Access,
-    dims: &[usize],
-    k_major: bool,
+    (dims, k_major): (&[usize], bool),
+    bytes: usize,
 ) -> Option<MatrixOperand> {
     let Role::Input(number) = k.buffers.get(a.buffer)?.role else { return None };
-    let strides = tensor(
-        extents,
-        a,
-        dims,
-        16 / k.buffers.get(a.buffer)?.element.dtype().ok()?.byte_size() as i64,
-    )?;
+    let element = k.buffers.get(a.buffer)?.element.dtype().ok()?.byte_size();
+    let strides = tensor(extents, a, dims, bytes.div_ceil(element) as i64)?;
     let sizes = dims.iter().map(|d| extents.get(*d).cloned()).collect::<Option<_>>()?;
     let (argument, offset) = (im2col::argument(k, number)?, a.at.constant.clone());
     Some(MatrixOperand {
@@ -408,7 +411,7 @@ pub fn rows(
     })
 }
 
-/// The strides of all `dims` but the first, if TMA can address them: the first is contiguous, the
+/// The strides of all `dims` but the first, if the operand can be copied: the first is contiguous, the
 /// base and all other strides are multiples of `unit` elements.
 fn tensor(extents: &[Poly], a: &Access, dims: &[usize], unit: i64) -> Option<Vec<Poly>> {
     let units = |p: &Poly| !p.is_zero() && p.multiple_of(unit);

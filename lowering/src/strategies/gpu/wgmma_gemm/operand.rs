@@ -38,6 +38,14 @@ impl MatrixOperand {
         let whole = self.sizes.first().and_then(Poly::known).is_some_and(|n| n % DEPTH as i64 == 0);
         !self.k_major && across > DEPTH && whole && self.sizes.len() < 5
     }
+    /// Bytes of the widest aligned copy of 16-bit elements, at most 16 of cp.async.
+    pub fn copy_bytes(&self) -> usize {
+        let aligned = |bytes: &usize| {
+            let units = |p: &Poly| p.is_zero() || p.multiple_of(*bytes as i64 / 2);
+            units(&self.offset) && self.strides.iter().all(units)
+        };
+        [16, 8].into_iter().find(aligned).unwrap_or(4)
+    }
     /// The operand with its slices as a dimension: 64 elements, K, slices, batch.
     pub(super) fn with_slices(&self) -> MatrixOperand {
         let mut o = self.clone();
