@@ -379,3 +379,14 @@ fn a_build_without_mlir_says_what_to_do() {
     let here = std::env::var_os("MLIR_SYS_220_PREFIX").expect("cargo's configuration sets it");
     assert_eq!(said(Some(here.as_ref())), (Some(0), String::new()));
 }
+
+#[test]
+fn unknown_locations_are_shown() {
+    let c = Context::new();
+    let unknown = Loc::unknown(c.ctx());
+    assert_eq!(unknown.to_string(), "unknown location");
+    assert_eq!(Loc::fused(c.ctx(), &[unknown, unknown]).to_string(), "unknown location");
+    let m = Module::new(unknown);
+    let said = kiln_dialects::Error::at(m.op(), "has no meaning").to_string();
+    assert_eq!(said, "unknown location: 'builtin.module' op has no meaning");
+}

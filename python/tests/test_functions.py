@@ -57,6 +57,8 @@ FUNCTIONS = {
     "an input at an offset": (lambda x: x * 3, lambda: (f(10)[3:],)),
     "index and gather": (lambda x, i: (x[i], x.gather(0, i[:, None].expand(-1, 4))), lambda: (f(6, 4), torch.tensor([0, 5, 2]))),
     "cat and split": (lambda x, y: torch.cat([x, y], 1).split([2, 3, 3], 1), lambda: (f(2, 4), f(2, 4))),
+    "a weight of another dtype": (lambda x, w: torch.lerp(x, x + 1, w), lambda: (f(4, dtype=torch.float64), torch.tensor(0.3))),
+    "an index without elements": (lambda x, i: x.scatter_reduce(0, i, x, "sum", include_self=False), lambda: (f(1, 1), torch.zeros(0, 4, dtype=torch.int64))),
     "f64": (lambda x: torch.tanh(x) @ x.T, lambda: (f(3, 4, dtype=torch.float64),)),
     "bf16": (lambda x: torch.relu(x) + x, lambda: (f(3, 4).bfloat16(),)),
     "a Fourier transform": (lambda x: torch.fft.rfft(x[:, :1] * torch.arange(8.0, device=x.device)), lambda: (f(5, 4),)),

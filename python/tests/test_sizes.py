@@ -74,3 +74,39 @@ def test_sizes_that_pytorch_specialises_are_numbers(f):
     y = torch.compile(f, backend="kiln", dynamic=True)(x)
     torch.testing.assert_close(torch.autograd.grad(y.sum(), x), torch.autograd.grad(f(x).sum(), x))
     assert not any(r.eager for r in kiln_torch.reports)
+
+
+def test_strides_address_memory_of_any_size():
+    """Of a row-major value, of a transposed one, and through a view that is written."""
+    strided = lambda y: (y.as_strided((2, 3), (3, 1)), y.t().contiguous().t().as_strided((2, 2), (1, 2)))
+
+    def written(x):
+        y = x + 1
+        y.as_strided((2,), (1,)).fill_(-2)
+        return y
+
+    check(lambda x: (*strided(x + 1), written(x)), (torch.randn(3, 5),), (torch.randn(6, 4),))
+
+
+def test_strides_stay_inside_of_their_tensor():
+    check(lambda x: (x + 1).as_strided((4,), (2,)), (torch.randn(9),), (torch.randn(7),))
+    with pytest.raises(Exception, match="out of bounds|inside of their tensor"):
+        torch.compile(lambda x: (x + 1).as_strided((4,), (2,)), backend="kiln", dynamic=True)(torch.randn(6))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "amax"])
+def test_a_source_is_larger_than_its_index(reduce):
+    def scattered(x, i, s):
+        return x.scatter_reduce(0, i, s, reduce, include_self=False), x.scatter(0, i, s), x.scatter_add(0, i, s)
+
+    call = lambda n, m, k: (torch.randn(n), torch.randperm(n)[:m], torch.randn(k))
+    check(scattered, call(7, 3, 5), call(9, 4, 4), call(6, 2, 6))
+
+
+def test_a_sum_of_sizes_is_computed_once_for_many_values():
+    """Sizes that are computed from the arguments' while the values that had them are replaced."""
+    def f(x, y):
+        z = torch.cat([x, y, y]).abs() + 0.5
+        return torch.digamma(z).log(), z.lgamma() / z
+
+    check(f, (torch.rand(3) + 2, torch.rand(5) + 2), (torch.rand(6) + 2, torch.rand(2) + 2))

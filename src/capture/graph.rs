@@ -3,7 +3,7 @@
 use super::{
     CaptureError, Captured, Output, Unsupported,
     aten::{self, Args, Cx, Declared, Rng, STATE, Val, Writes},
-    autocast_args, control, draws, guards, layout,
+    autocast_args, control, draws, guards, layout, memory,
     pt2::Weight,
     schema::*,
     srepr::{self, Symbols},
@@ -336,7 +336,7 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
         cx.unbacked.fresh = fresh_symbols(cx, symbols, graph, &names);
         cx.declared = names.iter().map(|n| declared(graph, n)).collect();
         cx.stated = layout::stated(cx, symbols, graph, node).map_err(op_error)?;
-        layout::addressed(graph, node).map_err(op_error)?;
+        cx.memory = memory::addressed(graph, node).map_err(op_error)?;
         let outcome = aten::build(row, cx, &args).map_err(op_error)?;
         let outcome = if layout::copies(graph, node) || aten::is_copy(target) {
             cx.copied(outcome).map_err(op_error)?

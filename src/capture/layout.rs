@@ -1,7 +1,7 @@
 //! Whether an overload such as `reshape` returns a view or a copy, which depends on strides.
 use super::{
     aten::{self, Cx},
-    schema::{Graph, GraphNode, TensorMeta},
+    schema::{Graph, GraphNode, TensorMeta, hinted},
     srepr::{self, Symbols},
 };
 use kiln_dialects::{Result, ir::Size};
@@ -30,24 +30,6 @@ pub fn copies(graph: &Graph, node: &GraphNode) -> bool {
         }
         // Sizes without a hint: strides are compared as text, and a reshape counts as a view.
         _ => whole && output.is_some_and(|o| o.strides != input.strides),
-    }
-}
-
-/// Err: an overload takes strides in a storage whose layout is not its argument's row-major order.
-pub fn addressed(graph: &Graph, node: &GraphNode) -> Result<()> {
-    if !aten::short(&node.target).starts_with("aten.as_strided") {
-        return Ok(());
-    }
-    let name = |j: &serde_json::Value| j["as_tensor"]["name"].as_str().map(str::to_string);
-    let input = node.inputs.iter().find(|i| i.name == "self").and_then(|i| name(&i.arg));
-    let input = input.and_then(|name| graph.tensor_values.get(&name));
-    let dense = |m: &TensorMeta| {
-        m.storage_offset["as_int"].as_i64() == Some(0)
-            && layout(m, known).is_some_and(|(sizes, strides)| is_contiguous(&sizes, &strides))
-    };
-    match input {
-        Some(m) if dense(m) => Ok(()),
-        _ => Err("takes strides of a tensor that is not contiguous, or of symbolic sizes".into()),
     }
 }
 
@@ -84,16 +66,6 @@ pub fn stated(
         return Ok(None);
     }
     symbols.size(&cx.b, &expression).map(Some)
-}
-
-fn known(n: &serde_json::Value) -> Option<i64> {
-    n["as_int"].as_i64()
-}
-
-/// A size or stride of the export's example inputs. Symbols are at least 2 there, so strides that
-/// are contiguous by them are so for all sizes.
-fn hinted(n: &serde_json::Value) -> Option<i64> {
-    known(n).or_else(|| n["as_expr"]["hint"]["as_int"].as_i64())
 }
 
 /// Sizes and strides.

@@ -8,6 +8,7 @@ pub mod fx;
 pub mod graph;
 mod guards;
 mod layout;
+mod memory;
 pub mod pt2;
 mod schema;
 mod srepr;

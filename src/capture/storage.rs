@@ -102,12 +102,52 @@ impl ViewOp {
                 indices: indices.clone(),
                 dims: dims.clone(),
             })?),
-            ViewOp::Broadcast(..) => {
-                Err("writes to an expanded tensor, whose elements share memory".into())
-            }
+            ViewOp::Broadcast(dims, sizes) => undo_broadcast(b, from, new, dims, sizes),
             ViewOp::Windows(..) => Err("writes to windows whose elements share memory".into()),
         }
     }
+}
+
+/// The new value of `from` after its expanded view was written as `new`: where nothing was
+/// expanded, where there is no element, and where all elements are one value, as in `fill_`.
+fn undo_broadcast(
+    b: &Builder,
+    from: Value,
+    new: Value,
+    dims: &[i64],
+    sizes: &[Size],
+) -> Result<Value> {
+    let have = b.sizes_of(from)?;
+    let source = |axis: usize| {
+        dims.iter().position(|d| *d == axis as i64).and_then(|i| have.get(i)).copied()
+    };
+    let kept = |axis: usize, n: Size| source(axis).unwrap_or(Size::Static(1)) == n;
+    let expanded: Vec<Size> =
+        sizes.iter().enumerate().filter(|(i, n)| !kept(*i, **n)).map(|(_, n)| *n).collect();
+    if expanded.is_empty() {
+        return b.add(&Reshape { input: new, sizes: have });
+    }
+    if expanded.contains(&Size::Static(0)) {
+        return Ok(from);
+    }
+    let mut value = match (new.def().and_then(BroadcastInDim::of), new.def().and_then(Splat::of)) {
+        (Some(one), _) if one.dims.is_empty() => {
+            b.add(&BroadcastInDim { input: one.input, dims: vec![], sizes: have.clone() })?
+        }
+        (_, Some(one)) => b.add(&Splat { value: one.value, sizes: have.clone() })?,
+        _ => return Err("writes to an expanded tensor, whose elements share memory".into()),
+    };
+    for n in expanded.into_iter().filter(|n| n.known().is_none()) {
+        // Expanded to no element, nothing is written.
+        let none = b.add(&Compare {
+            kind: CompareKind::Eq,
+            lhs: b.size_as_tensor(n, DType::I64)?,
+            rhs: b.splat(DType::I64, &[], 0.0)?,
+        })?;
+        let none = b.add(&BroadcastInDim { input: none, dims: vec![], sizes: have.clone() })?;
+        value = b.add(&Select { condition: none, on_true: from, on_false: value })?;
+    }
+    Ok(value)
 }
 
 /// A size in each element of a shape.

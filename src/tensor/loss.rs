@@ -1,5 +1,6 @@
 //! Losses: of two tensors of one shape, and of classes.
 use super::{Tensor, arg::Arg};
+use kiln_dialects::value::DType;
 
 /// How a loss is reduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,12 +81,32 @@ impl Tensor {
         self.loss("kl_div", "aten.kl_div.default", target, reduction, more)
     }
     /// Cross entropy of probabilities and truths in 0 to 1: -(t ln x + (1 - t) ln(1 - x)), each
-    /// logarithm at least -100. As `torch.nn.functional.binary_cross_entropy`, but where x is exactly
-    /// 0 or 1 the gradient is NaN: [`Tensor::binary_cross_entropy_with_logits`] has no such place.
+    /// logarithm at least -100, and the gradient (x - t) / max(x (1 - x), 1e-12). As
+    /// `torch.nn.functional.binary_cross_entropy`.
     #[track_caller]
     pub fn binary_cross_entropy(&self, target: impl Into<Tensor>, reduction: Reduction) -> Tensor {
-        let row = "aten.binary_cross_entropy.default";
-        self.loss("binary_cross_entropy", row, target, reduction, [])
+        let (narrow, target) = (self.dtype(), target.into());
+        // 1e12 has no value in f16.
+        let (x, t) = match narrow {
+            Ok(DType::F16) => (self.to(DType::F32), target.to(DType::F32)),
+            _ => (self.clone(), target),
+        };
+        let (op, row) = ("binary_cross_entropy", "aten.binary_cross_entropy.default");
+        let certain = (&x * (1.0 - &x)).le(1e-12);
+        let uncertain = certain.where_(0.5, &x).loss(op, row, &t, Reduction::None, []);
+        let value = x.detach().loss(op, row, &t, Reduction::None, []);
+        // 0 with a gradient of its own: the logarithms' would be infinite.
+        let slope = (&x * 0.5 - t.detach()) * &x * 1e12;
+        let each = certain.where_(value + (&slope - slope.detach()), uncertain);
+        let v = match reduction {
+            Reduction::None => each,
+            Reduction::Mean => each.mean(.., false),
+            Reduction::Sum => each.sum(.., false),
+        };
+        match narrow {
+            Ok(narrow @ DType::F16) => v.to(narrow),
+            _ => v,
+        }
     }
     /// As [`Tensor::binary_cross_entropy`] of the sigmoid, stable for large inputs;
     /// `positive` weighs the terms of t. As

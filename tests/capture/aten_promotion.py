@@ -64,3 +64,23 @@ def copies():
         add(fn, f(3, 4, 7, 5))
         add(fn, f(3, 4, 7, 5), dyn=[{0: AUTO, 1: AUTO, 3: AUTO}])
     add(disjoint, f(7))
+
+    def strided(x):
+        y = x + 1
+        z = (x * 2).t()
+        y.as_strided((2,), (2,)).mul_(3)
+        y.as_strided((2, 2), (2, 1), 1)[0].fill_(-2)
+        return y, z.as_strided((3, 2), (2, 1)), y[1:].as_strided((2, 2), (2, 1))
+
+    add(strided, f(3, 5), dyn=[{0: AUTO, 1: AUTO}])
+
+    def expanded(x, y):
+        v, w, u = x.sum(0, keepdim=True), x + 0, x[:1] * 2
+        v.expand_as(x).fill_(3)
+        w.expand(x.shape).mul_(2)
+        u.expand(0, -1).add_(7)
+        y.sum().expand_as(y).zero_()
+        return v, w, u
+
+    add(expanded, f(3, 5), f(4))
+    add(expanded, f(3, 5), f(4), dyn=[{0: AUTO, 1: AUTO}, {0: AUTO}])

@@ -41,8 +41,22 @@ def error(a, b):
     return (x - y).norm().item() / (size or 1.0) if y.numel() else 0.0
 
 
-def compared(have, want, exact):
-    """Outcome and detail of one result."""
+def coarsest(function, state):
+    """The tolerance of each value: that of the narrowest floating-point dtype that was rounded to on the way to it."""
+    own = lambda name: TOLERANCE.get(name_of(state.values[name].tensor.dtype), 0.0)
+    rounded = lambda name: 0.0 if state.values[name].exact else own(name)
+    found = {i.name: rounded(i.name) for i in function.inputs}
+    for line in function.lines:
+        # A line may call a method of an operand first: `F.kl_div(x0, x1.sigmoid())`.
+        inner = [own(n) for n in line.operands if f"{n}." in line.text and not line.text.startswith(f"{n}.")]
+        widest = max([found[n] for n in line.operands] + inner, default=0.0)
+        # A line without names writes to its operands.
+        found |= {n: max(widest, rounded(n)) for n in line.names or line.operands}
+    return found
+
+
+def compared(have, want, exact, tolerance=0.0):
+    """Outcome and detail of one result, which may have been computed from values of this tolerance."""
     if is_within(have, want):
         return "agrees", ""
     if have.dtype != want.dtype or have.shape != want.shape:
@@ -59,7 +73,7 @@ def compared(have, want, exact):
     if eagers > AMPLIFIED:
         return "undecided", detail
     # Eager may be NaN, which `max` ignores as its second argument.
-    return ("nearer" if own <= max(TOLERANCE[name_of(want.dtype)], 10 * eagers) else "wrong"), detail
+    return ("nearer" if own <= max(TOLERANCE[name_of(want.dtype)], tolerance, 10 * eagers) else "wrong"), detail
 
 
 def sizes_of(program):
@@ -134,6 +148,8 @@ class Exported:
         names = [*front, *own, *rest]
         self.want = [state.narrow_space[n] for n in names]
         self.exact = [state.wide_space[n] for n in names]
+        tolerances = coarsest(function, state)
+        self.tolerances = [tolerances[n] for n in names]
         self.own = slice(len(front), len(front) + len(function.results))
 
     def is_faithful(self):
@@ -186,9 +202,10 @@ def check(function, mode, kiln, path, timeout=60):
     at = f" at {[list(s) for s in exported.shapes]}" if exported.shapes else ""
     what, detail, outputs = run(kiln, path, timeout)
     if outputs is None:
-        return what, detail + at
-    what, detail = judged(load_file(outputs), exported, at)
-    if what == "wrong":
+        detail += at
+    else:
+        what, detail = judged(load_file(outputs), exported, at)
+    if what in ("wrong", "refused"):
         try:
             exported.is_faithful()
         except Exception as e:
@@ -202,8 +219,8 @@ def judged(found, exported, at):
         return "wrong", f"{len(found)} results, but {len(exported.want)} are expected{at}"
     worst = ("agrees", "")
     order = ("agrees", "nearer", "undecided", "wrong")
-    for k, (want, exact) in enumerate(zip(exported.want, exported.exact)):
-        what, detail = compared(found[f"output_{k}"], want, exact)
+    for k, (want, exact, tolerance) in enumerate(zip(exported.want, exported.exact, exported.tolerances)):
+        what, detail = compared(found[f"output_{k}"], want, exact, tolerance)
         if order.index(what) > order.index(worst[0]):
             worst = (what, f"output {k}: {detail}")
     return worst[0], worst[1] + at if worst[1] else at.strip()

@@ -722,3 +722,28 @@ func.func @f(%g: tensor<64x32xbf16>, %w: tensor<128x32xbf16>, %x: tensor<64x128x
   %12 = kiln.add %10, %11 : tensor<64x128xf32>
   return %12 : tensor<64x128xf32>
 }
+
+// -----
+// The size of several computed values is made once, of the arguments' sizes.
+// CASE: sizes_of_computed_values
+// CHECK: kiln.sym_expr add
+// IMPLICIT-CHECK-NOT: kiln.sym_expr add
+func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
+  %s = kiln.sym @s
+  %t = kiln.sym @t
+  kiln.bind_shape %x, [%s] : tensor<?xf32>
+  kiln.bind_shape %y, [%t] : tensor<?xf32>
+  %0 = kiln.concat %x, %y, %y axis = 0 : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
+  %n0 = kiln.dim %0, 0 : tensor<?xf32>
+  %half = kiln.splat [], 0.5 : f32
+  %1 = kiln.broadcast_in_dim %half dims = [] sizes = [%n0] : tensor<f32>
+  %2 = kiln.add %0, %1 : tensor<?xf32>
+  %n2 = kiln.dim %2, 0 : tensor<?xf32>
+  %one = kiln.splat [], 1.0 : f32
+  %3 = kiln.broadcast_in_dim %one dims = [] sizes = [%n2] : tensor<f32>
+  %4 = kiln.div %3, %2 : tensor<?xf32>
+  %n4 = kiln.dim %4, 0 : tensor<?xf32>
+  %5 = kiln.broadcast_in_dim %half dims = [] sizes = [%n4] : tensor<f32>
+  %6 = kiln.max %4, %5 : tensor<?xf32>
+  return %6 : tensor<?xf32>
+}

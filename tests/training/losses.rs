@@ -2,6 +2,7 @@
 use super::network::{Recorded, close};
 use kiln::{
     Error, Tensor,
+    dialects::value::DType,
     tensor::Reduction::{self, Mean, None as Each, Sum},
 };
 
@@ -78,5 +79,27 @@ fn losses_are_pytorchs() -> Result<(), Error> {
             close(&format!("the gradient of {name}"), &by, &get(&format!("{name}/{how}/by")));
         }
     }
+    Ok(())
+}
+
+/// Where a logarithm is infinite, against PyTorch's numbers.
+#[test]
+fn certain_probabilities_have_gradients() -> Result<(), Error> {
+    let (x, t) = ([0.0, 1.0, 0.0, 1.0, 0.5, 1e-20], [0.0, 1.0, 1.0, 0.0, 0.25, 1.0]);
+    let losses = [0.0, 0.0, 100.0, 100.0, 0.693_147_2, 46.051_70];
+    let (by_x, by_t) =
+        ([0.0, 0.0, -1e12, 1e12, 1.0, -1e12], [100.0, -100.0, 100.0, -100.0, 0.0, 46.051_70]);
+    let given = |all: &[f64]| Ok::<_, Error>(Tensor::from_slice(&[all.len()], all)?.to(DType::F32));
+    for (name, reduction, count) in [("none", Each, 1.0), ("sum", Sum, 1.0), ("mean", Mean, 6.0)] {
+        let f = move |x: Tensor, t: Tensor| x.binary_cross_entropy(t, reduction).sum(.., false);
+        let (loss, found) = kiln::value_and_grad(f).call((given(&x)?, given(&t)?))?;
+        close(name, &loss, &given(&[losses.iter().sum::<f64>() / count])?);
+        close(name, &found, &given(&by_x.map(|g| g / count))?);
+        let g = move |t: Tensor, x: Tensor| f(x, t);
+        let (_, found) = kiln::value_and_grad(g).call((given(&t)?, given(&x)?))?;
+        close(name, &found, &given(&by_t.map(|g| g / count))?);
+    }
+    let each = given(&x)?.binary_cross_entropy(given(&t)?, Each);
+    close("each", &each, &given(&losses)?);
     Ok(())
 }

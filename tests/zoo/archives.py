@@ -25,6 +25,7 @@ from pathlib import Path
 
 import forked
 from compiled import AMPLIFIED, TOLERANCE, error, without_dropout
+from exact import in_float64
 from forked import cell, say
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "opinfo"))
@@ -217,7 +218,8 @@ def second_look(program, module, args, want, path):
         if traced > AMPLIFIED:
             return "not exported", f"the exported program differs from the model in eager by {traced:.1e}"
         try:
-            exact = module.double()(*[t.double() if is_float(t) else t for t in args])
+            with in_float64():
+                exact = module.double()(*[t.double() if is_float(t) else t for t in args])
         finally:
             module.float()
     eager = error(floats[1], list(filter(is_float, exact)), train)

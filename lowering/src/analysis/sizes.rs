@@ -235,16 +235,25 @@ pub fn ask_arguments_only(block: Block, facts: &Facts) -> Result<bool> {
         .into_iter()
         .filter(|o| o.kind() == Some(OpKind::Dim) && !asks_argument(*o))
         .collect();
+    let mut made: Vec<(Dim, Value)> = vec![];
     for op in &asked {
-        let b = Builder::before(*op).ok_or_at(*op, "is in no block")?;
-        let size = SizeValues::of_host(block, facts, b, *op).value(&facts.size_value(op.result(0)));
-        let value = size.and_then(|s| match s {
-            Size::Static(n) => b.index(n),
-            Size::Dynamic(v) => Ok(v),
-        });
-        op.result(0).replace_uses(value.at(*op)?);
-        op.erase();
+        let dim = facts.size_value(op.result(0));
+        let known = made.iter().find(|(d, _)| *d == dim && dim != Dim::Unknown).map(|(_, v)| *v);
+        let value = match known {
+            Some(v) => v,
+            None => {
+                let b = Builder::before(*op).ok_or_at(*op, "is in no block")?;
+                match SizeValues::of_host(block, facts, b, *op).value(&dim).at(*op)? {
+                    Size::Static(n) => b.index(n).at(*op)?,
+                    Size::Dynamic(v) => v,
+                }
+            }
+        };
+        made.push((dim, value));
+        op.result(0).replace_uses(value);
     }
+    // Not before: facts are kept by address, which a new op would take over from an erased one.
+    asked.iter().for_each(|op| op.erase());
     Ok(!asked.is_empty())
 }
 

@@ -125,17 +125,7 @@ fn scatter(cx: &mut Cx, a: &Args<'_>, src: Option<Value>, kind: ScatterKind) -> 
     }
     let sizes = cx.b.sizes_of(i)?;
     let updates = match src {
-        // The source may be larger than the index.
-        Some(src) if src.ty().dims() != i.ty().dims() => {
-            let n = sizes.len();
-            cx.b.add(&Slice {
-                input: src,
-                offsets: vec![Size::Static(0); n],
-                sizes: sizes.clone(),
-                strides: vec![1; n],
-            })?
-        }
-        Some(src) => src,
+        Some(src) => leading(cx, src, i)?,
         None => {
             let v = cx.operand(a, "value", dtype_of(x)?)?;
             cx.broadcast_to(v, &sizes)?
@@ -146,6 +136,16 @@ fn scatter(cx: &mut Cx, a: &Args<'_>, src: Option<Value>, kind: ScatterKind) -> 
     let v = cx.b.add(&Scatter { kind, input: x, updates, indices, dims })?;
     let v = cx.shaped_as(v, whole)?;
     cx.one(v)
+}
+
+/// The elements of `src` that have an index: it may be larger in any dimension.
+pub(super) fn leading(cx: &Cx, src: Value, index: Value) -> Result<Value> {
+    let dims = index.ty().dims();
+    if src.ty().dims() == dims && dims.iter().all(|n| n.known().is_some()) {
+        return Ok(src);
+    }
+    let (n, sizes) = (dims.len(), cx.b.sizes_of(index)?);
+    cx.b.add(&Slice { input: src, offsets: vec![Size::Static(0); n], sizes, strides: vec![1; n] })
 }
 
 /// The tensors of an index list, broadcast to one shape, and the dimensions they index.

@@ -358,6 +358,7 @@ impl Cx {
             declared: vec![],
             autocast: None,
             stated: None,
+            memory: None,
         }
     }
     /// Binds a name to a tensor with a storage of its own. The last dimension of a complex one holds

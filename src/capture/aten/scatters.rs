@@ -2,7 +2,7 @@
 use super::{
     Args, Cx, Outcome, Row, Val,
     formula::value,
-    index::{chosen, coordinates, index, index_list, index_put, positive},
+    index::{chosen, coordinates, index, index_list, index_put, leading, positive},
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
@@ -270,17 +270,11 @@ fn scattered(cx: &mut Cx, a: &Args<'_>, src: Value, mode: ScatterMode) -> Result
             "Index tensor must have the same number of dimensions as self and src tensor".into()
         );
     }
+    if index.ty().dims().iter().any(|n| n.known() == Some(0)) {
+        return cx.one(whole);
+    }
     let n = rank_of(index);
-    let updates = if src.ty().dims() == index.ty().dims() {
-        src
-    } else {
-        cx.b.add(&Slice {
-            input: src,
-            offsets: vec![Size::Static(0); n],
-            sizes: cx.b.sizes_of(index)?,
-            strides: vec![1; n],
-        })?
-    };
+    let updates = leading(cx, src, index)?;
     let places = (coordinates(cx, x, index, axis)?, (0..n as i64).collect());
     let v = combined(cx, x, updates, places, mode)?;
     let v = cx.shaped_as(v, whole)?;

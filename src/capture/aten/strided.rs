@@ -1,6 +1,6 @@
 //! Views of elements in another order of addresses: diagonals, windows, strides.
 use super::{Args, Cx, Outcome, Row, Val, tools::*};
-use crate::capture::storage::ViewOp;
+use crate::capture::{memory::Memory, storage::ViewOp};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
@@ -291,26 +291,23 @@ fn are_disjoint(sizes: &[i64], strides: &[i64]) -> bool {
         })
 }
 
-/// Elements by their place in a row-major tensor.
+/// Elements by their place in memory.
 fn strided(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<Vec<ViewOp>> {
     let (sizes, strides) = (a.sizes("size")?, a.sizes("stride")?);
     if sizes.len() != strides.len() {
         return Err("mismatch in length of strides and shape".into());
     }
-    let offset = if a.has("storage_offset") { a.size("storage_offset")? } else { Size::Static(0) };
+    let Memory { order, at_start } =
+        cx.memory.clone().ok_or("addresses memory without a layout")?;
+    // Without an offset it starts where its argument does.
+    let offset = match a.has("storage_offset") {
+        true if !at_start => return Err("takes an offset in the storage of a slice".into()),
+        true => a.size("storage_offset")?,
+        false => Size::Static(0),
+    };
     let n = cx.numel(x)?;
+    require_inside(cx, &sizes, &strides, offset, n)?;
     let known = |all: &[Size]| all.iter().map(|s| s.known()).collect::<Option<Vec<i64>>>();
-    if let (Some(sizes), Some(strides), Some(offset), Some(n)) =
-        (known(&sizes), known(&strides), offset.known(), n.known())
-    {
-        let reach = |last: i64, (n, s): (&i64, &i64)| {
-            n.checked_sub(1).and_then(|k| k.checked_mul(*s)).and_then(|k| last.checked_add(k))
-        };
-        let last = sizes.iter().zip(&strides).try_fold(offset, reach);
-        if !sizes.contains(&0) && last.is_none_or(|last| last >= n) {
-            return Err("reaches beyond its tensor".into());
-        }
-    }
     let disjoint = known(&sizes).zip(known(&strides)).is_some_and(|(n, s)| are_disjoint(&n, &s));
     let mut place = cx.size_value(offset)?;
     for (axis, stride) in strides.iter().enumerate() {
@@ -318,6 +315,36 @@ fn strided(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<Vec<ViewOp>> {
         let step = cx.binary(BinaryKind::Mul, i, cx.size_value(*stride)?)?;
         place = cx.binary(BinaryKind::Add, place, step)?;
     }
+    let mut view_ops = vec![];
+    if !order.is_sorted() {
+        view_ops.push(ViewOp::Transpose(order));
+    }
     let view = if disjoint { ViewOp::Gather } else { ViewOp::Windows };
-    Ok(vec![ViewOp::Reshape(vec![n]), view(vec![place], vec![0])])
+    view_ops.extend([ViewOp::Reshape(vec![n]), view(vec![place], vec![0])]);
+    Ok(view_ops)
+}
+
+/// Err, or a condition on sizes: strides reach beyond their tensor of `n` elements.
+fn require_inside(cx: &Cx, sizes: &[Size], strides: &[Size], offset: Size, n: Size) -> Result<()> {
+    if sizes.contains(&Size::Static(0)) {
+        return Ok(());
+    }
+    let end = sizes.iter().zip(strides).try_fold(offset, |end, (size, stride)| {
+        cx.size_add(end, cx.size_mul(cx.size_add(*size, Size::Static(-1))?, *stride)?)
+    });
+    let beyond = "reaches beyond its tensor";
+    // Sizes without a value overflow.
+    let mut end = cx.size_add(end.map_err(|_| beyond)?, Size::Static(1)).map_err(|_| beyond)?;
+    if let (Some(end), Some(n)) = (end.known(), n.known()) {
+        return if end > n { Err(beyond.into()) } else { Ok(()) };
+    }
+    if sizes.iter().any(|s| s.known().is_none()) {
+        // No elements reach nowhere.
+        let any = cx.size_min(cx.size_product(sizes)?, Size::Static(1))?;
+        end = cx.size_mul(end, any)?;
+    }
+    if offset.known().is_none() {
+        cx.require(CompareKind::Ge, offset, Size::Static(0), "a storage offset >= 0")?;
+    }
+    cx.require(CompareKind::Le, end, n, "strides that stay inside of their tensor")
 }

@@ -2,6 +2,7 @@
 use super::{Args, Outcome, Val, generator::Rng, unbacked::Unbacked};
 use crate::capture::{
     autocast::Autocast,
+    memory::Memory,
     srepr::size_op,
     storage::{Alias, Store, ViewOp},
 };
@@ -35,6 +36,8 @@ pub struct Cx {
     pub autocast: Option<Autocast>,
     /// The value that the graph gives for a stride or an offset, which the current node reads.
     pub stated: Option<Size>,
+    /// Where the elements lie of the tensor whose storage the current node addresses.
+    pub memory: Option<Memory>,
 }
 
 /// What an export gives for a result: its dtype, and its sizes, as far as they are static.

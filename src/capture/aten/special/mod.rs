@@ -298,8 +298,9 @@ pub(super) const ROWS: &[Row] = &[
         name: "aten.lerp.Tensor",
         arguments: "self, end, weight",
         build: |cx, a| {
-            let (x, end, w) =
-                (cx.tensor(a, "self")?, cx.tensor(a, "end")?, cx.tensor(a, "weight")?);
+            let (x, end) = (cx.tensor(a, "self")?, cx.tensor(a, "end")?);
+            // A number as a tensor may have another dtype.
+            let w = cx.operand(a, "weight", dtype_of(x)?)?;
             formula(cx, |f| {
                 let (x, end, w) = (f.of(x), f.of(end), f.of(w));
                 // From the nearer end, as PyTorch computes it.
