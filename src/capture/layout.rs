@@ -1,7 +1,7 @@
 //! Whether an overload such as `reshape` returns a view or a copy, which depends on strides.
 use super::{
     aten::{self, Cx},
-    schema::{Graph, GraphNode, TensorMeta, hinted},
+    schema::{Graph, GraphNode, TensorMeta},
     srepr::{self, Symbols},
 };
 use kiln_dialects::{Result, ir::Size};
@@ -66,6 +66,12 @@ pub fn stated(
         return Ok(None);
     }
     symbols.size(&cx.b, &expression).map(Some)
+}
+
+/// A size or stride of the export's example inputs. Symbols are at least 2 there, so strides that
+/// are contiguous by them are so for all sizes.
+fn hinted(n: &serde_json::Value) -> Option<i64> {
+    n["as_int"].as_i64().or_else(|| n["as_expr"]["hint"]["as_int"].as_i64())
 }
 
 /// Sizes and strides.

@@ -1,7 +1,7 @@
 //! Where the elements of a tensor lie in its storage, as the export recorded it: what ops that take
 //! strides address.
 use super::{
-    schema::{Graph, GraphNode, TensorMeta, hinted},
+    schema::{Graph, GraphNode, TensorMeta},
     srepr::{self, SizeExpr},
 };
 use kiln_dialects::{Result, algebra::Expr, ops::SymKind, sym::Dim};
@@ -30,19 +30,16 @@ pub fn addressed(graph: &Graph, node: &GraphNode) -> Result<Option<Memory>> {
 
 /// The memory of a dense tensor.
 fn dense(m: &TensorMeta) -> Option<Memory> {
-    let mut order = (0..m.sizes.len()).collect::<Vec<_>>();
-    let hints = m.strides.iter().map(hinted).collect::<Option<Vec<_>>>()?;
-    order.sort_by_key(|d| hints.get(*d).map(|s| -s));
-    let mut expected = Dim::Known(1);
-    for d in order.iter().rev() {
-        let size = number(m.sizes.get(*d)?)?;
-        if size == Dim::Known(1) {
-            continue;
-        }
-        if number(m.strides.get(*d)?)? != expected {
-            return None;
-        }
-        expected = expected.mul(&size);
+    let all = |all: &[Json]| all.iter().map(number).collect::<Option<Vec<_>>>();
+    let (sizes, strides) = (all(&m.sizes)?, all(&m.strides)?);
+    let (mut order, mut left): (Vec<usize>, Vec<usize>) =
+        (0..sizes.len()).partition(|d| sizes.get(*d) == Some(&Dim::Known(1)));
+    let (mut expected, front) = (Dim::Known(1), order.len());
+    while !left.is_empty() {
+        let next = left.iter().rposition(|d| strides.get(*d) == Some(&expected))?;
+        let d = left.remove(next);
+        expected = expected.mul(sizes.get(d)?);
+        order.insert(front, d);
     }
     let order = order.into_iter().map(|d| d as i64).collect();
     Some(Memory { order, at_start: m.storage_offset["as_int"].as_i64() == Some(0) })

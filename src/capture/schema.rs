@@ -132,9 +132,3 @@ pub fn subgraph(arg: &Json) -> Result<Graph> {
         arg.get("as_graph").and_then(|g| g.get("graph")).ok_or("has no graph where one belongs")?;
     serde_json::from_value(json.clone()).map_err(|e| e.to_string().into())
 }
-
-/// A size or stride of the export's example inputs. Symbols are at least 2 there, so strides that
-/// are contiguous by them are so for all sizes.
-pub fn hinted(n: &Json) -> Option<i64> {
-    n["as_int"].as_i64().or_else(|| n["as_expr"]["hint"]["as_int"].as_i64())
-}
