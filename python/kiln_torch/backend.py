@@ -15,7 +15,7 @@ from . import _kiln
 from . import freezing
 from .attention import keep_whole
 from .cudagraphs import CudaGraphs
-from .decompositions import conversions_as_aten, decompose, is_random, table
+from .decompositions import conversions_as_aten, decompose, is_random, state_dtypes, table
 from .factors import factor_transposed
 from .graph import Unserialisable
 from .package import as_text
@@ -23,7 +23,7 @@ from .partition import device_of, faster_in_eager, restore_order, runs_of
 from .program import Program
 from .runner import boxed
 from .sizes import supply
-from .views import RETURNED, rebase, return_views
+from .views import RETURNED, rebase, resize_as_strided, return_views
 
 log = logging.getLogger("kiln_torch")
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")
@@ -84,9 +84,11 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     if not any(n.op == "call_function" for n in module.graph.nodes):
         return make_boxed_func(module.forward)
     conversions_as_aten(module.graph)
+    state_dtypes(module.graph)
+    resize_as_strided(module.graph)
     rebase(module.graph)
     factor_transposed(module.graph)
-    refused = dict.fromkeys(return_views(module.graph), RETURNED)
+    refused = dict.fromkeys(return_views(module.graph, saved_only(kind, module.graph)), RETURNED)
     if not chosen.strict:
         refused |= faster_in_eager(module.graph, device_of(module))
     if chosen.fallback_random:
