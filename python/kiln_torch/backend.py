@@ -181,7 +181,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
             for n in calls:
                 report.eager[f"{n.target} at {source(n)}"] = f"kiln failed: {message.splitlines()[0]}"
             report.programs -= 1
-            if chosen.strict:
+            if chosen.strict or chosen.debugged:
                 raise
             continue
         report.kernels += program.kernels
@@ -206,9 +206,11 @@ class Settings:
     cudagraphs: bool
     fallback_random: bool
     """Random numbers are eager's."""
+    debugged: bool = False
+    """A failure of the compiler is an error, for PyTorch's minifier."""
 
 
-def settings(options: dict | None, mode: str | None) -> Settings:
+def settings(options: dict | None, mode: str | None, debugged: bool = False) -> Settings:
     """The options of a call, with the defaults of its mode."""
     given = {name.removeprefix("kiln."): value for name, value in (options or {}).items()}
     strict, frozen, fallback = (bool(given.pop(name, False)) for name in ("strict", "freezing", "fallback_random"))
@@ -217,7 +219,7 @@ def settings(options: dict | None, mode: str | None) -> Settings:
     given.setdefault("threads", torch.get_num_threads())
     # A graph is captured as a whole, programs and eager ops, by PyTorch.
     given["cudagraphs"] = False
-    return Settings(as_text(given), strict, frozen, graphs, fallback)
+    return Settings(as_text(given), strict, frozen, graphs, fallback, debugged)
 
 
 def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None = None, mode: str | None = None):
@@ -228,7 +230,8 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
     numbers are drawn by PyTorch, in eager's order. With
     `mode="reduce-overhead"` and `mode="max-autotune"` graphs on GPUs are captured as CUDA graphs.
     """
-    chosen = settings(options, mode)
+    debugged = torch._dynamo.config.repro_after is not None
+    chosen = settings(options, mode, debugged)
     parameters = freezing.parameters(module, example_inputs) if chosen.freezing else {}
     captured = CudaGraphs(example_inputs) if chosen.cudagraphs else None
 
@@ -238,6 +241,10 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
             fn = compile_graph(kind, chosen, gm, constants)
             return captured.wrap(kind, gm, inputs, fn) if captured and device_of(gm).type == "cuda" else fn
 
+        if torch._dynamo.config.repro_after == "aot":
+            from . import repro
+
+            return repro.debugged(compiled, {**(options or {}), **({"mode": mode} if mode else {})})
         return compiled
 
     return aot_autograd(
@@ -248,3 +255,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=False,
     )(keep_whole(module), example_inputs)
+
+
+# By which scripts of PyTorch's minifier find the backend, also where it was given as a function.
+kiln.compiler_name = "kiln"

@@ -3,6 +3,7 @@
 Cases share graphs; where a graph fails, each of its cases runs by itself, and those that fail are named. With `KILN_TEST_ALL=1` all cases
 run with static and with dynamic sizes, otherwise those of dynamic shapes with these, the others with static sizes, and a part with both.
 """
+
 import functools
 import os
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 from behaviours import CHECKS, TABLES
+from behaviours.case import VERSION
+from behaviours.flows import SINCE
 from behaviours.run import bundles, check, differing
 
 ALL = bool(os.environ.get("KILN_TEST_ALL"))
@@ -19,11 +22,11 @@ NAMES = Path(__file__).parent / "behaviours" / "names.txt"
 
 
 def parts(dynamic):
-    """The graphs of all tables. Of those with dynamic sizes one in ten is enough to see that sharing one does no harm."""
+    """The graphs of all tables. Of those with dynamic sizes one in twelve is enough to see that sharing one does no harm."""
     each = [(table, k) for table, cases in TABLES.items() for k in range(len(bundles(cases, dynamic, PER[dynamic], ALL)))]
     if ALL:
         return each
-    return [(table, k) for table, k in each if (table == "dynamic") == dynamic or dynamic and k % 10 == 3]
+    return [(table, k) for table, k in each if (table == "dynamic") == dynamic or dynamic and k % 12 == 3]
 
 
 def as_eager(table, k, dynamic, device):
@@ -55,6 +58,8 @@ def test_as_eager_with_dynamic_sizes(table, k, device):
 
 @pytest.mark.parametrize("table, name", [(table, name) for table, checks in CHECKS.items() for name in checks])
 def test_what_takes_several_calls(table, name):
+    if SINCE.get(name, VERSION) > VERSION:
+        pytest.skip("this PyTorch takes it")
     CHECKS[table][name](functools.partial(torch.compile, backend="kiln"))
 
 

@@ -2,6 +2,7 @@
 
 `names.txt` lists all of PyTorch's tests there: those with a case, by module, and those that concern Inductor alone, with the reason.
 """
+
 from . import dynamic, flows, indexing, mutation, pointwise, pooling, products, reductions, rng, scalars, strides, views
 
 TABLES = {

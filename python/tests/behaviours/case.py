@@ -1,4 +1,5 @@
 """A case: a function, sets of arguments, and how it is compared with eager."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -28,12 +29,17 @@ class Case:
     """Compiled by itself; others share a graph."""
     host: bool = False
     """Only on processors: eager has no kernel for GPUs."""
+    since: tuple[int, int] = (2, 7)
+    """The version of PyTorch that has the op, or takes the function."""
     wide: bool = False
     """Part of the longest suite alone."""
     known: str = ""
     """Why the results are not eager's, where that is known; the test fails when they are."""
     eager_random: bool = False
     """Draws eager's numbers."""
+
+
+VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 
 
 def case(fn, *sets, **options) -> Case:
@@ -92,4 +98,3 @@ def strided(shape: tuple, stride: tuple, dtype=torch.float32):
         return t.copy_(torch.randn(shape) if dtype.is_floating_point else torch.randint(0, 3, shape))
 
     return make
-

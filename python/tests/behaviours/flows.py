@@ -1,4 +1,5 @@
 """Custom ops, errors, recompilations, threads and the lifetime of tensors, by the names of PyTorch's tests."""
+
 import gc
 import threading
 import weakref
@@ -14,9 +15,9 @@ def custom_ops():
     if hasattr(torch.ops.kiln_behaviours, "triple"):
         return torch.ops.kiln_behaviours
 
-    def define(name, fake=torch.empty_like, mutates=(), tags=(), schema=None):
+    def define(name, fake=torch.empty_like, mutates=(), tags=()):
         def wrap(fn):
-            op = library.custom_op(f"kiln_behaviours::{name}", fn, mutates_args=mutates, tags=tags, schema=schema)
+            op = library.custom_op(f"kiln_behaviours::{name}", fn, mutates_args=mutates, **({"tags": tags} if tags else {}))
             op.register_fake(fake)
             return op
 
@@ -72,6 +73,7 @@ def custom_ops():
 
 def equal(fn, *args):
     """A check that a function, made with our own ops, is as in eager, arguments included."""
+
     def check(compile):
         ops = custom_ops()
         f = lambda *a: fn(ops, *a)
@@ -93,6 +95,7 @@ def layouts(ops, x, w):
 
 def refused(fn, *args, in_eager=True):
     """A check that both eager and the compiled function refuse the arguments."""
+
     def check(compile):
         made = [torch.randn(a) if isinstance(a, tuple) else a() if callable(a) else a for a in args]
         for run in ([fn] if in_eager else []) + [compile(fn)]:
@@ -133,6 +136,7 @@ def many(*checks):
 
 def refused_by_data(fn, *args, in_eager=True):
     """Of a size that data determines; tracing refuses what eager may take."""
+
     def check(compile):
         with torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
             refused(fn, *args, in_eager=in_eager)(compile)
@@ -243,6 +247,7 @@ def marked_unbacked(compile):
 
 def optimizer(compile):
     """A step of an optimizer over many parameters."""
+
     def stepped(wrap):
         torch.manual_seed(0)
         ps = [torch.rand(3, 4) for _ in range(6)]
@@ -256,6 +261,9 @@ def optimizer(compile):
     torch.testing.assert_close(stepped(compile), stepped(lambda f: f))
 
 
+SINCE = {"replication_pad_errors_with_bool": (2, 8)}
+"""The version of PyTorch from which tracing refuses it as well."""
+
 FLOWS = {
     "custom_op_1": equal(lambda ops, x: ops.triple(x.relu()).cos(), (6, 7)),
     "custom_op_2": equal(lambda ops, x, s: ops.scale_and_cos(x.relu(), s), (6, 7), 2.0),
@@ -263,7 +271,9 @@ FLOWS = {
     "custom_op_unbacked_symints": equal(lambda ops, x: ops.triple(ops.positive(x)), (9,)),
     "custom_op_fixed_layout_sequential": equal(layouts, (2, 3, 4, 4), (5, 3, 1, 1)),
     "custom_op_fixed_layout_channels_last": equal(lambda ops, x: ops.strides_of(F.gelu(x.to(memory_format=torch.channels_last))), (1, 4, 5, 6)),
-    "custom_op_default_layout_constraint": equal(lambda ops, x: (y := torch.full((3, 3), 7.0), ops.copy_(y, x.t().contiguous().t()), y * y)[2], (3, 3)),
+    "custom_op_default_layout_constraint": equal(
+        lambda ops, x: (y := torch.full((3, 3), 7.0), ops.copy_(y, x.t().contiguous().t()), y * y)[2], (3, 3)
+    ),
     "mutable_custom_op_fixed_layout": equal(lambda ops, x: (y := torch.full((3,), 7.0), ops.copy_(y, x), y * y)[2], (3,)),
     "mutable_custom_op_fixed_layout2": equal(lambda ops, x, w: (y := F.conv2d(x, w), ops.plus_one_(y), y**2)[2], (2, 3, 4, 4), (5, 3, 1, 1)),
     "needs_contiguous_strides": equal(lambda ops, x: ops.dense_only(ops.transposed(x)), (2, 3)),
@@ -280,11 +290,25 @@ FLOWS = {
     "linear_mixed_dtype": refused(F.linear, lambda: torch.ones(3, 3, dtype=torch.int64), (3, 3)),
     "split_failed": refused(lambda a: a.split([2, 1, 1], 1), (1, 5)),
     "adaptive_pool_errors_with_long": integer_pools,
-    "adaptive_avg_pool_errors_with_long": many(*(refused(lambda x, d=d: getattr(F, f"adaptive_avg_pool{d}d")(x, 2), lambda d=d: torch.ones([2] * (d + 2), dtype=torch.int64)) for d in (1, 2, 3))),
+    "adaptive_avg_pool_errors_with_long": many(
+        *(
+            refused(lambda x, d=d: getattr(F, f"adaptive_avg_pool{d}d")(x, 2), lambda d=d: torch.ones([2] * (d + 2), dtype=torch.int64))
+            for d in (1, 2, 3)
+        )
+    ),
     "avg_pool_errors_with_uint": refused_pools,
-    "replication_pad_errors_with_bool": many(*(refused(lambda x, d=d: F.pad(x.signbit(), [1, 1] * d, "replicate"), tuple([2] * (d + 2))) for d in (1, 2, 3))),
-    "conv_shape_check": many(*(refused(lambda x, w, d=d: getattr(F, f"conv_transpose{d}d")(x, w, padding=1).sigmoid(), (1,) * (d + 2), (1, 1) + (2,) * d) for d in (1, 2, 3))),
-    "cat_unbacked_legacy_empty": refused_by_data(lambda x, y: torch.cat([x, x.new_ones(y.item())]), (2, 3), lambda: torch.tensor([0]), in_eager=False),
+    "replication_pad_errors_with_bool": many(
+        *(refused(lambda x, d=d: F.pad(x.signbit(), [1, 1] * d, "replicate"), tuple([2] * (d + 2))) for d in (1, 2, 3))
+    ),
+    "conv_shape_check": many(
+        *(
+            refused(lambda x, w, d=d: getattr(F, f"conv_transpose{d}d")(x, w, padding=1).sigmoid(), (1,) * (d + 2), (1, 1) + (2,) * d)
+            for d in (1, 2, 3)
+        )
+    ),
+    "cat_unbacked_legacy_empty": refused_by_data(
+        lambda x, y: torch.cat([x, x.new_ones(y.item())]), (2, 3), lambda: torch.tensor([0]), in_eager=False
+    ),
     "unbacked_floordiv_simplify_errors": refused_by_data(floordiv, (8,), lambda: torch.tensor(8)),
     "inductor_assert": asserted,
     "multi_threading": threads,

@@ -1,4 +1,5 @@
 """Writes to arguments, to views and to buffers, by the names of PyTorch's tests."""
+
 import torch
 import torch.nn.functional as F
 
@@ -111,12 +112,15 @@ MUTATION = {
     ),
     "setitem_with_int_parameter": case(lambda n, a: (a.__setitem__(n, -1), a * 2), *([n, zeros(7)] for n in (2, 3, 6, -7)), alone=True),
     "buffer_copied_in_graph": case(lambda b, w, v, x: (b.add_(1), (w * x * v).sum() + b.sum())[1], [zeros(1), (1,), (1,), ones(1)]),
-    "buffer_copied_in_graph_with_different_shapes": case(lambda b, w, x: (b.add_(1), (w @ x).sum() + b.sum())[1], [ones(4, 4), (4, 2), (2, 4)], rtol=1e-5, atol=1e-5),
+    "buffer_copied_in_graph_with_different_shapes": case(
+        lambda b, w, x: (b.add_(1), (w @ x).sum() + b.sum())[1], [ones(4, 4), (4, 2), (2, 4)], rtol=1e-5, atol=1e-5
+    ),
     "buffer_batch_norm": case(
         lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b, True), [(20, 10), zeros(10), ones(10), (10,), (10,)], rtol=1e-4, atol=1e-5
     ),
     "ctr_not_moved_to_cuda_when_used_in_index_put": case(
-        lambda x, m: (x.__setitem__((slice(None), m), -float("inf")), x)[1], [lambda: torch.randn(20, 19).permute(1, 0).reshape(-1, 5, 4)[:, :, 1:], bools(5, 3)]
+        lambda x, m: (x.__setitem__((slice(None), m), -float("inf")), x)[1],
+        [lambda: torch.randn(20, 19).permute(1, 0).reshape(-1, 5, 4)[:, :, 1:], bools(5, 3)],
     ),
     "graph_partition_foreach_op": case(lambda a, b: torch._foreach_abs([a, b])[0] * a, [(2, 3), (2, 3)]),
 }

@@ -1,4 +1,5 @@
 """Reductions, scans, sorts and norms, by the names of PyTorch's tests."""
+
 import math
 
 import torch
@@ -29,6 +30,7 @@ def positions(x):
 
 def column(*values):
     """A matrix with columns of NaN."""
+
     def make():
         x = torch.randn(9, 9)
         x[:, list(values)] = nan
@@ -52,7 +54,14 @@ def repeated(*shape):
 
 
 def variances(x):
-    return torch.var(x), torch.var(x, -1), torch.var(x, -1, correction=0), torch.std(x, correction=0), torch.std(x, [0, 1]), torch.std(x, -2, keepdim=True)
+    return (
+        torch.var(x),
+        torch.var(x, -1),
+        torch.var(x, -1, correction=0),
+        torch.std(x, correction=0),
+        torch.std(x, [0, 1]),
+        torch.std(x, -2, keepdim=True),
+    )
 
 
 def with_counts(x):
@@ -96,33 +105,49 @@ REDUCTIONS = {
     "reduction3": case(lambda a: (a.sum(), a.max(), a.min()), [full((4,), -inf)]),
     "reduction4": case(lambda a: (a.argmax(-1), a.argmin(-1)), [ones(128)], [ones(4, 4, 1)]),
     "reduction5": case(lambda a: (a.sum(), a.max(), a.min(), a.argmax()), [full((4,), -inf)]),
-    "custom_scan_op": case(lambda x: (scan(torch.add, x), scan(log_add, x)), [(4, 7)], rtol=1e-5, atol=1e-5),
-    "custom_scan_op_compiled": case(lambda a, b: scan(torch.add, (a - b).abs()).sum(0), [(4, 7), (4, 7)], rtol=1e-4, atol=1e-4),
-    "custom_scan_op_multi_input": case(lambda x: scan(greater, (x, torch.arange(4).view(4, 1).expand(4, 7))), [(4, 7)]),
-    "custom_scan_would_split": case(lambda x, f: scan(recurrence, (x, f)), [(5, 2), (5, 2)], rtol=1e-4, atol=1e-4),
+    "custom_scan_op": case(lambda x: (scan(torch.add, x), scan(log_add, x)), [(4, 7)], rtol=1e-5, atol=1e-5, alone=True),
+    "custom_scan_op_compiled": case(lambda a, b: scan(torch.add, (a - b).abs()).sum(0), [(4, 7), (4, 7)], rtol=1e-4, atol=1e-4, alone=True),
+    "custom_scan_op_multi_input": case(lambda x: scan(greater, (x, torch.arange(4).view(4, 1).expand(4, 7))), [(4, 7)], alone=True),
+    "custom_scan_would_split": case(lambda x, f: scan(recurrence, (x, f)), [(5, 2), (5, 2)], rtol=1e-4, atol=1e-4, alone=True),
     "prod": case(lambda a: (a.prod(0), a.prod(1), a.prod()), [uniform(10, 10)], [lambda: torch.rand(1, 250) + 0.5], rtol=1e-5),
     "unroll_small_reduction": case(small, [(8, 3)]),
     "multilayer_sum_low_prec": case(torch.mean, [lambda: torch.rand(3, 52, 52).half()]),
     "multilayer_prime_size": case(lambda a: (a.max(), a.sum()), [lambda: torch.eye(1, 39971, dtype=i64)[0]]),
     "multilayer_var": case(torch.var, [uniform(3, 52, 52)], [uniform(4923)], rtol=1e-4),
     "multilayer_var_lowp": case(torch.var, [lambda: torch.rand(6, 52, 52).half()], [lambda: torch.rand(4923).half()]),
-    "multilayer_any": case(lambda x: (x.isinf().any(), x.isfinite().all()), [uniform(3, 53, 53)], [lambda: torch.cat([torch.rand(999), torch.tensor([inf])])]),
+    "multilayer_any": case(
+        lambda x: (x.isinf().any(), x.isfinite().all()), [uniform(3, 53, 53)], [lambda: torch.cat([torch.rand(999), torch.tensor([inf])])]
+    ),
     "expanded_reduction": case(lambda x, y: (x * y).sum((0, 1)), [(2, 97, 56), (2, 1, 56)], rtol=1e-4, atol=1e-4),
     "min_max_reduction": case(
-        lambda a, b: ((a + b).max(), (a + b).min(), torch.amax(a + 1, (0, 1), True), torch.amin(b + 1, (0, 1), True)), *([cast((8, 8), d)] * 2 for d in (torch.float32, f16, bf16))
+        lambda a, b: ((a + b).max(), (a + b).min(), torch.amax(a + 1, (0, 1), True), torch.amin(b + 1, (0, 1), True)),
+        *([cast((8, 8), d)] * 2 for d in (torch.float32, f16, bf16)),
     ),
     "min_max_reduction_nan": case(lambda a: (a.max(), a.min()), [tensor([1.0, nan, 3.0])]),
     "sum_int": case(lambda x: 2 * x.sum(-1) + x.sum(), *([integers(0, 2, (64,), d)] for d in (torch.bool, torch.uint8, i32))),
     "sum_dtype": case(lambda x: x * x.sum(-1, dtype=f64) + x.sum(dtype=f64), [full((32, 32), 70.0)]),
     "no_op_reduction": case(lambda a: (a.sum(-1), (a + 1).amax(1, keepdim=True)), [(8, 1, 1)]),
     "issue102546": case(lambda x: x.mean(0), [uniform(())]),
-    "zero_dim_reductions": case(lambda x: [op(x, 1, k) for op in (aten.sum, aten.prod, aten.any, aten.all) for k in (False, True)], [zeros(2, 0, dtype=f16)]),
-    "any": case(lambda x: (x.any(-1), x.isinf().any(), x.isinf().all(0), torch.logical_not(x.isinf()).all()), [lambda: -torch.rand(64)], [tensor([[1.0, inf], [0.0, 2.0]])]),
+    "zero_dim_reductions": case(
+        lambda x: [op(x, 1, k) for op in (aten.sum, aten.prod, aten.any, aten.all) for k in (False, True)], [zeros(2, 0, dtype=f16)]
+    ),
+    "any": case(
+        lambda x: (x.any(-1), x.isinf().any(), x.isinf().all(0), torch.logical_not(x.isinf()).all()),
+        [lambda: -torch.rand(64)],
+        [tensor([[1.0, inf], [0.0, 2.0]])],
+    ),
     "large_tensor_reduction": case(torch.max, [lambda: torch.arange(2**12, dtype=torch.int8)]),
-    "large_broadcast_reduction": case(lambda a, b: (a + b).max(), [lambda: torch.arange(64, dtype=torch.int8).view(1, 64), lambda: torch.arange(63, dtype=torch.int8).view(63, 1)]),
+    "large_broadcast_reduction": case(
+        lambda a, b: (a + b).max(), [lambda: torch.arange(64, dtype=torch.int8).view(1, 64), lambda: torch.arange(63, dtype=torch.int8).view(63, 1)]
+    ),
     "not_materialize_pointwise_reduction": case(lambda a, b: (a - b).sum(-1).amax(-1), [(16, 1, 7), (1, 16, 7)], rtol=1e-5, atol=1e-5),
     "split_reduction_dynamic_shape": case(lambda x: x.sum(0), [(196, 52)], rtol=1e-4, atol=1e-4),
-    "evict_last_non_coalesced_loads": case(lambda a, b: (a * b).sum(-1), [laid((6, 7, 8), lambda t: t.permute(2, 1, 0)), laid((6, 8, 7), lambda t: t.permute(1, 2, 0))], rtol=1e-5, atol=1e-5),
+    "evict_last_non_coalesced_loads": case(
+        lambda a, b: (a * b).sum(-1),
+        [laid((6, 7, 8), lambda t: t.permute(2, 1, 0)), laid((6, 8, 7), lambda t: t.permute(1, 2, 0))],
+        rtol=1e-5,
+        atol=1e-5,
+    ),
     "cumsum": case(lambda x: (x.cumsum(0), x.cumsum(1)), [uniform(16, 32)], [uniform(5, 400)], rtol=1e-5, atol=1e-5),
     "cumsum_zero_dim": case(lambda x: (x.cumsum(0), x.cumsum(-1)), [uniform(())]),
     "cumsum_no_mask": case(lambda x: x.cumsum(-1), [uniform(1, 1024)], rtol=1e-5, atol=1e-5),
@@ -133,13 +158,26 @@ REDUCTIONS = {
     "logcumsumexp": case(lambda x: (x.logcumsumexp(0), x.logcumsumexp(1)), [uniform(16, 32)], [uniform(3, 400)], rtol=1e-5, atol=1e-5),
     "logcumsumexp_zero_dim": case(lambda x: (x.logcumsumexp(0), x.logcumsumexp(-1)), [uniform(())]),
     "split_cumsum": case(
-        lambda a: (a.view(-1).cumsum(-1), a.cumsum(-1)), *([integers(0, 3, (3, 900), d)] for d in (torch.float32, f64, torch.bool, torch.uint8, torch.int8, torch.int16, i32, i64))
+        lambda a: (a.view(-1).cumsum(-1), a.cumsum(-1)),
+        *([integers(0, 3, (3, 900), d)] for d in (torch.float32, f64, torch.bool, torch.uint8, torch.int8, torch.int16, i32, i64)),
     ),
     "split_cumsum_low_prec": case(lambda a: a.view(-1).cumsum(0), [lambda: torch.rand(3, 52).half()], rtol=1e-2),
-    "consecutive_split_cumsum": case(lambda a, b: a.view(-1).cumsum(0) + b.view(-1).cumsum(0), [uniform(3, 300), uniform(3, 300, dtype=f64)], rtol=1e-5),
-    "split_cumprod": case(lambda a: a.cumprod(-1), [lambda: torch.rand(3, 300) * 0.2 + 0.9], [lambda: torch.randint(0, 2, (3, 300)) * 2 - 1], [lambda: torch.randint(0, 2, (3, 300), dtype=i32) * 2 - 1], rtol=1e-4),
-    "split_cumprod_low_prec": case(lambda a: a.view(-1).cumprod(0), *([lambda d=d: (torch.rand(30) * 0.2 + 0.9).to(d)] for d in (f16, bf16)), rtol=3e-2, atol=1e-2),
-    "consecutive_split_cumprod": case(lambda a, b: a.cumprod(0) + b.cumprod(0), [lambda: torch.rand(200) * 0.2 + 0.9, lambda: torch.rand(200).double() * 0.2 + 0.9], rtol=1e-4),
+    "consecutive_split_cumsum": case(
+        lambda a, b: a.view(-1).cumsum(0) + b.view(-1).cumsum(0), [uniform(3, 300), uniform(3, 300, dtype=f64)], rtol=1e-5
+    ),
+    "split_cumprod": case(
+        lambda a: a.cumprod(-1),
+        [lambda: torch.rand(3, 300) * 0.2 + 0.9],
+        [lambda: torch.randint(0, 2, (3, 300)) * 2 - 1],
+        [lambda: torch.randint(0, 2, (3, 300), dtype=i32) * 2 - 1],
+        rtol=1e-4,
+    ),
+    "split_cumprod_low_prec": case(
+        lambda a: a.view(-1).cumprod(0), *([lambda d=d: (torch.rand(30) * 0.2 + 0.9).to(d)] for d in (f16, bf16)), rtol=3e-2, atol=1e-2
+    ),
+    "consecutive_split_cumprod": case(
+        lambda a, b: a.cumprod(0) + b.cumprod(0), [lambda: torch.rand(200) * 0.2 + 0.9, lambda: torch.rand(200).double() * 0.2 + 0.9], rtol=1e-4
+    ),
     "logsumexp": case(lambda x: (x.logsumexp(-1), x.logsumexp(0) - 2), [(8, 8)], rtol=1e-5, atol=1e-5),
     "dist": case(lambda a, b: (torch.dist(a, b), torch.dist(a, b, p=1.2)), [(4, 4), (4, 4)], rtol=1e-5),
     "dist_bf16": case(lambda a, b: torch.dist(a.bfloat16(), b.bfloat16()), [(4, 4), (4, 4)]),
@@ -168,19 +206,31 @@ REDUCTIONS = {
     "layer_norm": case(lambda x, w, b: layer(x, w, b).relu(), [(16, 32), (32,), (32,)], rtol=1e-4, atol=1e-5),
     "layer_norm_inplaces_after_matmul": case(lambda x, w, a, b: layer(x @ w, a, b), [(2, 5, 24), (24, 24), (24,), (24,)], rtol=1e-4, atol=1e-4),
     "matmul_layer_norm": case(lambda x, w, a, b: layer(x @ w, a, b), [(2, 5, 24), (24, 24), (24,), (24,)], gradients=True, rtol=1e-3, atol=1e-4),
-    "donated_buffer_inplace": case(lambda x, w, a, b: layer(x @ w, a, b).sin(), [(2, 5, 24), (24, 24), (24,), (24,)], gradients=True, rtol=1e-3, atol=1e-4),
-    "batch_norm_2d": case(lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b).relu(), [(2, 10, 8, 8), zeros(10), ones(10), (10,), (10,)], rtol=1e-4, atol=1e-5),
+    "donated_buffer_inplace": case(
+        lambda x, w, a, b: layer(x @ w, a, b).sin(), [(2, 5, 24), (24, 24), (24,), (24,)], gradients=True, rtol=1e-3, atol=1e-4
+    ),
+    "batch_norm_2d": case(
+        lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b).relu(), [(2, 10, 8, 8), zeros(10), ones(10), (10,), (10,)], rtol=1e-4, atol=1e-5
+    ),
     "batch_norm_2d_2": case(
         lambda x, k, m, v, w, b: F.leaky_relu_(F.batch_norm(F.conv2d(x, k, stride=2, padding=1), m, v, w, b, True, 0.03, 1e-4), 0.1),
-        [(2, 6, 12, 10), (8, 6, 3, 3), zeros(8), ones(8), (8,), (8,)], rtol=1e-4, atol=1e-4,
+        [(2, 6, 12, 10), (8, 6, 3, 3), zeros(8), ones(8), (8,), (8,)],
+        rtol=1e-4,
+        atol=1e-4,
     ),
     "nll_loss_forward": case(
         lambda a, b: aten.nll_loss_forward(a, b, None, 1, -100), [(5, 5), zeros(5, dtype=i64)], [(5, 5), tensor([-100, -100, 3, -100, -100])]
     ),
     "nll_loss_backward": case(
-        lambda a, b, c: aten.nll_loss_backward(a, b, c, None, 1, -100, torch.tensor(1.0)), [(), (5, 5), zeros(5, dtype=i64)], [(), (5, 5), tensor([-100, -100, 3, -100, -100])]
+        lambda a, b, c: aten.nll_loss_backward(a, b, c, None, 1, -100, torch.tensor(1.0)),
+        [(), (5, 5), zeros(5, dtype=i64)],
+        [(), (5, 5), tensor([-100, -100, 3, -100, -100])],
     ),
     "pattern_matcher_multi_user": case(
-        lambda x, y: (F.cross_entropy(x / 64, y, ignore_index=5), (x / 64).logsumexp(-1)), [(12, 96), integers(0, 95, (12,))], gradients=True, rtol=1e-5, atol=1e-5
+        lambda x, y: (F.cross_entropy(x / 64, y, ignore_index=5), (x / 64).logsumexp(-1)),
+        [(12, 96), integers(0, 95, (12,))],
+        gradients=True,
+        rtol=1e-5,
+        atol=1e-5,
     ),
 }

@@ -1,4 +1,5 @@
 """Random numbers, by the names of PyTorch's tests: what holds for any numbers that a backend draws."""
+
 import torch
 import torch.nn.functional as F
 
@@ -87,7 +88,9 @@ def own_generator(compile):
     assert compile(lambda a: torch.randn([20, 20]) + a.sum() * 0)(x).std() > 0.5
     made = lambda: torch.Generator(x.device).manual_seed(3)
     g = made()
-    assert torch.equal(compile(lambda a: torch.randn([4, 5], generator=g, device=a.device))(x), torch.randn([4, 5], generator=made(), device=x.device))
+    assert torch.equal(
+        compile(lambda a: torch.randn([4, 5], generator=g, device=a.device))(x), torch.randn([4, 5], generator=made(), device=x.device)
+    )
 
 
 def remainder_of_draws(compile):
@@ -128,7 +131,9 @@ RNG = {
     "dropout_trivial_0": case(lambda a: F.dropout(a, 0.0, True) + a, [(55,)]),
     "dropout_trivial_1": case(lambda a: F.dropout(a, 1.0, True) + a, [(55,)]),
     "randn_like_empty": case(lambda x: torch.randn_like(x.sum(1)), [zeros(10, 3, 0)], values=False),
-    "randn_with_dtype_and_device": case(lambda v: torch.randn((12, v.shape[-1], 1, 6), dtype=v.dtype) + 1, [(4, 2, 6)], eager_random=True, alone=True),
+    "randn_with_dtype_and_device": case(
+        lambda v: torch.randn((12, v.shape[-1], 1, 6), dtype=v.dtype) + 1, [(4, 2, 6)], eager_random=True, alone=True
+    ),
     "like_rands": case(lambda x: (torch.rand_like(x), torch.randn_like(x)), [zeros(20, 20)], eager_random=True, alone=True),
     "generate_rand_fp8": case(lambda x: x.to(torch.float8_e4m3fn).float() + 1, [(2, 3)]),
 }

@@ -1,4 +1,5 @@
 """Runs cases through torch.compile beside eager."""
+
 import dataclasses
 import itertools
 
@@ -7,7 +8,7 @@ from torch.utils import _pytree as tree
 
 import kiln_torch
 
-from .case import Case, arguments
+from .case import VERSION, Case, arguments
 
 
 @dataclasses.dataclass
@@ -29,7 +30,7 @@ def calls(table: dict, dynamic: bool, wide: bool = True):
     shared, alone = [], []
     for name, cases in table.items():
         for case in cases if isinstance(cases, list) else [cases]:
-            if not (case.dynamic if dynamic else case.static) or case.wide and not wide:
+            if not (case.dynamic if dynamic else case.static) or case.wide and not wide or case.since > VERSION:
                 continue
             if case.alone:
                 alone.append(Call(name, case, case.sets))
@@ -41,7 +42,12 @@ def calls(table: dict, dynamic: bool, wide: bool = True):
 def bundles(table: dict, dynamic: bool, size: int, wide: bool) -> list[list[Call]]:
     shared, alone = calls(table, dynamic, wide)
     kinds = itertools.groupby(sorted(shared, key=lambda c: str(c.kind)), key=lambda c: c.kind)
-    chunks = [group[k : k + size] for group in (list(g) for _, g in kinds) for k in range(0, len(group), size)]
+    chunks = []
+    for kind, group in kinds:
+        group = list(group)
+        # What to save for a backward graph is found by cuts of the whole graph.
+        each = size // 4 if kind[0] else size
+        chunks += [group[k : k + each] for k in range(0, len(group), each)]
     return chunks + [[c] for c in alone]
 
 
@@ -85,7 +91,9 @@ def compare(case: Case, have, want, mine, theirs, dynamic):
         if not isinstance(y, torch.Tensor):
             assert type(x) is type(y) and (x == y or x != x and y != y or abs(x - y) < 1e-6 * abs(y)), f"value {k}: {x}, but eager has {y}"
             continue
-        assert (x.dtype, x.shape, x.device) == (y.dtype, y.shape, y.device), f"value {k}: {x.dtype} {x.shape} {x.device}, but eager has {y.dtype} {y.shape} {y.device}"
+        assert (x.dtype, x.shape, x.device) == (y.dtype, y.shape, y.device), (
+            f"value {k}: {x.dtype} {x.shape} {x.device}, but eager has {y.dtype} {y.shape} {y.device}"
+        )
         # A result whose memory has gaps of dynamic sizes becomes dense.
         if not dynamic or dense(y):
             assert significant(x) == significant(y), f"value {k}: strides {x.stride()}, but eager has {y.stride()}"

@@ -1,4 +1,5 @@
 """Numbers, constants, factories, quotients and dtypes, by the names of PyTorch's tests."""
+
 import math
 
 import torch
@@ -34,7 +35,13 @@ def sweep(kinds):
 
 
 SWEPT = [
-    (10, 10), lambda: torch.randn(10, 10).t(), lambda: torch.randn(20, 30)[10:, 10::2], (10,), (1, 10, 1), (1,), normal(10, 10, dtype=f64),
+    (10, 10),
+    lambda: torch.randn(10, 10).t(),
+    lambda: torch.randn(20, 30)[10:, 10::2],
+    (10,),
+    (1, 10, 1),
+    (1,),
+    normal(10, 10, dtype=f64),
     arange(10, dtype=i32),
 ]
 
@@ -51,7 +58,9 @@ SCALARS = {
     "linspace1": case(lambda x: torch.linspace(0.125, 0.875, 7) + x, [(1, 7)]),
     "linspace2": case(lambda x: torch.linspace(0, 2, 1) + x, [(1, 1)]),
     "linspace3": case(lambda x: torch.linspace(0, 2, 0) + x, [tensor([])]),
-    "cant_optimize_compute": case(lambda x, y: [(t.long() + 1).double() for t in (x + 2147483657, torch.where(x < 0, x, x - 2) * -(2**40), x + y, x + y.sum())], [ones(4), (4,)]),
+    "cant_optimize_compute": case(
+        lambda x, y: [(t.long() + 1).double() for t in (x + 2147483657, torch.where(x < 0, x, x - 2) * -(2**40), x + y, x + y.sum())], [ones(4), (4,)]
+    ),
     "optimize_compute": case(lambda x: [(t.long() + 1).double() for t in (x + 500, torch.where(x < 0, x, x - 2) * -(2**20), x / 30)], [ones(4)]),
     "tensor1": case(lambda x: (torch.tensor([1]) + x, torch.tensor(5)), [(10,)]),
     "tensor2": case(lambda x: torch.tensor(list(range(2, 40, 2))) + x, [(1,)]),
@@ -68,7 +77,11 @@ SCALARS = {
     "div9": case(lambda x: (torch.div(42, x), aten.true_divide(42, x), aten.div.Tensor(42, x)), [(8,)]),
     "div_zero_dim": case(
         quotients,
-        *([a, b] for d in (torch.float32, i64) for a, b in ((integers(1, 9, (10,), d), integers(1, 9, (), d)), (integers(1, 9, (), d), integers(1, 9, (10,), d)))),
+        *(
+            [a, b]
+            for d in (torch.float32, i64)
+            for a, b in ((integers(1, 9, (10,), d), integers(1, 9, (), d)), (integers(1, 9, (), d), integers(1, 9, (10,), d)))
+        ),
     ),
     "div_prim": case(torch.ops.prims.div, *([integers(-99, 99, (100,), d), integers(1, 9, (100,), d)] for d in (torch.float32, i64))),
     "floordiv": case(lambda a, i: (a + (i * 1.234) // 8.234, a + i // 8), [(10,), 33]),
@@ -82,7 +95,8 @@ SCALARS = {
     ),
     "shape_prop_torch_ones": case(lambda x: x + torch.ones(8, 1, 1, 12), [(8, 3, 12, 12)]),
     "to_dtype": case(
-        lambda a, b: (aten._to_copy(a, dtype=torch.float32), (b + 1).to(torch.float32), b.to(f64), b.to(torch.bool)), [(2, 2, 10), normal(2, 2, 10, dtype=f64)]
+        lambda a, b: (aten._to_copy(a, dtype=torch.float32), (b + 1).to(torch.float32), b.to(f64), b.to(torch.bool)),
+        [(2, 2, 10), normal(2, 2, 10, dtype=f64)],
     ),
     "to_device": case(lambda a: (a.to("cpu", torch.float32) + 1).to(a.device), [(2, 2, 10)]),
     "to_device_constant": case(
@@ -90,12 +104,16 @@ SCALARS = {
     ),
     "multi_device": case(lambda x: ((((x + 1) * 2).cpu() + 5).to(x.device) + 7).cpu() + 9, [(2, 2, 10)]),
     "move_arange": case(lambda x: torch.arange(len(x), device="cpu").to(x.device) + x, [(32,)]),
-    "scalar_cpu_tensor_arg": case(lambda x, y: x + y.sum(), *([(20,), lambda d=d: torch.rand(4, device="cpu", dtype=d)] for d in (torch.float32, f64, f16, bf16))),
+    "scalar_cpu_tensor_arg": case(
+        lambda x, y: x + y.sum(), *([(20,), lambda d=d: torch.rand(4, device="cpu", dtype=d)] for d in (torch.float32, f64, f16, bf16))
+    ),
     "unspec_inputs": case(
         lambda x, y: (x + y, x * y, x / y, y + x * 2),
         *([(2, 3), lambda d=d: torch.tensor(3, dtype=d, device="cpu")] for d in (*NUMERIC, torch.bool)),
     ),
-    "zeros": case(lambda a: (a + 1, torch.zeros((1, 8, 4)), torch.zeros(1, 8, 4), torch.zeros(2, 3), a + torch.ones(8), torch.full((2, 3), 3.1416)), [(8,)]),
+    "zeros": case(
+        lambda a: (a + 1, torch.zeros((1, 8, 4)), torch.zeros(1, 8, 4), torch.zeros(2, 3), a + torch.ones(8), torch.full((2, 3), 3.1416)), [(8,)]
+    ),
     "new_ones": case(lambda a: (aten.new_ones(a, [], dtype=torch.float32), aten.new_zeros(a, [], dtype=torch.float32)), [(8,)]),
     "full_like": case(lambda a: torch.full_like(a, 7.777) - 1, [(8,)]),
     "full_truncation": case(lambda a: a + torch.full_like(a, 7.777), *([integers(0, 9, (8,), d)] for d in NUMERIC)),

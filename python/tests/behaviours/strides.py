@@ -1,4 +1,5 @@
 """Memory formats and strides of arguments and results, by the names of PyTorch's tests."""
+
 import torch
 import torch.nn.functional as F
 
@@ -61,7 +62,8 @@ STRIDES = {
     "require_stride_expanded": case(
         lambda w, x: aten.convolution(x.unsqueeze(0), w, None, [4, 4], [2, 2], [1, 1], False, [0, 0], 1),
         [channels_last(8, 3, 11, 11), lambda: torch.randn(1, 3, 32, 32).to(memory_format=torch.channels_last).squeeze(0)],
-        rtol=1e-3, atol=1e-3,
+        rtol=1e-3,
+        atol=1e-3,
     ),
     "conv_with_as_strided": case(windows, [(2, 4, 8, 8), (6, 4, 1, 1)], rtol=1e-4, atol=1e-5, dynamic=False),
     "adding_tensor_offsets": case(lambda x: x[16:32], [(64,)], [lambda: torch.randn(80)[16:]], alone=True),
@@ -73,12 +75,18 @@ STRIDES = {
     "config_option_dont_assume_alignment_cudagraphs": case(
         lambda x: x.cos() * x.sin(),
         *([lambda s=s, k=k: torch.randn(70 * 64).as_strided((s, s), (s, 1), k)] for s, k in ((32, 4), (48, 4), (64, 5))),
-        gradients=True, alone=True, rtol=1e-5, atol=1e-5,
+        gradients=True,
+        alone=True,
+        rtol=1e-5,
+        atol=1e-5,
     ),
     "graph_partition_misaligned_input": case(
         lambda x: (x.cos() * x.sin()).sum(0),
         *([lambda s=s, k=k: torch.randn(70 * 64).as_strided((s, s), (s, 1), k)] for s, k in ((32, 4), (64, 5))),
-        gradients=True, alone=True, rtol=1e-5, atol=1e-5,
+        gradients=True,
+        alone=True,
+        rtol=1e-5,
+        atol=1e-5,
     ),
     "inductor_layout_optimization_input_mutations": case(
         lambda x, w: F.conv2d(x.mul_(2), w), [uniform(2, 3, 12, 12), (16, 3, 1, 1)], rtol=1e-4, atol=1e-5
@@ -88,12 +96,21 @@ STRIDES = {
         lambda x, k: (i := k.argsort(dim=-1), x[torch.arange(2).unsqueeze(-1), i[:, :3]].view(-1, 4, 5, 5))[1],
         [lambda: torch.randn(24, 4, 5, 5).to(memory_format=torch.channels_last).view(2, 12, 4, 5, 5), uniform(2, 12)],
     ),
-    "complex_memory_overlap": case(lambda x: x + 1, [strided((8, 15, 1), (19, 1, 1))], [lambda: torch.randn(4, 1).expand(4, 3)], [lambda: torch.randn(9).as_strided((4, 3), (1, 2))]),
+    "complex_memory_overlap": case(
+        lambda x: x + 1,
+        [strided((8, 15, 1), (19, 1, 1))],
+        [lambda: torch.randn(4, 1).expand(4, 3)],
+        [lambda: torch.randn(9).as_strided((4, 3), (1, 2))],
+    ),
     "inner_fn_str_and_stride": case(lambda x: (x + 1) * 2, [lambda: torch.rand(3, 2).t()]),
     "non_blocking_copy_codegen": case(lambda x: x.to(device=x.device, non_blocking=True) + 1, [(3, 4)]),
     "conv2d_channels_last": [
         case(lambda x, w, b: F.conv2d(x, w, b), [x, w, (3,)], rtol=1e-4, atol=1e-5)
-        for x, w in (((2, 3, 6, 6), channels_last(3, 3, 1, 1)), (channels_last(2, 3, 6, 6), (3, 3, 1, 1)), (channels_last(2, 3, 6, 6), channels_last(3, 3, 3, 3)))
+        for x, w in (
+            ((2, 3, 6, 6), channels_last(3, 3, 1, 1)),
+            (channels_last(2, 3, 6, 6), (3, 3, 1, 1)),
+            (channels_last(2, 3, 6, 6), channels_last(3, 3, 3, 3)),
+        )
     ],
     "conv3d_channels_last": [
         case(lambda x, w, b: F.conv3d(x, w, b), [x, w, (3,)], rtol=1e-4, atol=1e-5)

@@ -1,4 +1,5 @@
 """Views, slices, concatenations, paddings and results that share memory, by the names of PyTorch's tests."""
+
 import torch
 import torch.nn.functional as F
 
@@ -7,7 +8,15 @@ from .case import arange, bools, case, cast, channels_last, integers, laid, norm
 aten = torch.ops.aten
 f64, f16, bf16, i32, i64, u8 = torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8
 END = 2**63 - 1
-RESHAPES = [([35], [5, 7]), ([720], [2, 3, 4, 5, 6]), ([6, 4, 30], [2, 3, 4, 5, 6]), ([50, 4], [10, 5, 4]), ([1, 10, 1], [10]), ([4, 1, 4, 1, 4], [4, 16]), ([2] * 4, [4, 4])]
+RESHAPES = [
+    ([35], [5, 7]),
+    ([720], [2, 3, 4, 5, 6]),
+    ([6, 4, 30], [2, 3, 4, 5, 6]),
+    ([50, 4], [10, 5, 4]),
+    ([1, 10, 1], [10]),
+    ([4, 1, 4, 1, 4], [4, 16]),
+    ([2] * 4, [4, 4]),
+]
 
 
 def reshaped(size):
@@ -53,7 +62,10 @@ def same_padding(x, k, s):
 
 VIEWS = {
     "views1": [case(reshaped(b), [tuple(a), tuple(b)]) for p in RESHAPES for a, b in (p, p[::-1])],
-    "views2": [case(lambda x, s=s: (x.view(s) + 1, (x * 2).view(s) + 1), [n]) for n, s in (((2, 2, 2, 2), [4, -1]), ((4, 1, 4, 1, 4), [-1, 16]), ((50, 4), [10, -1, 4]))],
+    "views2": [
+        case(lambda x, s=s: (x.view(s) + 1, (x * 2).view(s) + 1), [n])
+        for n, s in (((2, 2, 2, 2), [4, -1]), ((4, 1, 4, 1, 4), [-1, 16]), ((50, 4), [10, -1, 4]))
+    ],
     "views3": case(lambda x, i: x[i].view(1, 36, 64).view(1, 12, 3, 64), [(8, 64), integers(0, 8, (36,))]),
     "views4": case(lambda x, i: x.index_select(0, i).view(2, 3, 4, 5, 5).view(2, 3, 2, 10, -1), [(12, 5, 5), integers(0, 11, (24,))]),
     "views5": case(lambda x: (y := x[:, 4:], y.view(4, -1, 4)), [(4, 4, 4, 4)]),
@@ -84,7 +96,9 @@ VIEWS = {
     "unbind": case(lambda a: (a.unbind(), a.unbind(-1)), [(4, 3, 4)]),
     "repeat": case(lambda x: (x.repeat(0, 1, 1, 1), x.repeat(2, 2, 3, 1), x.repeat(8, 1, 1, 1), x.repeat(2, 1, 1, 1, 1, 1)), [(1, 2, 4, 8)]),
     "repeat_as_strided": case(lambda x: (r := x.repeat((3, 2)), torch.as_strided(r, (3, 2), r.stride()) * 2)[1], [(1, 1)]),
-    "repeat_interleave": case(lambda x: (x.repeat_interleave(2), x.repeat_interleave(3, dim=0), x.repeat_interleave(x.size(1), dim=1)), [(1, 2, 4, 8)]),
+    "repeat_interleave": case(
+        lambda x: (x.repeat_interleave(2), x.repeat_interleave(3, dim=0), x.repeat_interleave(x.size(1), dim=1)), [(1, 2, 4, 8)]
+    ),
     "cat": case(cats, [(8, 16)], [channels_last(1, 3, 3, 16)]),
     "cat_uint8": case(lambda x: torch.cat([x.new_zeros(1).expand(x.shape[0], 1), x], -1), [integers(0, 256, (3, 255), u8)]),
     "cat_empty": case(lambda *ts: torch.cat(ts), [(1, 3, 3, 6), ones(0)], [(1, 3, 3, 6), ones(0), (1, 3, 3, 6)], [ones(0), (1, 3, 3, 6)]),
@@ -92,9 +106,14 @@ VIEWS = {
     "cat_negative_dim": case(lambda *ts: torch.cat(ts, -1), [(2, 3), (2, 4)], [(2, 3), (0,), (2, 4)], [(0,), (2, 3), (2, 4)]),
     "cat_single_empty": case(lambda *ts: torch.cat(ts), [ones(0)]),
     "cat_upcasting": case(lambda a, b: torch.cat([a, b], 1), [(8, 16), cast((8, 20), f16)]),
-    "cat_extern_kernel": case(lambda a, b, c, d: torch.cat([torch.mm(torch.mm(b, c)[:, :10], d), a], 1), [(16, 16), (16, 24), (24, 30), (10, 16)], rtol=1e-4, atol=1e-4),
+    "cat_extern_kernel": case(
+        lambda a, b, c, d: torch.cat([torch.mm(torch.mm(b, c)[:, :10], d), a], 1), [(16, 16), (16, 24), (24, 30), (10, 16)], rtol=1e-4, atol=1e-4
+    ),
     "cat_of_loops_and_extern_kernel": case(
-        lambda x, y, w: torch.cat([F.conv2d(x, w), F.max_pool2d(y, 2)], 1), [channels_last(1, 6, 8, 8), channels_last(1, 6, 16, 16), (5, 6, 1, 1)], rtol=1e-4, atol=1e-5
+        lambda x, y, w: torch.cat([F.conv2d(x, w), F.max_pool2d(y, 2)], 1),
+        [channels_last(1, 6, 8, 8), channels_last(1, 6, 16, 16), (5, 6, 1, 1)],
+        rtol=1e-4,
+        atol=1e-5,
     ),
     "cat_inplace": case(lambda x: (torch.cat([x]), x.sin_())[0], [ones(2)]),
     "stack": case(lambda a, b: torch.stack([a.expand(12, 16), b.expand(12, 16)], 2), [(1, 16), (12, 1)]),
@@ -122,7 +141,9 @@ VIEWS = {
     "remove_noop_slice_scatter": case(lambda x: aten.slice_scatter(torch.zeros_like(x), x + 1, -1, 0, x.shape[-1]) + 1, [(2, 3, 2)]),
     "dtypeview": case(bits, [(2, 4), integers(0, 99, (2, 4), i32)], [cast((2, 8), bf16), integers(0, 99, (2, 8), torch.int16)], dynamic=False),
     "reinterpret_dtypeview": case(lambda x, y: (x.view(10, 10).view(i32), y.view(i32).view(10, 10)), [(100, 1), (100, 1)]),
-    "view_uint8_through_differing_bitwidths": [case(lambda x, d=d: x.view(d).view(u8), [integers(0, 16, (8, 16), u8)]) for d in (torch.int16, i32, i64)],
+    "view_uint8_through_differing_bitwidths": [
+        case(lambda x, d=d: x.view(d).view(u8), [integers(0, 16, (8, 16), u8)]) for d in (torch.int16, i32, i64)
+    ],
     "dtype_sympy_expr": case(lambda a: a[..., :-1, :].contiguous(), [(1, 2, 16, 4)], gradients=True),
     "large_grid": case(lambda x: x.reshape(-1, 2, 4).permute(0, 2, 1).clone(memory_format=torch.contiguous_format), [(999, 8)]),
     "getitem": case(lambda xs: xs[["p3", "p4", "p5"].index("p5")], [[(1, 4, 5), (1, 4, 3), (1, 4, 2)]]),
@@ -130,7 +151,16 @@ VIEWS = {
     "inductor_detach_view": case(lambda x: (a := x * 2, a.detach()), [(2, 2)], gradients=True),
     "chunk_recompiles": [case(lambda x: x.chunk(4), *([(n,)] for n in (4, 8, 12, 20, 11, 10, 9)), alone=True)],
     "resize": case(
-        lambda x: (aten.resize(x, (1, 3, 2, 3)), aten.resize(x, (1, 3, 2, 3), memory_format=torch.channels_last)), [(100,)], [(1, 3, 2, 3)], [lambda: torch.randn(100)[::2].reshape(25, 2).t()], dynamic=False
+        lambda x: (aten.resize(x, (1, 3, 2, 3)), aten.resize(x, (1, 3, 2, 3), memory_format=torch.channels_last)),
+        [(100,)],
+        [(1, 3, 2, 3)],
+        [lambda: torch.randn(100)[::2].reshape(25, 2).t()],
+        dynamic=False,
     ),
-    "resize_as": case(lambda x, y: aten.resize_as(x, y, memory_format=torch.preserve_format), [(100,), (1, 3, 2, 3)], [(100,), channels_last(1, 3, 2, 3)], dynamic=False),
+    "resize_as": case(
+        lambda x, y: aten.resize_as(x, y, memory_format=torch.preserve_format),
+        [(100,), (1, 3, 2, 3)],
+        [(100,), channels_last(1, 3, 2, 3)],
+        dynamic=False,
+    ),
 }
