@@ -16,7 +16,7 @@ from . import freezing
 from . import channels_last
 from .attention import keep_whole
 from .cudagraphs import CudaGraphs
-from .decompositions import conversions_as_aten, decompose, is_random, table
+from .decompositions import conversions_as_aten, decompose, is_random, state_dtypes, table
 from .factors import factor_transposed
 from .graph import Unserialisable
 from .package import as_text
@@ -24,7 +24,7 @@ from .partition import device_of, faster_in_eager, restore_order, runs_of
 from .program import Program
 from .runner import boxed
 from .sizes import supply
-from .views import RETURNED, rebase, return_views
+from .views import RETURNED, rebase, resize_as_strided, return_views
 
 log = logging.getLogger("kiln_torch")
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")
@@ -85,9 +85,11 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     if not any(n.op == "call_function" for n in module.graph.nodes):
         return make_boxed_func(module.forward)
     conversions_as_aten(module.graph)
+    state_dtypes(module.graph)
+    resize_as_strided(module.graph)
     rebase(module.graph)
     factor_transposed(module.graph)
-    refused = dict.fromkeys(return_views(module.graph), RETURNED)
+    refused = dict.fromkeys(return_views(module.graph, saved_only(kind, module.graph)), RETURNED)
     if not chosen.strict:
         refused |= faster_in_eager(module.graph, device_of(module))
     if chosen.fallback_random:
@@ -183,7 +185,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
             for n in calls:
                 report.eager[f"{n.target} at {source(n)}"] = f"kiln failed: {message.splitlines()[0]}"
             report.programs -= 1
-            if chosen.strict:
+            if chosen.strict or chosen.debugged:
                 raise
             continue
         report.kernels += program.kernels
@@ -209,9 +211,11 @@ class Settings:
     cudagraphs: bool
     fallback_random: bool
     """Random numbers are eager's."""
+    debugged: bool = False
+    """A failure of the compiler is an error, for PyTorch's minifier."""
 
 
-def settings(options: dict | None, mode: str | None) -> Settings:
+def settings(options: dict | None, mode: str | None, debugged: bool = False) -> Settings:
     """The options of a call, with the defaults of its mode."""
     given = {name.removeprefix("kiln."): value for name, value in (options or {}).items()}
     strict, frozen, fallback = (bool(given.pop(name, False)) for name in ("strict", "freezing", "fallback_random"))
@@ -220,7 +224,7 @@ def settings(options: dict | None, mode: str | None) -> Settings:
     given.setdefault("threads", torch.get_num_threads())
     # A graph is captured as a whole, programs and eager ops, by PyTorch.
     given["cudagraphs"] = False
-    return Settings(as_text(given), strict, frozen, graphs, fallback)
+    return Settings(as_text(given), strict, frozen, graphs, fallback, debugged)
 
 
 def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None = None, mode: str | None = None):
@@ -231,7 +235,8 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
     numbers are drawn by PyTorch, in eager's order. With
     `mode="reduce-overhead"` and `mode="max-autotune"` graphs on GPUs are captured as CUDA graphs.
     """
-    chosen = settings(options, mode)
+    debugged = torch._dynamo.config.repro_after is not None
+    chosen = settings(options, mode, debugged)
     parameters = freezing.parameters(module, example_inputs) if chosen.freezing else {}
     captured = CudaGraphs(example_inputs) if chosen.cudagraphs else None
 
@@ -243,6 +248,10 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
             fn = compile_graph(kind, chosen, gm, constants)
             return captured.wrap(kind, gm, inputs, fn) if captured and device_of(gm).type == "cuda" else fn
 
+        if torch._dynamo.config.repro_after == "aot":
+            from . import repro
+
+            return repro.debugged(compiled, {**(options or {}), **({"mode": mode} if mode else {})})
         return compiled
 
     return aot_autograd(
@@ -253,3 +262,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=False,
     )(keep_whole(module), example_inputs)
+
+
+# By which scripts of PyTorch's minifier find the backend, also where it was given as a function.
+kiln.compiler_name = "kiln"

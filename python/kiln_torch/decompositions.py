@@ -65,6 +65,13 @@ def conversions_as_aten(graph: torch.fx.Graph):
         node.args, node.kwargs = (x,), {"dtype": dtype}
 
 
+def state_dtypes(graph: torch.fx.Graph):
+    """States the dtype of `full` where the number gives it: a symbolic bool becomes an integer."""
+    for node in graph.find_nodes(op="call_function", target=aten.full.default):
+        if node.kwargs.get("dtype") is None:
+            node.kwargs = {**node.kwargs, "dtype": node.meta["val"].dtype}
+
+
 def decompose(node: torch.fx.Node) -> bool:
     """Replaces a node by core ATen's decomposition of its op; returns whether there is one."""
     made = core().get(node.target)

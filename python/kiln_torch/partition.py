@@ -73,7 +73,11 @@ def makes_sizes(node: torch.fx.Node) -> bool:
     if torch.Tag.dynamic_output_shape not in tags and torch.Tag.data_dependent_output not in tags:
         return False
     symbols = lambda nodes: {s for n in nodes for v in values_of(n) for s in free_unbacked_symbols(v)}
-    return bool(symbols([node]) - symbols(node.all_input_nodes))
+    if symbols([node]) - symbols(node.all_input_nodes):
+        return True
+    # A size of data that PyTorch has found equal to an argument's: the program would return it too.
+    tensors = [v for v in values_of(node) if isinstance(v, torch.Tensor)]
+    return bool(node.meta.get("unbacked_bindings")) and any(isinstance(size, torch.SymInt) for v in tensors for size in v.shape)
 
 
 def reason_against(node: torch.fx.Node, device: torch.device, refused: dict[str, str]) -> str | None:
@@ -91,7 +95,7 @@ def reason_against(node: torch.fx.Node, device: torch.device, refused: dict[str,
                 return f"tensors of layout {v.layout}"
         elif not isinstance(v, (int, float, type(None), *SYMBOLIC)):
             return f"values of type {type(v).__name__}"
-    if isinstance(node.meta.get("val"), (int, *SYMBOLIC)):
+    if isinstance(node.meta.get("val"), (int, *SYMBOLIC)) or node.target is torch.ops.aten._assert_scalar.default:
         return "computes sizes, which Python does"
     if is_item(node):
         return reason_against(node.args[0], device, refused)

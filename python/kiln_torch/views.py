@@ -2,6 +2,7 @@
 tensor whose storage it is, and no view of it."""
 from __future__ import annotations
 
+import collections
 import operator
 
 import torch
@@ -70,13 +71,33 @@ def addresses_storage(node: torch.fx.Node) -> bool:
 RETURNED = "is a view that the graph returns, of a tensor that the caller has"
 
 
-def return_views(graph: torch.fx.Graph) -> set[str]:
-    """Lets results that are views of arguments or of other results be made by PyTorch, of copies of the ops that make them; gives the
-    names of these. A program would copy the elements, and AOTAutograd, which restores aliases from a result's storage offset, would find
-    the copy's.
+def resize_as_strided(graph: torch.fx.Graph):
+    """Writes `resize` as elements in the order of memory, and as a view of these if it gives them a memory format."""
+    resize, permute = torch.ops.aten.resize.default, torch.ops.aten.permute.default
+    for node in graph.find_nodes(op="call_function", target=resize):
+        (x, size), val = node.args, node.meta["val"]
+        given = x.meta["val"]
+        order = sorted(range(given.dim()), key=given.stride().__getitem__, reverse=True)
+        if not given.is_contiguous():
+            with graph.inserting_before(node):
+                x = graph.call_function(permute, (x, order))
+            x.meta["val"] = given.permute(order)
+            node.args = (x, size)
+        if node.kwargs.get("memory_format") in (torch.channels_last, torch.channels_last_3d):
+            with graph.inserting_before(node):
+                flat = graph.call_function(resize, (x, [val.numel()]))
+            flat.meta["val"] = val.new_empty(val.numel())
+            node.target, node.args, node.kwargs = AS_STRIDED, (flat, size, list(val.stride()), 0), {}
+
+
+def return_views(graph: torch.fx.Graph, saved: set[torch.fx.Node] = frozenset()) -> set[str]:
+    """Lets results that are views of arguments, or of what other results are or view, be made by PyTorch, of copies of the ops that make
+    them; gives the names of these. A program would copy the elements, and AOTAutograd, which restores aliases from a result's storage
+    offset, would find the copy's. Of views that are only `saved` for a backward graph each is a result by itself.
     """
     output = next(n for n in graph.nodes if n.op == "output")
     results = [n for n in output.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)]
+    viewed = collections.Counter(base(n) for n in results if n not in saved)
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
 
     def copied(node, start):
@@ -91,7 +112,7 @@ def return_views(graph: torch.fx.Graph) -> set[str]:
     with graph.inserting_before(output):
         for node in results:
             start = base(node)
-            if start is not node and (start.op != "call_function" or start in results):
+            if start is not node and (start.op != "call_function" or start in results or node not in saved and viewed[start] > 1):
                 output.replace_input_with(node, copied(node, start))
     for node in reversed(copies):
         if not node.users:
