@@ -178,7 +178,13 @@ impl SplitReductions {
         if long_enough.is_none() && adjacent && can_merge(input, op, run, dims.len()) {
             if let Some(count) = near(all, reduction_size) {
                 let size = reduction_size / count;
-                return Some(PartialSplit { dim: run, merged: dims.len(), count, size, remainder: 0 });
+                return Some(PartialSplit {
+                    dim: run,
+                    merged: dims.len(),
+                    count,
+                    size,
+                    remainder: 0,
+                });
             }
         }
         let near = near(wanted, sizes[dim]);
@@ -257,9 +263,8 @@ fn can_merge(input: Value, reduction: Op, first: usize, count: usize) -> bool {
                 !(first..first + count).contains(&(*d as usize)) || n.known() == Some(1)
             }),
             None if op.kind() == Some(OpKind::Transpose) => {
-                let product = |o: Op| {
-                    matches!(o.kind(), Some(OpKind::DotGeneral | OpKind::Convolution))
-                };
+                let product =
+                    |o: Op| matches!(o.kind(), Some(OpKind::DotGeneral | OpKind::Convolution));
                 op.operand(0).def().is_some_and(product)
             }
             None => !matches!(op.kind(), Some(OpKind::Slice | OpKind::Reverse)),
@@ -270,7 +275,8 @@ fn can_merge(input: Value, reduction: Op, first: usize, count: usize) -> bool {
 /// Whether an op widens floats: each of its readers computes it, so that it is not stored.
 fn widens(op: Op) -> bool {
     let bits = |v: Value| element(v).ok().filter(|d| d.is_float()).map(|d| d.bits());
-    op.kind() == Some(OpKind::Convert) && bits(op.operand(0)).is_some_and(|n| bits(op.result(0)) > Some(n))
+    op.kind() == Some(OpKind::Convert)
+        && bits(op.operand(0)).is_some_and(|n| bits(op.result(0)) > Some(n))
 }
 
 /// The elementwise producers with no other user, in reverse topological order.

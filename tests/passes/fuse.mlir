@@ -747,3 +747,14 @@ func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
   %6 = kiln.max %4, %5 : tensor<?xf32>
   return %6 : tensor<?xf32>
 }
+
+// -----
+// CASE: sums_of_one_tensor_share_a_kernel
+// CHECK-COUNT-1: kiln.launch
+// IMPLICIT-CHECK-NOT: kiln.launch
+func.func @f(%x: tensor<8x16x32xf32>) -> (tensor<8x32xf32>, tensor<8x32xf32>) {
+  %0 = kiln.mul %x, %x : tensor<8x16x32xf32>
+  %1 = kiln.reduce sum %0 dims = [1] : tensor<8x16x32xf32>
+  %2 = kiln.reduce sum %x dims = [1] : tensor<8x16x32xf32>
+  return %1, %2 : tensor<8x32xf32>, tensor<8x32xf32>
+}

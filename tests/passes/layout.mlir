@@ -144,3 +144,35 @@ module {
     return %2 : tensor<?x6x4xf32>
   }
 }
+
+// -----
+// RUN: kiln-layout
+// CASE: arguments_are_channels_last
+// CHECK: channels last, as arguments are
+// CHECK: dims = [0, 1, 2]
+// IMPLICIT-CHECK-NOT: permutation = [0, 2, 3, 1] : tensor<2x8x4x4xf32>
+func.func @f(%x: tensor<2x4x4x8xf32>, %y: tensor<2x4x4x8xf32>, %s: tensor<8xf32>) -> (tensor<2x4x4x8xf32>, tensor<8xf32>) {
+  %0 = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<2x4x4x8xf32>
+  %1 = kiln.transpose %y permutation = [0, 3, 1, 2] : tensor<2x4x4x8xf32>
+  %2 = kiln.mul %0, %1 : tensor<2x8x4x4xf32>
+  %3 = kiln.reduce sum %2 dims = [0, 2, 3] : tensor<2x8x4x4xf32>
+  %4 = kiln.broadcast_in_dim %s dims = [1] sizes = [2, 8, 4, 4] : tensor<8xf32>
+  %5 = kiln.add %2, %4 : tensor<2x8x4x4xf32>
+  %6 = kiln.transpose %5 permutation = [0, 2, 3, 1] : tensor<2x8x4x4xf32>
+  return %6, %3 : tensor<2x4x4x8xf32>, tensor<8xf32>
+}
+
+// -----
+// CASE: windows_that_are_gathered
+// CHECK: dims = [1, 2] : tensor<2x4x4x8xf32>
+// CHECK: kiln.reduce sum
+// CHECK-SAME: dims = [3, 4]
+func.func @f(%x: tensor<2x4x4x8xf32>, %i: tensor<3x3x2x2xi64>, %j: tensor<3x3x2x2xi64>) -> tensor<2x3x3x8xf32> {
+  %0 = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<2x4x4x8xf32>
+  %1 = kiln.gather %0[%i, %j] dims = [2, 3] : tensor<2x8x4x4xf32>[tensor<3x3x2x2xi64>, tensor<3x3x2x2xi64>]
+  %2 = kiln.transpose %1 permutation = [4, 5, 0, 1, 2, 3] : tensor<3x3x2x2x2x8xf32>
+  %3 = kiln.neg %2 : tensor<2x8x3x3x2x2xf32>
+  %4 = kiln.reduce sum %3 dims = [4, 5] : tensor<2x8x3x3x2x2xf32>
+  %5 = kiln.transpose %4 permutation = [0, 2, 3, 1] : tensor<2x8x3x3xf32>
+  return %5 : tensor<2x3x3x8xf32>
+}

@@ -59,7 +59,7 @@ func.func @f(%x: tensor<64x32xf32>) -> (tensor<32xf32>, tensor<64x32xf32>) {
 // CHECK-COUNT-1: kiln.add
 // IMPLICIT-CHECK-NOT: kiln.add
 func.func @f(%x: tensor<64x16xf32>, %w: tensor<16x32xf32>, %r: tensor<64x32xf32>) -> (tensor<32xf32>, tensor<64x32xf32>) {
-  %0 = kiln.dot_general %x, %w lhs_batch = [] rhs_batch = [] lhs_contract = [1] rhs_contract = [0] : tensor<64x16xf32>, tensor<16x32xf32>
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<64x16xf32>, tensor<16x32xf32>
   %1 = kiln.add %0, %r : tensor<64x32xf32>
   %2 = kiln.reduce sum %1 dims = [0] : tensor<64x32xf32>
   %3 = kiln.neg %1 : tensor<64x32xf32>

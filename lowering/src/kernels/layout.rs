@@ -12,7 +12,7 @@
 //! The layout is chosen for the whole function; `kiln.memory_format` records the choice and its
 //! reason. Convolutions whose weight is mutable count with `mutable` only, since their weights are
 //! transposed in each call: on a GPU that costs a pass over the weights, and TMA reads no others. A
-//! function whose arguments are channels last in memory, as in a backward pass, takes the layout too.
+//! function whose arguments are channels last in memory, as in a backward pass, has it as well.
 //!
 //! Numerics: reassociates; the reduction of a convolution runs over the window first.
 //!
@@ -122,7 +122,9 @@ fn is_read_channels_last(argument: Value) -> bool {
             match Transpose::of(user) {
                 Some(_) if v.ty().dims().len() < 4 => {}
                 Some(t) if t.permutation == channels_first(t.permutation.len()) => return true,
-                _ if user.kind().is_some_and(OpKind::is_elementwise) && user.operands().len() == 1 => {
+                _ if user.kind().is_some_and(OpKind::is_elementwise)
+                    && user.operands().len() == 1 =>
+                {
                     waiting.push(user.result(0));
                 }
                 _ => {}
@@ -152,6 +154,12 @@ struct ChannelsLast {
 
 fn picked<T: Clone>(all: &[T]) -> Vec<T> {
     channels_last(all.len()).iter().map(|d| all[*d as usize].clone()).collect()
+}
+
+/// Whether a transpose of more than four dimensions takes its channels from the innermost dimension.
+fn is_innermost(t: &Transpose) -> bool {
+    let rank = t.permutation.len();
+    rank > 4 && t.permutation[1] == rank as i64 - 1
 }
 
 /// The NHWC position of NCHW dimension `d`.
@@ -224,6 +232,14 @@ impl ChannelsLast {
             self.nhwc.insert(op.result(0), t.input);
             return Ok(());
         }
+        // Channels that are innermost in memory stay so, wherever the other dimensions go.
+        if let Some(t) = Transpose::of(op).filter(|t| is_innermost(t)) {
+            let last = channels_last(t.permutation.len());
+            let permutation = last.iter().map(|d| t.permutation[*d as usize]).collect();
+            let new = b.add(&Transpose { input: t.input, permutation })?;
+            self.record(op, new);
+            return Ok(());
+        }
         if kind == OpKind::Pad
             && op.result(0).uses().iter().all(|(user, _)| takes(*user, self.groups))
         {
@@ -283,9 +299,25 @@ impl ChannelsLast {
                 let wanted = (0..rank as i64).filter(|d| !o.dims.contains(d));
                 let permutation: Vec<i64> =
                     wanted.map(|d| now.iter().position(|n| *n == d).unwrap_or(0) as i64).collect();
-                let same = permutation.iter().enumerate().all(|(i, p)| i as i64 == *p);
-                let new = if same { new } else { b.add(&Transpose { input: new, permutation })? };
+                if permutation.len() >= 4 && permutation == channels_first(permutation.len()) {
+                    self.record(op, new);
+                    return Ok(());
+                }
+                let new = if permutation.is_sorted() {
+                    new
+                } else {
+                    b.add(&Transpose { input: new, permutation })?
+                };
                 self.replaced(op, new);
+            }
+            // Pixels that are gathered by their position come before what is not gathered.
+            (OpKind::Gather, Some(input)) => {
+                let o = Gather::of(op).ok_or_malformed(op)?;
+                if !o.dims.contains(&1) {
+                    let dims = o.dims.iter().map(|d| nhwc_dim(rank, *d)).collect();
+                    let new = b.add(&Gather { input, indices: o.indices, dims })?;
+                    self.replaced(op, new);
+                }
             }
             (OpKind::BroadcastInDim, Some(input)) => {
                 let o = BroadcastInDim::of(op).ok_or_malformed(op)?;

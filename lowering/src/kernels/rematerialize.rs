@@ -17,7 +17,7 @@
 use crate::kernels::op_facts::{contracts, heavy};
 use kiln_dialects::{ir::*, ops::*, rules::Level};
 use kiln_passes::{Numerics, Pass};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -38,13 +38,14 @@ impl Pass for Rematerialize {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
-        for func in walk(root).into_iter().filter(|o| o.isa::<func::Func>()) {
+        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.isa::<func::Func>()).collect();
+        for func in functions {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let ops = block.ops();
             let place: HashMap<Op, usize> = ops.iter().enumerate().map(|(i, o)| (*o, i)).collect();
             let returned = block.terminator().map(|end| end.operands()).unwrap_or_default();
             let returned: HashSet<Value> = returned.into_iter().collect();
-            let mut cloned = HashSet::new();
+            let mut cloned = BTreeSet::new();
             for (op, reduce) in ops.iter().filter_map(|op| Some((*op, Reduce::of(*op)?))) {
                 if !self.is_candidate(&reduce) {
                     continue;
@@ -53,11 +54,14 @@ impl Pass for Rematerialize {
                 producers.sort_by_key(|p| place[p]);
                 let operand = clone_before(op, &producers, reduce.input).at(op)?;
                 op.set_operand(0, operand);
-                cloned.extend(producers);
+                cloned.extend(producers.iter().map(|p| place[p]));
             }
             // What only reductions read is dead behind the last of them.
-            let dead = ops.iter().rev().filter(|o| cloned.contains(o));
-            dead.filter(|o| o.result(0).uses().is_empty()).for_each(|o| o.erase());
+            for op in cloned.into_iter().rev().map(|i| ops[i]) {
+                if op.result(0).uses().is_empty() {
+                    op.erase();
+                }
+            }
         }
         Ok(())
     }
@@ -86,7 +90,9 @@ impl Rematerialize {
         let leaves = e.leaves(reduce.operand(0))?;
         let (mut inner, mut waiting) = (vec![], vec![reduce.operand(0)]);
         while let Some(v) = waiting.pop() {
-            let Some(op) = v.def().filter(|o| e.is_inner(v) && !inner.contains(o)) else { continue };
+            let Some(op) = v.def().filter(|o| e.is_inner(v) && !inner.contains(o)) else {
+                continue;
+            };
             inner.push(op);
             if op.kind() != Some(OpKind::BroadcastInDim) {
                 waiting.extend(op.operands());
@@ -162,7 +168,8 @@ fn is_shared(op: Op, reduce: Op, inner: &[Op]) -> bool {
     let is_read = |v: Value| v.uses().iter().any(|(user, _)| outside(*user));
     let widened = |user: Op| widens(user) && is_read(user.result(0));
     let v = op.result(0);
-    !widens(op) && (is_read(v) || v.uses().iter().any(|(user, _)| inner.contains(user) && widened(*user)))
+    !widens(op)
+        && (is_read(v) || v.uses().iter().any(|(user, _)| inner.contains(user) && widened(*user)))
 }
 
 /// Ops that cost less than a load, and have no operand but tensors.
@@ -177,7 +184,9 @@ fn is_clonable(op: Op) -> bool {
 fn is_stored(op: Op) -> bool {
     use OpKind::*;
     !contracts(op)
-        && op.kind().is_some_and(|kind| matches!(kind, GetGlobal | Constant | Reduce | Concat | Pad | ReduceWindow | Reshape))
+        && op.kind().is_some_and(|kind| {
+            matches!(kind, GetGlobal | Constant | Reduce | Concat | Pad | ReduceWindow | Reshape)
+        })
 }
 
 fn bytes(v: Value) -> usize {

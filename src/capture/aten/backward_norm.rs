@@ -175,8 +175,7 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, train: bool) -> Result<Outcome> {
             Some(n) => cx.number(d, n as f64)?,
             None => cx.convert(cx.size_value(elements)?, d)?,
         };
-        let (along_y, level) =
-            (cx.reshape(by_weight, shape.clone())?, cx.reshape(by_bias, shape)?);
+        let (along_y, level) = (cx.reshape(by_weight, shape.clone())?, cx.reshape(by_bias, shape)?);
         value(cx, |f| {
             let (along_y, level) = (f.of(along_y) / f.of(count), f.of(level) / f.of(count));
             (f.of(g) - level - f.of(y) * along_y) * f.of(scale)

@@ -2,6 +2,7 @@
 use crate::kernels::{
     class::Class,
     fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES},
+    graph::Leaf,
 };
 use kiln_dialects::ir::Value;
 use std::collections::HashMap;
@@ -71,13 +72,15 @@ impl Grouping<'_> {
                 continue;
             }
             for leaf in &node.leaves {
-                let outside = self.kernel_of(self.graph.base(leaf.value)) != Some(g);
                 let reduces = self.groups[g].kind == Kind::Reduce;
+                // Sums of parts read views of a tensor.
+                let read = if reduces { self.graph.base(leaf.value) } else { leaf.value };
+                let outside = self.kernel_of(self.graph.base(read)) != Some(g);
                 if outside
-                    && !all.contains(&leaf.value)
+                    && !all.contains(&read)
                     && (reduces || self.reads_in_place(leaf, &node.loops()))
                 {
-                    all.push(leaf.value);
+                    all.push(read);
                 }
             }
         }
@@ -88,8 +91,12 @@ impl Grouping<'_> {
     fn read_alike(&self, a: usize, b: usize) -> bool {
         let nodes = |g: usize| self.groups[g].nodes.iter().map(|n| &self.graph.nodes[*n]);
         let leaves = |g: usize| nodes(g).flat_map(|n| n.leaves.iter().map(move |l| (&n.dims, l)));
+        let (base, shape) =
+            (|l: &Leaf| self.graph.base(l.value), |l: &Leaf| self.graph.facts.dims(l.value));
         leaves(a).any(|(dims, x)| {
-            leaves(b).any(|(other, y)| dims == other && x.value == y.value && x.at == y.at)
+            leaves(b).any(|(other, y)| {
+                dims == other && base(x) == base(y) && shape(x) == shape(y) && x.at == y.at
+            })
         })
     }
 
