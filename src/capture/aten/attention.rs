@@ -1,5 +1,5 @@
 //! Attention, bilinear maps and bags of embeddings.
-use super::{Args, Cx, Outcome, Row, Val, formula::value, tools::*, window::min_value};
+use super::{Args, Cx, Outcome, Row, Val, formula::value, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.

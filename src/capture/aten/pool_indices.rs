@@ -1,6 +1,6 @@
 //! Positions of the maxima of small pools: the elements of a window are compared one after the
 //! other, so that nothing of the size of all windows is stored.
-use super::{Cx, formula::value, tools::*, window::min_value};
+use super::{Cx, formula::value, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Most elements of a window whose comparisons are written out.

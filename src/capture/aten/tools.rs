@@ -238,3 +238,12 @@ pub fn gather_at(cx: &Cx, x: Value, at: Vec<Value>, first: usize) -> Result<Valu
     let rest = indices + first..indices + n - used;
     cx.transpose(r, lead.chain(0..indices).chain(rest).map(|d| d as i64).collect())
 }
+
+/// The least value of a dtype.
+pub(super) fn min_value(cx: &Cx, d: DType) -> Result<Value> {
+    match d {
+        _ if d.is_float() => cx.number(d, f64::NEG_INFINITY),
+        DType::UI8 | DType::I1 => cx.integer(d, 0),
+        _ => cx.integer(d, i64::MIN >> (64 - d.bits())),
+    }
+}

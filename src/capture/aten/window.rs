@@ -76,15 +76,6 @@ struct Window {
     size: Size,
 }
 
-/// The least value of a dtype.
-pub(super) fn min_value(cx: &Cx, d: DType) -> Result<Value> {
-    match d {
-        _ if d.is_float() => cx.number(d, f64::NEG_INFINITY),
-        DType::UI8 | DType::I1 => cx.integer(d, 0),
-        _ => cx.integer(d, i64::MIN >> (64 - d.bits())),
-    }
-}
-
 /// Index of the maximum along the last axis as PyTorch's pools choose it: the first of equal ones,
 /// but the last NaN.
 fn last_nan_or_first_max(cx: &Cx, x: Value) -> Result<Value> {
