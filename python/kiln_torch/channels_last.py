@@ -51,23 +51,13 @@ def around_convolutions(graph: torch.fx.Graph) -> set[torch.fx.Node]:
     return found
 
 
-def suits(node: torch.fx.Node) -> bool:
-    """Whether cuDNN computes a convolution's gradients channels last: not in groups of a number of channels that is no power of two, such as 24,
-    whose operands it copies."""
-    weight = node.args[1 if node.target is CONVOLUTION else 2].meta["val"]
-    groups = node.args[8 if node.target is CONVOLUTION else 9]
-    width = weight.shape[1]
-    return groups == 1 or isinstance(width, int) and width & (width - 1) == 0
-
-
 def relay(graph: torch.fx.Graph, programs: set[torch.fx.Node], saved: set[torch.fx.Node]):
     """Lets programs write channels last what a forward graph saves around convolutions, and what the library's gradients of convolutions
     read; `programs` are the nodes that programs compute. A program checks the strides of what it is given, so that these are never wrong,
     at worst slow."""
     written = {n for n in saved & around_convolutions(graph) if n in programs}
-    written -= {n.args[0] for n in graph.find_nodes(op="call_function", target=CONVOLUTION) if not suits(n)}
     for node in graph.nodes:
-        if node.target is BACKWARD and node not in programs and suits(node):
+        if node.target is BACKWARD and node not in programs:
             written.update(n for n in node.args[:3] if isinstance(n, torch.fx.Node) and n in programs)
     for node in written:
         if is_image(node) and node.meta["val"].is_contiguous() and is_fusible(node):

@@ -28,11 +28,11 @@ def unpermuted(t: torch.Tensor, order) -> torch.Tensor:
     return t.permute(sorted(range(t.dim()), key=order.__getitem__))
 
 
-def is_dense(t: torch.Tensor, order: list[int]) -> bool:
-    """Whether the elements fill their memory in this order of the dimensions."""
+def is_dense(t: torch.Tensor, order: list[int], expanded=()) -> bool:
+    """Whether the elements fill their memory in this order of the dimensions, but for those that are expanded."""
     size = 1
     for d in reversed(order):
-        if number(t.shape[d]) != 1:
+        if number(t.shape[d]) != 1 and d not in expanded:
             if number(t.stride(d)) != size:
                 return False
             size *= number(t.shape[d])
@@ -64,11 +64,11 @@ class Layout:
         """The layout of a result. Without `gaps` it is dense, in the same order."""
         expanded = [d for d in range(t.dim()) if number(t.stride(d)) == 0 and number(t.shape[d]) > 1]
         order = by_stride(t)
-        dense = not expanded and is_dense(t, order)
-        if empty(t) or dense and order == sorted(order):
+        dense = is_dense(t, order, expanded)
+        if empty(t) or dense and not expanded and order == sorted(order):
             return None
         known = all(isinstance(n, int) for n in (*t.shape, *t.stride()))
-        return Layout(order, tuple(t.stride()) if gaps and known and not dense and not expanded else None, expanded)
+        return Layout(order, tuple(t.stride()) if gaps and known and not dense else None, expanded)
 
     def apply(self, t: torch.Tensor) -> torch.Tensor:
         """The program's result, of which `order` are the dimensions, with eager's strides."""

@@ -5,6 +5,7 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import kiln_torch
+from kiln_torch.layout import Layout
 from kiln_torch.partition import stages_of
 
 aten = torch.ops.aten
@@ -100,3 +101,14 @@ def test_results_that_the_user_gets_have_eagers_strides():
     (want.sum() + eager.sum()).backward()
     for a, p in zip(found, model.parameters()):
         torch.testing.assert_close(a, p.grad)
+
+
+@pytest.mark.parametrize("size, stride", [((2, 3, 5), (0, 24, 8)), ((2, 3, 5), (0, 1, 3)), ((2, 3, 4), (1, 0, 2)), ((2, 3, 4), (24, 8, 1)), ((2, 1, 4), (0, 0, 1))])
+def test_layouts_of_results_are_eagers(size, stride):
+    """Expanded dimensions and gaps in memory, both at once, as a padded bias of attention has them."""
+    kept = [1 if s == 0 else n for n, s in zip(size, stride)]
+    want = torch.empty_strided(kept, stride).copy_(torch.randn(kept)).expand(size)
+    layout = Layout.of(want)
+    got = layout.apply(want.permute(layout.order).contiguous())
+    assert torch.equal(got, want)
+    assert [s for n, s in zip(size, got.stride()) if n > 1] == [s for n, s in zip(size, stride) if n > 1]
