@@ -86,7 +86,7 @@ impl Rematerialize {
         place: &HashMap<Op, usize>,
         returned: &HashSet<Value>,
     ) -> Option<Vec<Op>> {
-        let mut e = Expression { place, returned, leaves: HashMap::new() };
+        let mut e = Expression { place, returned, visits: 0, leaves: HashMap::new() };
         let leaves = e.leaves(reduce.operand(0))?;
         let (mut inner, mut waiting) = (vec![], vec![reduce.operand(0)]);
         while let Some(v) = waiting.pop() {
@@ -109,20 +109,29 @@ impl Rematerialize {
     }
 }
 
+/// Most values of an expression that are looked at, which bounds the recursion.
+const MOST_VISITS: usize = 256;
+
 /// The expression that computes an operand, down to values in memory.
 struct Expression<'a> {
     place: &'a HashMap<Op, usize>,
     returned: &'a HashSet<Value>,
+    /// How many values have been looked at.
+    visits: usize,
     /// The stored values of full size below each value that has been looked at.
     leaves: HashMap<Value, HashSet<Value>>,
 }
 
 impl Expression<'_> {
-    /// The stored values of full size that a value is computed from; none if one of them may be no more
-    /// than a register of its kernel.
+    /// The stored values of full size that a value is computed from; none if one of them may be no
+    /// more than a register of its kernel, or if there are too many.
     fn leaves(&mut self, v: Value) -> Option<HashSet<Value>> {
         if let Some(known) = self.leaves.get(&v) {
             return Some(known.clone());
+        }
+        self.visits += 1;
+        if self.visits > MOST_VISITS {
+            return None;
         }
         let op = v.def().filter(|op| !self.returned.contains(&v) && self.place.contains_key(op));
         let all = match op {
