@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import kiln_torch
+
+# The package may be found by a path relative to this process's folder.
+PACKAGE = str(Path(kiln_torch.__file__).resolve().parents[1])
 FAULTY = """
 import os, runpy, sys
 import torch
@@ -44,7 +48,8 @@ def run(tmp_path, device):
     (tmp_path / "user.py").write_text(USER)
 
     def run(fault, *command, **variables):
-        env = {**os.environ, "TORCH_COMPILE_DEBUG_DIR": str(tmp_path), "KILN_TEST_FAULT": fault, **variables}
+        path = os.pathsep.join(filter(None, [PACKAGE, os.environ.get("PYTHONPATH")]))
+        env = {**os.environ, "PYTHONPATH": path, "TORCH_COMPILE_DEBUG_DIR": str(tmp_path), "KILN_TEST_FAULT": fault, **variables}
         done = subprocess.run([sys.executable, "faulty.py", *map(str, command)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
         return done.returncode, done.stdout + done.stderr
 
