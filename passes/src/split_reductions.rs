@@ -175,17 +175,13 @@ impl SplitReductions {
         };
         let run = dims.iter().map(|d| *d as usize).min()?;
         let adjacent = (run..run + dims.len()).all(reduced);
-        if long_enough.is_none() && adjacent && can_merge(input, op, run, dims.len()) {
-            if let Some(count) = near(all, reduction_size) {
-                let size = reduction_size / count;
-                return Some(PartialSplit {
-                    dim: run,
-                    merged: dims.len(),
-                    count,
-                    size,
-                    remainder: 0,
-                });
-            }
+        if long_enough.is_none()
+            && adjacent
+            && can_merge(input, op, run, dims.len())
+            && let Some(count) = near(all, reduction_size)
+        {
+            let size = reduction_size / count;
+            return Some(PartialSplit { dim: run, merged: dims.len(), count, size, remainder: 0 });
         }
         let near = near(wanted, sizes[dim]);
         let count = near.unwrap_or(wanted);

@@ -233,7 +233,7 @@ impl ChannelsLast {
             return Ok(());
         }
         // Channels that are innermost in memory stay so, wherever the other dimensions go.
-        if let Some(t) = Transpose::of(op).filter(|t| is_innermost(t)) {
+        if let Some(t) = Transpose::of(op).filter(is_innermost) {
             let last = channels_last(t.permutation.len());
             let permutation = last.iter().map(|d| t.permutation[*d as usize]).collect();
             let new = b.add(&Transpose { input: t.input, permutation })?;

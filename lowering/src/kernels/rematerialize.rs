@@ -73,7 +73,7 @@ impl Rematerialize {
         let dims = o.input.ty().dims();
         let wide = |d: &usize| dims[*d].known() != Some(1);
         let reduced = |d: &usize| o.dims.contains(&(*d as i64));
-        let last = (0..dims.len()).filter(wide).last();
+        let last = (0..dims.len()).rfind(wide);
         let known = dims.iter().try_fold(1i64, |n, d| n.checked_mul(d.known()?));
         last.is_some_and(|d| !reduced(&d)) && known.is_none_or(|n| n >= self.min_elements)
     }
