@@ -40,7 +40,7 @@ impl Pass for InterleaveFfts {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
-        for func in walk(root).into_iter().filter(|op| op.isa::<func::Func>()) {
+        for func in functions_in(root) {
             let ops: Vec<Op> =
                 walk(func).into_iter().filter(|op| op.kind() == Some(OpKind::Fft)).collect();
             if ops.is_empty() {

@@ -59,8 +59,7 @@ impl Pass for RaiseAttention {
 
     fn run(&self, root: Op) -> Result<()> {
         // Collected first: a lazy filter would visit erased ops.
-        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.isa::<func::Func>()).collect();
-        for func in functions {
+        for func in functions_in(root) {
             let ops = walk(func);
             let found: Vec<_> = ops.iter().filter_map(|op| softmax::Softmax::of(*op)).collect();
             if found.is_empty() {

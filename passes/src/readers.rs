@@ -1,5 +1,9 @@
 //! The readers of values.
-use kiln_dialects::{ir::*, ops::BindShape};
+use kiln_dialects::{
+    ir::*,
+    ops::{BindShape, OpKind},
+    rules::tensor_type,
+};
 
 /// The only op that reads the elements of a value.
 pub fn only_reader(v: Value) -> Option<Op> {
@@ -7,4 +11,15 @@ pub fn only_reader(v: Value) -> Option<Op> {
     // Sizes that are stated read no elements.
     let mut readers = uses.iter().map(|u| u.0).filter(|u| BindShape::of(*u).is_none());
     readers.next().filter(|_| readers.next().is_none())
+}
+
+/// Whether an op widens floats: its readers compute it, since the narrow value has fewer bytes to
+/// write and to read.
+pub fn widens(op: Op) -> bool {
+    let bytes = |v: Value| {
+        let float = tensor_type(v.ty()).ok().filter(|t| t.dtype.is_float());
+        float.map(|t| t.dtype.byte_size())
+    };
+    op.kind() == Some(OpKind::Convert)
+        && bytes(op.operand(0)).is_some_and(|n| bytes(op.result(0)) > Some(n))
 }

@@ -15,7 +15,10 @@
 //! ```
 mod args;
 
-use crate::pass::{Numerics, Pass};
+use crate::{
+    pass::{Numerics, Pass},
+    readers::widens,
+};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -266,13 +269,6 @@ fn can_merge(input: Value, reduction: Op, first: usize, count: usize) -> bool {
             None => !matches!(op.kind(), Some(OpKind::Slice | OpKind::Reverse)),
         }
     })
-}
-
-/// Whether an op widens floats: each of its readers computes it, so that it is not stored.
-fn widens(op: Op) -> bool {
-    let bits = |v: Value| element(v).ok().filter(|d| d.is_float()).map(|d| d.bits());
-    op.kind() == Some(OpKind::Convert)
-        && bits(op.operand(0)).is_some_and(|n| bits(op.result(0)) > Some(n))
 }
 
 /// The elementwise producers with no other user, in reverse topological order.

@@ -87,17 +87,20 @@ class Value:
 class Wide(TorchFunctionMode):
     """Calls with float64 in place of narrower floating-point dtypes."""
 
+    def widens(self, dtype):
+        return dtype.is_floating_point
+
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        swap = lambda x: torch.float64 if isinstance(x, torch.dtype) and x.is_floating_point else x
+        swap = lambda x: torch.float64 if isinstance(x, torch.dtype) and self.widens(x) else x
         return function(*map(swap, args), **{k: swap(v) for k, v in (kwargs or {}).items()})
 
 
 @contextlib.contextmanager
-def in_float64():
+def in_float64(mode=Wide):
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with Wide():
+        with mode():
             yield
     finally:
         torch.set_default_dtype(before)

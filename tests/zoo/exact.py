@@ -1,5 +1,8 @@
 """A model's float64 reference, also where its code converts to float32 by itself. PyTorch is imported late, as in the scripts."""
-import contextlib
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fuzz"))
 
 
 def products_of_groups(x, weights, *, offs, **unset):
@@ -11,25 +14,20 @@ def products_of_groups(x, weights, *, offs, **unset):
     return torch.cat([*parts, x.new_zeros(x.shape[0] - sum(len(p) for p in parts), weights.shape[-1])])
 
 
-@contextlib.contextmanager
 def in_float64():
     """Calls with float64 in place of float32, as an argument, as the default, and as what `.float()` converts to."""
     import torch
-    from torch.overrides import TorchFunctionMode
+    import values
 
-    class Wide(TorchFunctionMode):
+    class Wide(values.Wide):
+        def widens(self, dtype):
+            return dtype is torch.float32
+
         def __torch_function__(self, function, types, args=(), kwargs=None):
             if function is torch.Tensor.float:
                 function = torch.Tensor.double
             elif function in (torch._grouped_mm, torch.nn.functional.grouped_mm):
                 function = products_of_groups
-            swap = lambda v: torch.float64 if v is torch.float32 else v
-            return function(*map(swap, args), **{k: swap(v) for k, v in (kwargs or {}).items()})
+            return super().__torch_function__(function, types, args, kwargs)
 
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        with Wide():
-            yield
-    finally:
-        torch.set_default_dtype(before)
+    return values.in_float64(Wide)

@@ -46,7 +46,7 @@ pub use upstream::{
     vector::CombiningKind,
 };
 pub use view::{Node, Operands, Size, View};
-pub use walk::{blocks, op_count, walk};
+pub use walk::{blocks, functions_in, op_count, walk};
 
 use mlir_sys::*;
 use std::ffi::c_void;

@@ -12,6 +12,12 @@ pub fn walk(root: Op) -> Vec<Op> {
     all
 }
 
+/// The functions in `root`, in order. They are listed before any is changed: an op that is erased
+/// in one must not be asked on the way to the next.
+pub fn functions_in(root: Op) -> Vec<Op> {
+    walk(root).into_iter().filter(|o| o.isa::<func::Func>()).collect()
+}
+
 /// The number of ops that [`walk`] returns.
 pub fn op_count(root: Op) -> usize {
     let inside =

@@ -42,8 +42,7 @@ impl Pass for LowerAffine {
     const DIALECTS: &'static [&'static str] = &["arith", "scf"];
 
     fn run(&self, root: Op) -> Result<()> {
-        // Collected first: the walk must not meet ops that a lowering has erased.
-        let all: Vec<Op> = walk(root).into_iter().filter(|o| o.isa::<func::Func>()).collect();
+        let all = functions_in(root);
         for func in all {
             let Some(top) = blocks(func).first().and_then(|b| b.first()) else { continue };
             let start = Builder::before(top).ok_or_at(func, "is in no block")?.at(func.loc());

@@ -22,7 +22,7 @@ use kiln_dialects::{
     rules::tensor_type,
     sym::{Atom, Dim as SymDim},
 };
-use kiln_passes::{expand_scans::LOOPS, refine_shapes::Facts};
+use kiln_passes::{expand_scans::LOOPS, readers::widens, refine_shapes::Facts};
 use std::collections::{HashMap, HashSet};
 
 /// A stored value that a node reads, with its index.
@@ -361,21 +361,14 @@ impl Graph<'_> {
         let spread =
             |l: &Leaf| self.count(self.facts.dims(l.value)).saturating_mul(SPREAD) <= numel;
         let whole = tensor_type(node.value.ty()).is_ok_and(|t| !t.dtype.is_float());
-        let small = (whole && numel <= TINY) || node.leaves.iter().all(spread) || self.widens(op);
+        let small =
+            (whole && numel <= TINY) || node.leaves.iter().all(spread) || self.widens_stored(op);
         (small && cost <= REMAT_OPS && !heavy(op)).then_some(cost)
     }
 
-    /// Whether an op widens a stored value, such as a residual before a norm, or the weights of
-    /// one: the narrow value has fewer bytes to write and to read.
-    fn widens(&self, op: Op) -> bool {
-        let bytes = |v: Value| {
-            tensor_type(v.ty())
-                .map_or(0, |t| if t.dtype.is_float() { t.dtype.byte_size() } else { 0 })
-        };
-        let wider = op.kind() == Some(OpKind::Convert)
-            && 0 < bytes(op.operand(0))
-            && bytes(op.operand(0)) < bytes(op.result(0));
-        wider && self.is_leaf(op.operand(0))
+    /// Whether an op widens a stored value, such as a residual before a norm, or the weights of one.
+    fn widens_stored(&self, op: Op) -> bool {
+        widens(op) && self.is_leaf(op.operand(0))
     }
 
     /// Floating-point operations of a node, with 128 for a dynamic size.

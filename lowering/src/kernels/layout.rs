@@ -71,17 +71,15 @@ impl Pass for Layout {
                 .filter(|o| self.mutable || frozen.contains(o.weight))
                 .map(flops)
                 .fold(0, i64::saturating_add);
-            let said = if flops >= self.flops || given {
+            let enough = flops >= self.flops;
+            let said = if enough || given {
                 let mut rewrite = ChannelsLast { groups: self.groups, ..ChannelsLast::default() };
                 for op in &ops {
                     rewrite.op(*op).at(*op)?;
                 }
                 rewrite.finish(&ops).at(func)?;
-                if flops >= self.flops {
-                    "channels last".to_string()
-                } else {
-                    "channels last, as arguments are".to_string()
-                }
+                let reason = if enough { "" } else { ", as arguments are" };
+                format!("channels last{reason}")
             } else {
                 let which = if self.mutable { "" } else { " with frozen weights" };
                 format!(

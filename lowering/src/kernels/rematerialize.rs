@@ -16,7 +16,7 @@
 //! ```
 use crate::kernels::op_facts::{contracts, heavy};
 use kiln_dialects::{ir::*, ops::*, rules::Level};
-use kiln_passes::{Numerics, Pass};
+use kiln_passes::{Numerics, Pass, readers::widens};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 kiln_passes::pass_options! {
@@ -38,8 +38,7 @@ impl Pass for Rematerialize {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
-        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.isa::<func::Func>()).collect();
-        for func in functions {
+        for func in functions_in(root) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let ops = block.ops();
             let place: HashMap<Op, usize> = ops.iter().enumerate().map(|(i, o)| (*o, i)).collect();
@@ -200,10 +199,6 @@ fn is_stored(op: Op) -> bool {
 
 fn bytes(v: Value) -> usize {
     v.ty().element().and_then(|e| e.dtype().ok()).map_or(0, |d| d.byte_size())
-}
-
-fn widens(op: Op) -> bool {
-    op.kind() == Some(OpKind::Convert) && bytes(op.operand(0)) < bytes(op.result(0))
 }
 
 fn narrows(op: Op) -> bool {

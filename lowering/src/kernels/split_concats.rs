@@ -51,8 +51,7 @@ impl Pass for SplitConcats {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
-        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.isa::<func::Func>()).collect();
-        for func in functions {
+        for func in functions_in(root) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let mut taken = HashSet::new();
             let found: Vec<(Op, Vec<bool>)> = block

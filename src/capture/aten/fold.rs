@@ -2,7 +2,7 @@
 use super::{
     Args, Cx, Outcome, Row,
     formula::value,
-    image::{batched, spread, unbatched},
+    image::{WindowAxis, batched, spread, unbatched},
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
@@ -21,31 +21,25 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// The parameters of `im2col` along one axis.
-struct Columns {
-    kernel: i64,
-    dilation: i64,
-    padding: i64,
-    stride: i64,
+/// The windows of `im2col` along both axes.
+fn axes_of(a: &Args<'_>) -> Result<Vec<WindowAxis>> {
+    let list = |name: &str, default| spread(a.ints(name)?, 2, default);
+    let (kernel, dilation) = (list("kernel_size", 1)?, list("dilation", 1)?);
+    let (padding, stride) = (list("padding", 0)?, list("stride", 1)?);
+    let one = |i: usize| WindowAxis {
+        kernel: kernel[i],
+        dilation: dilation[i],
+        padding: padding[i],
+        stride: stride[i],
+    };
+    let all = vec![one(0), one(1)];
+    if all.iter().any(|c| c.kernel < 1 || c.dilation < 1 || c.stride < 1) {
+        return Err("kernel size, dilation and stride should be greater than zero".into());
+    }
+    Ok(all)
 }
 
-impl Columns {
-    fn of(a: &Args<'_>) -> Result<Vec<Columns>> {
-        let list = |name: &str, default| spread(a.ints(name)?, 2, default);
-        let (kernel, dilation) = (list("kernel_size", 1)?, list("dilation", 1)?);
-        let (padding, stride) = (list("padding", 0)?, list("stride", 1)?);
-        let one = |i: usize| Columns {
-            kernel: kernel[i],
-            dilation: dilation[i],
-            padding: padding[i],
-            stride: stride[i],
-        };
-        let all = vec![one(0), one(1)];
-        if all.iter().any(|c| c.kernel < 1 || c.dilation < 1 || c.stride < 1) {
-            return Err("kernel size, dilation and stride should be greater than zero".into());
-        }
-        Ok(all)
-    }
+impl WindowAxis {
     /// The most windows over an element, if these have no dilation.
     fn overlap(&self) -> i64 {
         (self.kernel + self.stride - 1) / self.stride
@@ -62,7 +56,7 @@ impl Columns {
 fn im2col(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let (x, added) = batched(cx, x, 2)?;
-    let axes = Columns::of(a)?;
+    let axes = axes_of(a)?;
     let (h, w) = (cx.b.size_of(x, 2)?, cx.b.size_of(x, 3)?);
     let counts = [axes[0].count(cx, h)?, axes[1].count(cx, w)?];
     let shape =
@@ -93,7 +87,7 @@ fn im2col(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 fn col2im(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let (x, added) = batched(cx, x, 1)?;
-    let axes = Columns::of(a)?;
+    let axes = axes_of(a)?;
     let outs = a.sizes("output_size")?;
     let [h, w] = outs.as_slice() else { return Err("wants two output sizes".into()) };
     let counts = [axes[0].count(cx, *h)?, axes[1].count(cx, *w)?];
@@ -103,7 +97,7 @@ fn col2im(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let split = vec![cx.b.size_of(x, 0)?, channels, kh, kw, counts[0], counts[1]];
     let x = cx.reshape(x, split)?;
     let adjacent = axes.iter().all(|c| c.dilation == 1);
-    let terms: i64 = axes.iter().map(Columns::overlap).product();
+    let terms: i64 = axes.iter().map(WindowAxis::overlap).product();
     let v = if adjacent && terms <= MOST_TERMS {
         sum_of_slices(cx, x, &axes, [*h, *w])?
     } else {
@@ -118,7 +112,7 @@ const MOST_TERMS: i64 = 64;
 
 /// [N, C, kh, kw, windows..] to [N, C, h, w]. With strides s, place j s + r of window q - j has
 /// element q s + r of the padded image: each j is a slice, and r stays a dimension.
-fn sum_of_slices(cx: &mut Cx, x: Value, axes: &[Columns], outs: [Size; 2]) -> Result<Value> {
+fn sum_of_slices(cx: &mut Cx, x: Value, axes: &[WindowAxis], outs: [Size; 2]) -> Result<Value> {
     let (n, c) = (cx.b.size_of(x, 0)?, cx.b.size_of(x, 1)?);
     // [N, windows.., kh, kw, C]: a slice has whole rows of channels.
     let wide = cx.transpose(x, vec![0, 4, 5, 2, 3, 1])?;
@@ -144,7 +138,7 @@ fn sum_of_slices(cx: &mut Cx, x: Value, axes: &[Columns], outs: [Size; 2]) -> Re
     let wider = statistics_dtype(dtype_of(x)?);
     let mut sum: Option<Value> = None;
     for (j, i) in (0..axes[0].overlap()).flat_map(|j| (0..axes[1].overlap()).map(move |i| (j, i))) {
-        let first = |axis: &Columns, j: i64| Size::Static(axis.overlap() - 1 - j);
+        let first = |axis: &WindowAxis, j: i64| Size::Static(axis.overlap() - 1 - j);
         let offsets = vec![
             zero,
             first(&axes[0], j),
@@ -180,7 +174,7 @@ fn sum_of_slices(cx: &mut Cx, x: Value, axes: &[Columns], outs: [Size; 2]) -> Re
 fn sum_of_gathered(
     cx: &mut Cx,
     x: Value,
-    axes: &[Columns],
+    axes: &[WindowAxis],
     [h, w]: [Size; 2],
     counts: [Size; 2],
 ) -> Result<Value> {

@@ -142,6 +142,15 @@ pub(super) fn spread(list: Option<Vec<i64>>, n: usize, default: i64) -> Result<V
     }
 }
 
+/// A window along one axis.
+#[derive(Clone, Copy)]
+pub(super) struct WindowAxis {
+    pub(super) kernel: i64,
+    pub(super) stride: i64,
+    pub(super) padding: i64,
+    pub(super) dilation: i64,
+}
+
 /// Adds the batch dimension that PyTorch allows images to omit.
 pub(super) fn batched(cx: &mut Cx, x: Value, n: usize) -> Result<(Value, bool)> {
     if rank_of(x) == n + 2 {

@@ -1,18 +1,25 @@
 //! Positions of the maxima of small pools: the elements of a window are compared one after the
 //! other, so that nothing of the size of all windows is stored.
-use super::{Cx, formula::value, tools::*};
+use super::{Cx, formula::value, image::WindowAxis, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Most elements of a window whose comparisons are written out.
 const MOST_ELEMENTS: i64 = 16;
 
-/// A pool's parameters along one axis.
-#[derive(Clone, Copy)]
-pub(super) struct Axis {
-    pub(super) window: i64,
-    pub(super) stride: i64,
-    pub(super) padding: i64,
-    pub(super) dilation: i64,
+impl WindowAxis {
+    /// Where each of `out` windows starts, maybe before the input.
+    pub(super) fn first(&self, cx: &Cx, out: Size) -> Result<Value> {
+        let o = cx.iota(DType::I64, vec![out], 0)?;
+        value(cx, |f| f.of(o) * self.stride as f64 - self.padding as f64)
+    }
+    /// How far behind that its first element inside the input is, in steps of the dilation.
+    pub(super) fn outside(&self, cx: &Cx, first: Value) -> Result<Value> {
+        let d = self.dilation;
+        value(cx, |f| {
+            let outside = (-f.of(first)).max(0.0) + (d - 1) as f64;
+            (outside / d as f64) * d as f64
+        })
+    }
 }
 
 /// For each window of `x` [N, C, sizes..] the index of its maximum in the flattened sizes, [N, C,
@@ -22,12 +29,12 @@ pub(super) fn of_small_windows(
     cx: &mut Cx,
     x: Value,
     outs: &[Size],
-    axes: &[Axis],
+    axes: &[WindowAxis],
 ) -> Result<Option<Value>> {
     let known = |all: &[Size]| all.iter().map(|s| s.known()).collect::<Option<Vec<i64>>>();
     let all = cx.b.sizes_of(x)?;
     let (Some(sizes), Some(outs)) = (known(&all[2..]), known(outs)) else { return Ok(None) };
-    let elements = axes.iter().try_fold(1i64, |n, a| n.checked_mul(a.window));
+    let elements = axes.iter().try_fold(1i64, |n, a| n.checked_mul(a.kernel));
     if elements.is_none_or(|n| n > MOST_ELEMENTS) || outs.contains(&0) {
         return Ok(None);
     }
@@ -43,13 +50,10 @@ pub(super) fn of_small_windows(
     // Where the windows start, and how far behind that their first element inside the input is.
     let (mut start, mut first) = (None, None);
     for (i, (a, scale)) in axes.iter().zip(&scales).enumerate() {
-        let o = cx.iota(DType::I64, vec![Size::Static(outs[i])], 0)?;
-        let from = value(cx, |f| f.of(o) * a.stride as f64 - a.padding as f64)?;
-        let inside = value(cx, |f| {
-            let steps = ((-f.of(from)).max(0.0) + (a.dilation - 1) as f64) / a.dilation as f64;
-            steps * (a.dilation * scale) as f64
-        })?;
-        let from = value(cx, |f| f.of(from) * *scale as f64)?;
+        let from = a.first(cx, Size::Static(outs[i]))?;
+        let inside = a.outside(cx, from)?;
+        let scaled = |v: Value| value(cx, |f| f.of(v) * *scale as f64);
+        let (from, inside) = (scaled(from)?, scaled(inside)?);
         for (sum, own) in [(&mut start, from), (&mut first, inside)] {
             let own = along(cx, own, vec![i as i64 + 2], &shape)?;
             *sum = Some(match *sum {
@@ -64,9 +68,9 @@ pub(super) fn of_small_windows(
     for k in 0..elements.unwrap_or(0) {
         let (mut offsets, mut behind, mut rest) = (vec![0; axes.len()], 0, k);
         for (i, a) in axes.iter().enumerate().rev() {
-            offsets[i] = rest % a.window * a.dilation;
+            offsets[i] = rest % a.kernel * a.dilation;
             behind += offsets[i] * scales[i];
-            rest /= a.window;
+            rest /= a.kernel;
         }
         let strides: Vec<i64> = [1, 1].into_iter().chain(axes.iter().map(|a| a.stride)).collect();
         let offsets = Size::all(&[&[0, 0][..], &offsets].concat());
@@ -84,10 +88,16 @@ pub(super) fn of_small_windows(
 }
 
 /// `x` with the least value wherever a window reaches beyond it.
-fn padded(cx: &mut Cx, x: Value, sizes: &[i64], outs: &[i64], axes: &[Axis]) -> Result<Value> {
+fn padded(
+    cx: &mut Cx,
+    x: Value,
+    sizes: &[i64],
+    outs: &[i64],
+    axes: &[WindowAxis],
+) -> Result<Value> {
     let mut high = vec![0, 0];
     for ((a, size), out) in axes.iter().zip(sizes).zip(outs) {
-        let end = (out - 1) * a.stride + (a.window - 1) * a.dilation + 1 - a.padding;
+        let end = (out - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.padding;
         high.push((end - size).max(0));
     }
     let low: Vec<i64> = [0, 0].into_iter().chain(axes.iter().map(|a| a.padding)).collect();

@@ -2,8 +2,8 @@
 use super::{
     Args, Cx, Outcome, Row,
     formula::value,
-    image::{batched, max_pool, spread, unbatched},
-    pool_indices::{self, Axis},
+    image::{WindowAxis, batched, max_pool, spread, unbatched},
+    pool_indices,
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
@@ -151,32 +151,28 @@ fn max_pool_with_indices(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome>
     let strides = if strides.is_some() { spread(strides, n, 1)? } else { window.clone() };
     let padding = spread(a.ints("padding")?, n, 0)?;
     let dilation = spread(a.ints("dilation")?, n, 1)?;
-    let axis = |i: usize| Axis {
-        window: window[i],
+    let axis = |i: usize| WindowAxis {
+        kernel: window[i],
         stride: strides[i],
         padding: padding[i],
         dilation: dilation[i],
     };
-    let axes: Vec<Axis> = (0..n).map(axis).collect();
+    let axes: Vec<WindowAxis> = (0..n).map(axis).collect();
     let outs = cx.b.sizes_of(pooled)?.split_off(2);
     if let Some(indices) = pool_indices::of_small_windows(cx, x, &outs, &axes)? {
         let indices = unbatched(cx, indices, added)?;
         return cx.many(&[values, indices]);
     }
     let mut windows = vec![];
-    for i in 0..n {
-        let (k, s, p, d) = (window[i], strides[i], padding[i], dilation[i]);
-        let (size, out) = (cx.b.size_of(x, i + 2)?, cx.b.size_of(pooled, i + 2)?);
-        let o = cx.iota(DType::I64, vec![out], 0)?;
-        let first = value(cx, |f| f.of(o) * s as f64 - p as f64)?;
-        // Windows start inside the input, in steps of the dilation.
-        let start = value(cx, |f| {
-            let outside = (-f.of(first)).max(0.0) + (d - 1) as f64;
-            f.of(first) + (outside / d as f64) * d as f64
-        })?;
+    for (i, (axis, out)) in axes.iter().zip(outs).enumerate() {
+        let size = cx.b.size_of(x, i + 2)?;
+        let first = axis.first(cx, out)?;
+        let start = cx.binary(BinaryKind::Add, first, axis.outside(cx, first)?)?;
         let limit = cx.b.size_as_tensor(size, DType::I64)?;
-        let end = value(cx, |f| (f.of(first) + ((k - 1) * d + 1) as f64).min(f.of(limit)))?;
-        windows.push(Window { start, end, step: d, count: Size::Static(k), size });
+        let reach = (axis.kernel - 1) * axis.dilation + 1;
+        let end = value(cx, |f| (f.of(first) + reach as f64).min(f.of(limit)))?;
+        let count = Size::Static(axis.kernel);
+        windows.push(Window { start, end, step: axis.dilation, count, size });
     }
     let (_, indices) = gathered(cx, x, &windows)?;
     let indices = unbatched(cx, indices, added)?;

@@ -65,8 +65,7 @@ impl Pass for GpuMath {
             op.result(0).replace_uses(halves(&b, op.operand(0)).at(op)?);
             op.erase();
         }
-        // Collects the functions first: the walk must not meet ops that a rewrite has erased.
-        let funcs: Vec<Op> = walk(root).into_iter().filter(|o| o.isa::<func::Func>()).collect();
+        let funcs = functions_in(root);
         for func in funcs {
             let all = walk(func);
             let full = all.iter().any(|o| o.isa::<nvvm::WgmmaMmaAsync>());

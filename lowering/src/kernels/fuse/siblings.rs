@@ -65,6 +65,7 @@ impl Grouping<'_> {
 
     /// The stored tensors that a kernel reads at the indices of all of its loops, in order.
     fn read_in_place(&self, g: usize) -> Vec<Value> {
+        let reduces = self.groups[g].kind == Kind::Reduce;
         let mut all = vec![];
         for n in &self.groups[g].nodes {
             let node = &self.graph.nodes[*n];
@@ -72,11 +73,10 @@ impl Grouping<'_> {
                 continue;
             }
             for leaf in &node.leaves {
-                let reduces = self.groups[g].kind == Kind::Reduce;
+                let base = self.graph.base(leaf.value);
                 // Sums of parts read views of a tensor.
-                let read = if reduces { self.graph.base(leaf.value) } else { leaf.value };
-                let outside = self.kernel_of(self.graph.base(read)) != Some(g);
-                if outside
+                let read = if reduces { base } else { leaf.value };
+                if self.kernel_of(base) != Some(g)
                     && !all.contains(&read)
                     && (reduces || self.reads_in_place(leaf, &node.loops()))
                 {
