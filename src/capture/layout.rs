@@ -16,6 +16,9 @@ pub fn copies(graph: &Graph, node: &GraphNode) -> bool {
         | "aten.ravel.default" => false,
         _ => return false,
     };
+    if by_columns(graph, node) {
+        return true;
+    }
     let meta = |j: &serde_json::Value| graph.tensor_values.get(j["as_tensor"]["name"].as_str()?);
     let input = node.inputs.iter().find(|i| i.name == "self").and_then(|i| meta(&i.arg));
     let output = node.outputs.first().and_then(meta);
@@ -31,6 +34,21 @@ pub fn copies(graph: &Graph, node: &GraphNode) -> bool {
         // Sizes without a hint: strides are compared as text, and a reshape counts as a view.
         _ => whole && output.is_some_and(|o| o.strides != input.strides),
     }
+}
+
+/// Whether the argument comes from `nonzero`, whose result eager stores column by column, which the
+/// export does not record.
+fn by_columns(graph: &Graph, node: &GraphNode) -> bool {
+    let name = |j: &serde_json::Value| j["as_tensor"]["name"].as_str().map(str::to_string);
+    let input = node.inputs.iter().find(|i| i.name == "self").and_then(|i| name(&i.arg));
+    let made = |n: &&GraphNode| input.is_some() && n.outputs.first().and_then(name) == input;
+    let maker = graph.nodes.iter().find(made);
+    let several = |n: &str| {
+        let columns = graph.tensor_values.get(n).and_then(|t| t.sizes.get(1)?["as_int"].as_i64());
+        columns.is_none_or(|n| n > 1)
+    };
+    maker.is_some_and(|n| aten::short(&n.target) == "aten.nonzero.default")
+        && input.as_deref().is_some_and(several)
 }
 
 /// The stride or storage offset that a node reads, as the export recorded it. `None` where data

@@ -2,6 +2,7 @@
 pub mod aten;
 mod autocast;
 mod autocast_args;
+mod bits;
 mod control;
 mod draws;
 pub mod fx;

@@ -1,6 +1,7 @@
 //! Functionalisation: in-place ops and views as SSA values. Every tensor name is a view of a
 //! storage: a chain of movements from the storage's current value. A write inverts the chain and
 //! gives the storage a new value, which all of its views then read.
+use super::bits;
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// A view operation.
@@ -18,6 +19,8 @@ pub enum ViewOp {
     Gather(Vec<Value>, Vec<i64>),
     /// The same, where elements may share memory. Not writable.
     Windows(Vec<Value>, Vec<i64>),
+    /// The bits as another dtype.
+    Bits(DType),
 }
 
 /// A tensor name: an index of [`Store`].
@@ -55,6 +58,7 @@ impl ViewOp {
             ViewOp::Gather(indices, dims) | ViewOp::Windows(indices, dims) => {
                 Ok(b.add(&Gather { input, indices, dims })?)
             }
+            ViewOp::Bits(dtype) => bits::viewed(b, input, dtype),
         }
     }
     /// The inverse: the new value of `from` after its view was written as `new`.
@@ -103,6 +107,10 @@ impl ViewOp {
                 dims: dims.clone(),
             })?),
             ViewOp::Broadcast(dims, sizes) => undo_broadcast(b, from, new, dims, sizes),
+            ViewOp::Bits(_) => {
+                let own = from.ty().element().ok_or("has no elements")?.dtype()?;
+                bits::viewed(b, new, own)
+            }
             ViewOp::Windows(..) => Err("writes to windows whose elements share memory".into()),
         }
     }

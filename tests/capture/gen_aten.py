@@ -8,7 +8,7 @@ With --each, every case is an archive of its own in DIR, to find the one that fa
 import re, sys, torch, zipfile, io
 from pathlib import Path
 from safetensors.torch import save_file
-import aten_complex, aten_data_sizes, aten_elements, aten_in_place, aten_matrix, aten_promotion, aten_quantized, aten_shapes, aten_special, aten_symbolic, aten_writes
+import aten_complex, aten_data_sizes, aten_elements, aten_found, aten_in_place, aten_matrix, aten_promotion, aten_quantized, aten_shapes, aten_special, aten_symbolic, aten_writes
 from aten_support import f, families, u
 
 HERE = Path(__file__).parent
@@ -98,7 +98,7 @@ if __name__ == "__main__":
             aten_special.special, aten_special.roundings, aten_symbolic.symbolic, aten_symbolic.split, aten_symbolic.einsum,
             aten_symbolic.autocast, aten_symbolic.mixture, aten_promotion.promotion, aten_promotion.copies, aten_writes.writes,
             aten_complex.fourier_symbolic, aten_data_sizes.selections, aten_matrix.general,
-            aten_special.sampled)
+            aten_special.sampled, aten_found.found)
     for make in (*first, aten_in_place.in_place, elements.float8, shapes.empty, elements.narrow, *rest):
         make()
     each = Path(sys.argv[2]) if sys.argv[1:2] == ["--each"] else None

@@ -32,6 +32,9 @@ class Random(torch.nn.Module):
             F.dropout(x, 0.25), F.dropout2d(image, 0.5), F.alpha_dropout(x, 0.4, training=True), F.feature_alpha_dropout(image, 0.5, training=True),
             *torch.native_dropout(x, 0.1, True), F.rrelu(x - 2, 0.1, 0.3, training=True),
             F.scaled_dot_product_attention(query, query, query, dropout_p=0.5),
+            # With a generator that is not given.
+            torch.rand(N, generator=None), torch.randn(N, generator=None), torch.randint(9, (N,), generator=None),
+            torch.randint(-5, 6, (N,), generator=None), torch.randperm(N, generator=None),
         )
 
 

@@ -42,6 +42,11 @@ const MOMENTS: &[(&str, f64, f64, f64)] = &[
     ("rrelu of -1", -0.2, 0.04 / 12.0, 2000.0),
     // All columns of a row have its weights.
     ("attention of ones", 1.0, 0.02, 50.0),
+    ("rand.generator", 0.5, 1.0 / 12.0, 2000.0),
+    ("randn.generator", 0.0, 1.0, 2000.0),
+    ("randint.generator", 4.0, 20.0 / 3.0, 2000.0),
+    ("randint.low_generator", 0.0, 10.0, 2000.0),
+    ("randperm.generator", 999.5, 333_333.0, 2000.0),
 ];
 
 fn inputs(x: &[usize], state: [f64; 2]) -> Vec<Tensor> {

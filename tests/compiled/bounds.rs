@@ -66,6 +66,28 @@ fn assumed_equal_sizes_are_guarded() {
     assert_eq!(call(&program, &[rows(4), rows(4)], 1).expect("one size")[0].shape(), [4, 300]);
 }
 
+/// A slice's size is no symbol: that an elementwise op takes it for one is checked too.
+#[test]
+fn computed_sizes_are_guarded() {
+    let text = "func.func @f(%x: tensor<?x300xf32>, %y: tensor<?x300xf32>) -> tensor<?x300xf32> {\n\
+        %m = kiln.sym @m\n%n = kiln.sym @n\nkiln.bind_shape %x, [%m, 300] : tensor<?x300xf32>\nkiln.bind_shape %y, [%n, 300] : tensor<?x300xf32>\n\
+        %two = arith.constant 2 : index\n%half = kiln.sym_expr floordiv %n, %two\n\
+        %0 = kiln.slice %y offsets = [0, 0] sizes = [%half, 300] strides = [1, 1] : tensor<?x300xf32>\n\
+        %1 = kiln.neg %0 : tensor<?x300xf32>\n%2 = kiln.add %x, %1 : tensor<?x300xf32>\nreturn %2 : tensor<?x300xf32>\n}";
+    let c = Context::new();
+    let (module, _) =
+        Module::parse(c.ctx(), text.as_bytes(), "in.mlir").unwrap_or_else(|e| panic!("{e}"));
+    let program =
+        native(&module, "f", &|_| Err("has no weights".into())).unwrap_or_else(|e| panic!("{e}"));
+    let rows =
+        |n: usize| Tensor::floats(DType::F32, vec![n, 300], vec![1.5; n * 300]).expect("rows");
+    for (m, n) in [(5, 4), (5, 12)] {
+        let refused = call(&program, &[rows(m), rows(n)], 1).expect_err("two sizes");
+        assert!(refused.contains("kiln.add: operand sizes must be equal"), "{refused}");
+    }
+    assert_eq!(call(&program, &[rows(2), rows(4)], 1).expect("one size")[0].shape(), [2, 300]);
+}
+
 /// As PyTorch, which refuses a window larger than its padded input; a size that fits runs.
 #[test]
 fn too_large_windows_are_errors_of_the_call() {

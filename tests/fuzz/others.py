@@ -164,7 +164,7 @@ templates("product", """
     torch.linalg.vecdot({xf}, {yf})
     torch.cross({xn}, {xn}, dim=-1)
     torch.linalg.matrix_power({xf}, 2)
-    torch.cdist({xf}, {xf})
+    torch.cdist({xf}, {xf}, compute_mode="donot_use_mm_for_euclid_dist")
     torch.addr({yn}, {xn}.flatten(), {xn}.flatten())
 """, exact=True)
 
@@ -183,7 +183,7 @@ templates("layer", """
     F.interpolate({xf}, size=5, mode='linear')
     F.lp_pool1d({xf}.abs(), 2, 2)
     F.local_response_norm({xf}, 2)
-    torch.cdist({xf}, {yf})
+    torch.cdist({xf}, {yf}, compute_mode="donot_use_mm_for_euclid_dist")
 """)
 
 templates("layer", """

@@ -96,3 +96,20 @@ func.func @f(%x: f64) -> f8E5M2 {
   %0 = arith.truncf %x : f64 to f8E5M2
   return %0 : f8E5M2
 }
+
+// -----
+// Both vectors share one function for arguments that Cody-Waite reduction does not reach; the scalar
+// has its own.
+// RUN: kiln-expand-math{rare-functions=true},canonicalize,cse
+// CASE: far_arguments_share_a_function
+// CHECK: scf.if
+// CHECK: call @kiln_reduce_far_4xf32
+// CHECK: call @kiln_reduce_far_f32
+// CHECK: func.func private @kiln_reduce_far_4xf32
+// CHECK-SAME: "no_caller_saved_registers"
+func.func @f(%x: vector<4xf32>, %y: vector<4xf32>, %z: f32) -> (vector<4xf32>, vector<4xf32>, f32) {
+  %0 = math.sin %x : vector<4xf32>
+  %1 = math.sin %y : vector<4xf32>
+  %2 = math.sin %z : f32
+  return %0, %1, %2 : vector<4xf32>, vector<4xf32>, f32
+}

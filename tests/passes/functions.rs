@@ -323,9 +323,12 @@ impl Function {
         if !is_memory {
             text += "}\n";
         }
-        let code = code.print(PrintOptions { local_scope: true, ..Default::default() });
-        let code = code.replacen("func.func @", "func.func private @", 1);
-        Ok(format!("{text}}}\nreturn\n}}\n{code}\n}}"))
+        let print = |op: Op| op.print(PrintOptions { local_scope: true, ..Default::default() });
+        let beside = code.block().map(|b| b.ops()).unwrap_or_default();
+        let called = |op: &Op| op.attr("llvm.linkage").is_some();
+        let called: String = beside.into_iter().filter(called).map(print).collect();
+        let code = print(code).replacen("func.func @", "func.func private @", 1);
+        Ok(format!("{text}}}\nreturn\n}}\n{code}\n{called}\n}}"))
     }
 
     /// The function in kiln ops on tensors of all samples.

@@ -176,3 +176,13 @@ func.func @f(%x: tensor<2x4x4x8xf32>, %i: tensor<3x3x2x2xi64>, %j: tensor<3x3x2x
   %5 = kiln.transpose %4 permutation = [0, 2, 3, 1] : tensor<2x8x3x3xf32>
   return %5 : tensor<2x3x3x8xf32>
 }
+
+// -----
+// What is not gathered keeps its order, so that rows of it stay channels first.
+// CASE: rows_that_are_gathered
+// CHECK: kiln.gather %0[
+func.func @f(%x: tensor<5x6x3x2xf32>, %i: tensor<3xi64>) -> tensor<3x2x6x3xf32> {
+  %0 = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<5x6x3x2xf32>
+  %1 = kiln.gather %0[%i] dims = [0] : tensor<5x2x6x3xf32>[tensor<3xi64>]
+  return %1 : tensor<3x2x6x3xf32>
+}

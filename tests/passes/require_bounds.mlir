@@ -77,3 +77,20 @@ func.func @f(%x: tensor<?x?xf32>, %y: tensor<1x1x?xf32>, %w: tensor<1x1x4xf32>) 
   %2 = kiln.convolution %y, %w strides = [1] pad = [0] x [1] dilation = [1] : tensor<1x1x?xf32>, tensor<1x1x4xf32>
   return %0, %1, %2 : tensor<?x?xf32>, tensor<?x?xf32>, tensor<1x1x?xf32>
 }
+
+// -----
+// A computed size that an elementwise op takes for a symbol is checked.
+// CASE: computed_sizes
+// CHECK: kiln.require eq
+// CHECK-SAME: "kiln.add: operand sizes must be equal"
+func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
+  %n = kiln.sym @n {min = 2 : i64}
+  kiln.bind_shape %x, [%n] : tensor<?xf32>
+  kiln.bind_shape %y, [%n] : tensor<?xf32>
+  %most = arith.constant 64 : index
+  %part = kiln.sym_expr min %n, %most
+  %0 = kiln.slice %y offsets = [0] sizes = [%part] strides = [1] : tensor<?xf32>
+  %1 = kiln.neg %0 : tensor<?xf32>
+  %2 = kiln.add %x, %1 : tensor<?xf32>
+  return %2 : tensor<?xf32>
+}

@@ -33,6 +33,11 @@ impl Attr {
     pub fn parse(c: Ctx, s: &str) -> Option<Attr> {
         Attr::some(unsafe { mlirAttributeParseGet(c.raw(), sref(s)) })
     }
+    /// `#llvm.linkage<internal>`.
+    pub fn internal_linkage(c: Ctx) -> Attr {
+        let internal = MlirLLVMLinkage_MlirLLVMLinkageInternal;
+        Attr(unsafe { mlirLLVMLinkageAttrGet(c.raw(), internal) })
+    }
     /// `unit`.
     pub fn unit(c: Ctx) -> Attr {
         Attr(unsafe { mlirUnitAttrGet(c.raw()) })

@@ -38,6 +38,10 @@ pub fn reduce_window(kind: CumulativeKind, x: &Tensor, p: &WindowParams) -> Resu
     let size = |(k, &n): (usize, &usize)| {
         let reach = p.dilation[k] as i128 * (p.window[k] as i128 - 1);
         let room = n as i128 + p.pad_low[k] as i128 + p.pad_high[k] as i128 - reach - 1;
+        // A dimension without a window of its own, such as the batch, may be empty.
+        if p.window[k] == 1 && p.strides[k] == 1 && room == -1 {
+            return Ok(0);
+        }
         let size = if room < 0 { -1 } else { room / p.strides[k] as i128 + 1 };
         usize::try_from(size).map_err(|_| {
             format!("a window of size {} does not fit dimension {k} of size {n}", p.window[k])

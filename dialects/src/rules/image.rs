@@ -27,6 +27,10 @@ fn windows(
 ) -> Result<Dim> {
     let reach = window.sub(&Dim::Known(1)).mul(&Dim::Known(dilation)).add(&Dim::Known(1));
     let room = size.add(&Dim::Known(low)).add(&Dim::Known(high)).sub(&reach);
+    // A dimension without a window of its own, such as the batch, may be empty.
+    if reach == Dim::Known(1) && room == Dim::Known(-1) && stride == 1 {
+        return Ok(Dim::Known(0));
+    }
     ensure(room.known().is_none_or(|n| n >= 0), || {
         format!("has a window of {reach} over a padded size of {}", room.add(&reach))
     })?;

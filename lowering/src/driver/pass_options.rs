@@ -17,7 +17,7 @@ fn cpu_options(target: &cpu::Target) -> PassOptions {
     vec![
         ("kiln-schedule", format!("bf16={bf16} vector-bits={bits}")),
         ("kiln-pack", format!("pairs={}", bf16 != "widen")),
-        ("kiln-expand-math", format!("scalef={}", bits == 512)),
+        ("kiln-expand-math", format!("scalef={} rare-functions=true", bits == 512)),
     ]
 }
 

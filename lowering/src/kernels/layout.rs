@@ -308,10 +308,11 @@ impl ChannelsLast {
                 };
                 self.replaced(op, new);
             }
-            // Pixels that are gathered by their position come before what is not gathered.
+            // What is not gathered keeps its order, behind the indices' dimensions.
             (OpKind::Gather, Some(input)) => {
                 let o = Gather::of(op).ok_or_malformed(op)?;
-                if !o.dims.contains(&1) {
+                let rest = (0..rank as i64).filter(|d| !o.dims.contains(d));
+                if rest.map(|d| nhwc_dim(rank, d)).is_sorted() {
                     let dims = o.dims.iter().map(|d| nhwc_dim(rank, *d)).collect();
                     let new = b.add(&Gather { input, indices: o.indices, dims })?;
                     self.replaced(op, new);

@@ -13,6 +13,8 @@ pub struct Emit {
     element: DType,
     /// Whether the target has AVX-512's `vscalef`.
     scalef: bool,
+    /// The module for functions of rare cases; `None` if these are inlined.
+    rare_functions: Option<Op>,
 }
 
 impl From<&Emit> for Builder {
@@ -35,11 +37,30 @@ impl Emit {
             like: ty,
             element: if element == DType::F64 { DType::F64 } else { DType::F32 },
             scalef: false,
+            rare_functions: None,
         })
     }
     /// Sets whether the target has AVX-512's `vscalef`.
     pub fn with_scalef(self, scalef: bool) -> Emit {
         Emit { scalef, ..self }
+    }
+    /// Sets the module in which [`Emit::rare`] builds functions.
+    pub fn with_rare_functions(self, module: Option<Op>) -> Emit {
+        Emit { rare_functions: module, ..self }
+    }
+    /// The module for functions of rare cases.
+    pub fn functions(&self) -> Option<Op> {
+        self.rare_functions
+    }
+    /// The same emitter at another insertion point.
+    pub fn inside(&self, b: Builder) -> Emit {
+        Emit { b, ..*self }
+    }
+    /// The shape and element type as part of a symbol: `16xf32`.
+    pub fn shape_name(&self) -> String {
+        let sizes = self.like.vector_sizes().unwrap_or_default();
+        let sizes: String = sizes.iter().map(|n| format!("{n}x")).collect();
+        format!("{sizes}{}", self.element.name())
     }
     /// The same emitter with f64 constants.
     pub fn wide(&self) -> Emit {
@@ -213,15 +234,14 @@ impl Emit {
         again: &mut dyn FnMut(&Emit, Value) -> Res,
         change: &mut dyn FnMut(&Emit, Value) -> Res,
     ) -> Res {
-        let inside = |b: Builder| Emit { b, ..*self };
         let first =
             |args: &[Value]| args.first().copied().ok_or_else(|| "has no value".to_string());
         let mut before = |b: Builder, args: Vec<Value>| {
             let v = first(&args)?;
-            scf::condition(b, again(&inside(b), v)?, &[v])
+            scf::condition(b, again(&self.inside(b), v)?, &[v])
         };
         let mut after = |b: Builder, args: Vec<Value>| {
-            let new = change(&inside(b), first(&args)?)?;
+            let new = change(&self.inside(b), first(&args)?)?;
             scf::yield_(b, &[new])
         };
         let types = [value.ty()];
@@ -237,7 +257,7 @@ impl Emit {
     ) -> Result<Vec<Value>> {
         let types: Vec<Type> = values.iter().map(|v| v.ty()).collect();
         let mut inside = |b: Builder, _: Vec<Value>| {
-            let all = then(&Emit { b, ..*self })?;
+            let all = then(&self.inside(b))?;
             scf::yield_(b, &all)
         };
         let mut outside = |b: Builder, _: Vec<Value>| scf::yield_(b, values);

@@ -18,7 +18,9 @@ use crate::{
     math::{
         double,
         emit::{Emit, Res},
-        exp, fp8, log, pow, remainder, trig,
+        exp, fp8, log, pow,
+        rare::module_within,
+        remainder, trig,
     },
 };
 use kiln_dialects::{
@@ -35,6 +37,9 @@ kiln_passes::pass_options! {
         pub keep: Vec<String> = vec![],
         /// Whether the target has AVX-512's vscalef, which scales vectors by powers of two
         pub scalef: bool = false,
+        /// Whether the code for rare arguments, such as those that need Payne-Hanek reduction, goes
+        /// into functions that a module's expansions share
+        pub rare_functions: bool = false,
         /// Whether ops with a GPU instruction are kept where their fast-math flags allow an
         /// approximation
         pub approximations: bool = false,
@@ -75,7 +80,7 @@ impl Pass for ExpandMath {
     const NUMERICS: Numerics = Numerics::Approximates;
     // LLVM cannot lower some of the ops that this pass would leave.
     const REQUIRED: bool = true;
-    const DIALECTS: &'static [&'static str] = &["llvm", "math", "scf", "vector"];
+    const DIALECTS: &'static [&'static str] = &["func", "llvm", "math", "scf", "vector"];
 
     fn run(&self, root: Op) -> Result<()> {
         let function =
@@ -89,8 +94,11 @@ impl Pass for ExpandMath {
         for op in walk(root).into_iter().filter(|o| expandable(o) || fp8::is_conversion(o)) {
             let Some(b) = Builder::before(op) else { continue };
             let ty = op.result(0).ty();
-            let emit =
-                |element: DType| Emit::new(b, ty, element).map(|e| e.with_scalef(self.scalef));
+            let functions = self.rare_functions.then(|| module_within(root, op)).flatten();
+            let emit = |element: DType| {
+                let e = Emit::new(b, ty, element)?.with_scalef(self.scalef);
+                Some(e.with_rare_functions(functions))
+            };
             let new = if fp8::is_conversion(&op) {
                 fp8::expand(b, op)
             } else if let Some(e) = emit(DType::F32) {

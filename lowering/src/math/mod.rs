@@ -7,5 +7,6 @@ pub mod expand_math;
 pub(crate) mod fp8;
 pub(crate) mod log;
 pub(crate) mod pow;
+pub(crate) mod rare;
 pub(crate) mod remainder;
 pub(crate) mod trig;

@@ -21,8 +21,11 @@ fn reduce(e: &Emit, x: Value) -> Result<(Value, Value)> {
     let far = e.and(e.gt(a, e.c(NEAR)?)?, e.lt(a, e.c(f64::INFINITY)?)?)?;
     // A branch, since arguments this large are rare.
     let both = e.branch(e.any(far)?, &[r, bits], &mut |e| {
-        let (far_r, far_n) = reduce_far(e, x)?;
-        Ok(vec![e.select(far, far_r, r)?, e.select(far, far_n, bits)?])
+        let all = e.rare("reduce_far", &[x], &[r.ty(), bits.ty()], &mut |e, x| {
+            let (r, n) = reduce_far(e, x[0])?;
+            Ok(vec![r, n])
+        })?;
+        Ok(vec![e.select(far, all[0], r)?, e.select(far, all[1], bits)?])
     })?;
     Ok((both[0], both[1]))
 }

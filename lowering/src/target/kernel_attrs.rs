@@ -19,6 +19,8 @@ pub const SLICES: &str = "pieces";
 
 /// Nothing else reaches what is written through this pointer.
 pub const LLVM_NOALIAS: &str = "llvm.noalias";
+/// The linkage of a function's symbol.
+pub const LLVM_LINKAGE: &str = "llvm.linkage";
 /// The alignment of a parameter, in bytes.
 pub const LLVM_ALIGN: &str = "llvm.align";
 /// A parameter passed as a copy of memory of this type.

@@ -98,6 +98,15 @@ impl Facts {
         Ok(())
     }
 
+    /// As [`Facts::record`], but keeps computed sizes: that they are equal is an assumption, which
+    /// [`Facts::assumed`] has to find.
+    fn record_back(&mut self, v: Value, dims: &[Dim]) -> Result<()> {
+        let computed = |have: &Dim| rank(have) == COMPUTED;
+        let kept = |(have, new): (&Dim, &Dim)| if computed(have) { have } else { new }.clone();
+        let dims: Vec<Dim> = self.dims(v).iter().zip(dims).map(kept).collect();
+        self.record(v, &dims)
+    }
+
     /// A min or max that the ranges of its symbols decide.
     fn fold_min_max(&self, kind: SymKind, x: &Dim, y: &Dim) -> Option<Dim> {
         let (small, great) = match kind {
@@ -201,7 +210,7 @@ impl Facts {
                 if kind.is_elementwise() {
                     // Operands have the result's shape, so facts flow backwards.
                     let dims = self.dims(op.result(0)).to_vec();
-                    op.operands().into_iter().try_for_each(|v| self.record(v, &dims))?;
+                    op.operands().into_iter().try_for_each(|v| self.record_back(v, &dims))?;
                 }
             }
             _ => {}
@@ -209,6 +218,9 @@ impl Facts {
         Ok(())
     }
 }
+
+/// The precision of an expression over symbols.
+const COMPUTED: u8 = 2;
 
 /// Precision of a dimension: unknown, fresh unknown, expression over symbols, symbol, constant.
 fn rank(d: &Dim) -> u8 {
@@ -230,7 +242,7 @@ fn rank(d: &Dim) -> u8 {
         {
             3
         }
-        Dim::Expr(_) if named(d) => 2,
+        Dim::Expr(_) if named(d) => COMPUTED,
         Dim::Expr(_) => 1,
     }
 }

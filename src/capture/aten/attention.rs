@@ -112,6 +112,9 @@ fn attention(
     if rank < 2 {
         return Err(format!("of rank {rank} is not supported").into());
     }
+    if q.ty().dims()[..rank - 2].iter().any(|d| d.known() == Some(0)) {
+        return without_heads(cx, q, v, with_lse);
+    }
     let lead = cx.b.sizes_of(q)?.get(..rank.saturating_sub(3)).unwrap_or(&[]).to_vec();
     let batch = lead.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
     let widen = |cx: &mut Cx, t: Value| -> Result<Value> {
@@ -171,6 +174,18 @@ fn attention(
         false => None,
     };
     Ok((r, sums))
+}
+
+/// The results of attention without batches or heads.
+fn without_heads(cx: &Cx, q: Value, v: Value, with_lse: bool) -> Result<(Value, Option<Value>)> {
+    let mut sizes = cx.b.sizes_of(q)?;
+    sizes.pop();
+    let sums = match with_lse {
+        true => Some(cx.b.splat(DType::F32, &sizes, 0.0)?),
+        false => None,
+    };
+    sizes.push(cx.b.size_of(v, rank_of(v) - 1)?);
+    Ok((cx.b.splat(dtype_of(q)?, &sizes, 0.0)?, sums))
 }
 
 /// `y[.., o] = sum_ij x[.., i] w[o, i, j] z[.., j] + bias[o]`

@@ -78,6 +78,19 @@ impl Cx {
     }
 }
 
+impl Cx {
+    /// Emits a runtime check that a tensor of these sizes expands to equal ones: exports specialise
+    /// on 1.
+    pub(super) fn require_equal(&self, sizes: &[Size], expanded: &[Size]) -> Result<()> {
+        for (own, to) in sizes.iter().zip(expanded) {
+            if own != to && (own.known().is_none() || to.known().is_none()) {
+                self.require(CompareKind::Eq, *own, *to, "an expanded size must be equal")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn assert_scalar(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let message = a.text("assert_msg", "")?;
     // The export's message: Runtime assertion failed for expression s77 < 40 on node 'lt_1'.

@@ -1,7 +1,7 @@
 //! Views that name, permute, add, expand or cut dimensions in PyTorch's and NumPy's other words.
 use super::{Args, Cx, Outcome, Row, Val, split::cut_up, tools::*, view::*};
 use crate::capture::storage::{Alias, ViewOp};
-use kiln_dialects::{ir::*, ops::*, value::DType};
+use kiln_dialects::ir::*;
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -213,6 +213,8 @@ pub(super) fn expanded(cx: &mut Cx, alias: Alias, sizes: &[Size]) -> Result<Alia
     let lead = sizes.len().checked_sub(rank).ok_or("expands to a lower rank")?;
     let same = lead == 0 && x.ty().dims().iter().zip(sizes).all(|(d, s)| d.known() == s.known());
     if same {
+        let own = cx.b.sizes_of(x)?;
+        cx.require_equal(&own, sizes)?;
         return Ok(alias);
     }
     let dims = (lead as i64..sizes.len() as i64).collect();
@@ -253,73 +255,8 @@ fn meshgrid(cx: &mut Cx, a: &Args<'_>, xy: bool) -> Result<Outcome> {
     Ok(Outcome::Many(all))
 }
 
-/// The bits as another dtype. Elements of another width divide, or join, those of the last
-/// dimension, the lowest bits first. A copy: writes through it are not seen.
+/// The bits as another dtype.
 fn view_dtype(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let x = cx.tensor(a, "self")?;
-    let (from, to) = (dtype_of(x)?, a.dtype("dtype")?.ok_or("wants a dtype")?);
-    if from == to {
-        return Ok(Outcome::One(Val::Tensor(a.alias("self")?)));
-    }
-    if [from, to].contains(&DType::I1) {
-        return Err(format!("views {} as {}, whose width differs", from.name(), to.name()).into());
-    }
-    let bits =
-        |x: Value, d: DType| cx.b.add(&Bitcast { input: x, dtype: Type::scalar(cx.b.ctx, d) });
-    if from.bits() == to.bits() {
-        let v = bits(x, to)?;
-        return cx.one(v);
-    }
-    let Some(last) = rank_of(x).checked_sub(1) else {
-        return Err(format!(
-            "self.dim() cannot be 0 to view {} as {} (different element sizes)",
-            from.name(),
-            to.name()
-        )
-        .into());
-    };
-    // Parts of an element are numbered along a last dimension.
-    let (wide, narrow) = (from.bits().max(to.bits()), from.bits().min(to.bits()));
-    let (whole, part) = (integer(wide)?, integer(narrow)?);
-    let ratio = Size::Static(i64::from(wide / narrow));
-    let place = cx.iota(whole, vec![ratio], 0)?;
-    let place = cx.binary(BinaryKind::Mul, place, cx.integer(whole, i64::from(narrow))?)?;
-    let mask = cx.integer(whole, (1i64 << narrow) - 1)?;
-    let mut sizes = cx.b.sizes_of(x)?;
-    let v = if to.bits() < from.bits() {
-        let v = cx.unsqueezed(bits(x, whole)?, last + 1)?;
-        let v = cx.binary(BinaryKind::And, cx.binary(BinaryKind::Shr, v, place)?, mask)?;
-        sizes[last] = cx.size_mul(sizes[last], ratio)?;
-        cx.reshape(cx.convert(v, part)?, sizes)?
-    } else {
-        if sizes[last].known().zip(ratio.known()).is_some_and(|(n, r)| n % r != 0) {
-            return Err(format!(
-                "self.size(-1) must be divisible by {} to view {} as {} (different element sizes)",
-                wide / narrow,
-                from.name(),
-                to.name()
-            )
-            .into());
-        }
-        sizes[last] = cx.size_div(sizes[last], ratio)?;
-        sizes.push(ratio);
-        let v = cx.convert(cx.reshape(bits(x, part)?, sizes)?, whole)?;
-        let v = cx.binary(BinaryKind::And, v, mask)?;
-        // No two parts share a bit.
-        let v = cx.binary(BinaryKind::Shl, v, place)?;
-        cx.reduced(ReduceKind::Sum, v, &[last as i64 + 1])?
-    };
-    let v = bits(v, to)?;
-    cx.one(v)
-}
-
-/// The integers of a width.
-fn integer(bits: u32) -> Result<DType> {
-    Ok(match bits {
-        8 => DType::UI8,
-        16 => DType::I16,
-        32 => DType::I32,
-        64 => DType::I64,
-        other => return Err(format!("has no integers of {other} bits").into()),
-    })
+    let to = a.dtype("dtype")?.ok_or("wants a dtype")?;
+    moved(cx, a, ViewOp::Bits(to))
 }

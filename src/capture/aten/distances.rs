@@ -20,6 +20,7 @@ pub(super) fn length(cx: &Cx, x: Value, p: f64, dims: &[i64]) -> Result<Value> {
 
 /// Distances of all pairs of rows.
 pub(super) fn cdist(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let own = dtype_of(cx.tensor(a, "x1")?)?;
     let (x, y) = cx.promoted(a, "x1", "x2")?;
     if !dtype_of(x)?.is_float() {
         return Err("cdist only supports floating-point dtypes".into());
@@ -31,6 +32,7 @@ pub(super) fn cdist(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let v = cx.binary(BinaryKind::Sub, x, y)?;
     let last = rank_of(v) as i64 - 1;
     let v = length(cx, v, a.float("p", Some(2.0))?, &[last])?;
+    let v = cx.convert(v, own)?;
     cx.one(v)
 }
 

@@ -42,19 +42,24 @@ pub(super) const ROWS: &[Row] = &[
             Ok(d.lt(beta).select(d * d * 0.5 / beta, d - 0.5 * beta))
         }
     ),
-    elementwise!(
-        "aten.huber_loss.default",
-        "self",
-        "target",
-        "self, target, reduction=1, delta=1",
-        |a, x, y| {
-            let (delta, d) = (a.float("delta", Some(1.0))?, (x - y).abs());
+    Row {
+        name: "aten.huber_loss.default",
+        arguments: "self, target, reduction=1, delta=1",
+        build: |cx, a| {
+            // The result has the input's dtype, whatever the target's.
+            let own = dtype_of(cx.tensor(a, "self")?)?;
+            let (x, y, narrow) = pair(cx, a, ["self", "target"])?;
+            let delta = a.float("delta", Some(1.0))?;
             if delta <= 0.0 {
                 return Err("huber_loss does not support non-positive values for delta.".into());
             }
-            Ok(d.le(delta).select(d * d * 0.5, (d - 0.5 * delta) * delta))
-        }
-    ),
+            let v = value(cx, |f| {
+                let d = (f.of(x) - f.of(y)).abs();
+                d.le(delta).select(d * d * 0.5, (d - 0.5 * delta) * delta)
+            })?;
+            finish(cx, a, v, if own.is_float() { own } else { narrow })
+        },
+    },
     elementwise!(
         "aten.kl_div.default",
         "self",
@@ -124,14 +129,20 @@ pub(super) const ROWS: &[Row] = &[
         name: "aten.binary_cross_entropy_with_logits.default",
         arguments: "self, target, weight=None, pos_weight=None, reduction=1",
         build: |cx, a| {
+            // The result has the target's dtype, whatever the input's.
+            let own = dtype_of(cx.tensor(a, "target")?)?;
             let (x, t, narrow) = pair(cx, a, ["self", "target"])?;
+            let narrow = if own.is_float() { own } else { narrow };
+            let logits = dtype_of(cx.tensor(a, "self")?)?;
             let positive = match cx.optional(a, "pos_weight")? {
                 Some(p) => Some(cx.convert(p, dtype_of(x)?)?),
                 None => None,
             };
             let v = value(cx, |f| {
                 let (x, t) = (f.of(x), f.of(t));
+                // The logarithm of the sigmoid is rounded to the input's dtype.
                 let tail = (-x.abs()).exp().ln_1p() + (-x).max(0.0);
+                let tail = if logits == own { tail } else { tail.rounded(logits) };
                 match positive {
                     Some(p) => (1.0 - t) * x + ((f.of(p) - 1.0) * t + 1.0) * tail,
                     None => (1.0 - t) * x + tail,

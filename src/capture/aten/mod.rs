@@ -50,6 +50,7 @@ mod sample;
 mod scatters;
 mod segments;
 mod shuffle;
+mod signal_windows;
 mod spaces;
 mod special;
 mod spectral;
@@ -134,7 +135,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 63] {
+pub fn families() -> [(&'static str, &'static [Row]); 64] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -145,6 +146,7 @@ pub fn families() -> [(&'static str, &'static [Row]); 63] {
         ("Choices, bounds and conversions", choose::ROWS),
         ("Numbers and tolerances", numbers::ROWS),
         ("Creation", create::ROWS),
+        ("Windows of signals", signal_windows::ROWS),
         ("Complex numbers", complex::ROWS),
         ("Fourier transforms", spectral::ROWS),
         ("Spaces", spaces::ROWS),

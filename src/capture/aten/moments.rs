@@ -8,6 +8,7 @@ use super::{
         affine, group_norm, grouped, layer_norm, rms_epsilon, rms_norm, root_mean_square,
         statistics, variance,
     },
+    promote::promote,
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
@@ -394,8 +395,10 @@ pub(super) fn cosine<'f>(x: Term<'f>, y: Term<'f>, dim: i64, epsilon: f64) -> Te
 }
 
 fn cosine_similarity(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let (x, y) = cx.promoted(a, "x1", "x2")?;
-    let (x, y) = cx.broadcast(x, y)?;
+    // Of tensors without dimensions too, unlike elementwise ops.
+    let (x, y) = (cx.tensor(a, "x1")?, cx.tensor(a, "x2")?);
+    let common = promote(dtype_of(x)?, dtype_of(y)?);
+    let (x, y) = cx.broadcast(cx.convert(x, common)?, cx.convert(y, common)?)?;
     let rank = rank_of(x);
     let dim = wrap(a.int("dim", Some(1))?, rank)? as i64;
     let (x, y) = (cx.vector(x)?, cx.vector(y)?);

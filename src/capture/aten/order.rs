@@ -127,6 +127,16 @@ fn median(cx: &mut Cx, a: &Args<'_>, ignore: bool) -> Result<Outcome> {
     } else {
         Line::of(cx, a, None)?
     };
+    if whole && line.size.known() == Some(0) {
+        // As PyTorch: NaN converted to the dtype.
+        let d = dtype_of(line.x)?;
+        let v = match d {
+            DType::I64 | DType::I32 => min_value(cx, d)?,
+            _ if d.is_float() => cx.number(d, f64::NAN)?,
+            _ => cx.integer(d, i64::from(d == DType::I1))?,
+        };
+        return cx.one(v);
+    }
     line.filled("median")?;
     let (sorted, places) = cx.sorted(line.x, line.axis)?;
     let (numbers, n) = (line.numbers(cx)?, cx.size_value(line.size)?);

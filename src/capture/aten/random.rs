@@ -13,9 +13,11 @@ use kiln_dialects::{ir::*, ops::*, value::DType};
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
     Row { name: "aten.rand.default", arguments: "size, dtype=None", build: uniform },
+    Row { name: "aten.rand.generator", arguments: "size, dtype=None", build: uniform },
     Row { name: "aten.rand_like.default", arguments: "self, dtype=None", build: uniform },
     Row { name: "aten.uniform.default", arguments: "self, from=0, to=1", build: uniform },
     Row { name: "aten.randn.default", arguments: "size, dtype=None", build: normal },
+    Row { name: "aten.randn.generator", arguments: "size, dtype=None", build: normal },
     Row { name: "aten.randn_like.default", arguments: "self, dtype=None", build: normal },
     Row {
         name: "aten.normal.float_float",
@@ -33,6 +35,12 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "aten.geometric.default", arguments: "self, p", build: geometric },
     Row { name: "aten.randint.default", arguments: "high, size, dtype=None", build: randint },
     Row { name: "aten.randint.low", arguments: "low, high, size, dtype=None", build: randint },
+    Row { name: "aten.randint.generator", arguments: "high, size, dtype=None", build: randint },
+    Row {
+        name: "aten.randint.low_generator",
+        arguments: "low, high, size, dtype=None",
+        build: randint,
+    },
     Row { name: "aten.randint_like.default", arguments: "self, high, dtype=None", build: randint },
     Row {
         name: "aten.randint_like.low_dtype",
@@ -46,6 +54,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row { name: "aten.random.default", arguments: "self", build: random },
     Row { name: "aten.randperm.default", arguments: "n, dtype=None", build: randperm },
+    Row { name: "aten.randperm.generator", arguments: "n, dtype=None", build: randperm },
     Row {
         name: "aten.bernoulli.default",
         arguments: "self",

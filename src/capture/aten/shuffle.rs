@@ -168,6 +168,10 @@ fn pixel_unshuffle(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (lead, [c, h, w]) = image(cx, x)?;
     let square =
         by.checked_mul(by).filter(|_| by > 0).ok_or("expects a positive downscale_factor")?;
+    if x.ty().dims().iter().any(|d| d.known() == Some(0)) {
+        // As PyTorch: a copy, of the input's shape.
+        return cx.one(x);
+    }
     let (factor, n) = (Size::Static(by), lead.len() as i64);
     let (h, w) = (over(cx, h, by)?, over(cx, w, by)?);
     let v = cx.reshape(x, [lead.as_slice(), &[c, h, factor, w, factor]].concat())?;

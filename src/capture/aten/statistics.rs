@@ -285,7 +285,9 @@ fn edges(cx: &mut Cx, a: &Args<'_>, x: Value, columns: usize) -> Result<Vec<Valu
         let n = cx.b.size_of(x, 0)?;
         let column =
             cx.reshape(cx.part(x, 1, Size::Static(c as i64), Size::Static(1))?, vec![n])?;
+        let empty = n.known() == Some(0);
         let given = range.get(2 * c).copied().zip(range.get(2 * c + 1).copied());
+        let given = given.or(empty.then_some((0.0, 1.0)));
         let (low, high) = limits(cx, column, given, 0.5)?;
         all.push(steps(cx, low, high, bins + 1)?);
     }

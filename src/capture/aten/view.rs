@@ -2,7 +2,7 @@
 pub(super) use super::split::{cut, drop_dim};
 use super::{Args, Cx, Outcome, Row, Val, split, tools::*};
 use crate::capture::storage::ViewOp;
-use kiln_dialects::{ir::*, sym::Dim};
+use kiln_dialects::{ir::*, ops::CompareKind, sym::Dim};
 
 macro_rules! same {
     ($name:literal) => {
@@ -241,6 +241,10 @@ fn squeeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         if dims.as_ref().is_some_and(Vec::is_empty) { vec![] } else { wrap_all(dims, rank_of(x))? };
     let sizes = cx.b.sizes_of(x)?;
     let keep = |i: usize| !(dims.contains(&(i as i64)) && sizes[i].known() == Some(1));
+    // The export took a size that it does not know for one that is not 1.
+    for i in dims.iter().filter_map(|d| sizes.get(*d as usize)).filter(|n| n.known().is_none()) {
+        cx.require(CompareKind::Ne, *i, Size::Static(1), "a dimension that is kept is not 1")?;
+    }
     moved(cx, a, ViewOp::Reshape((0..sizes.len()).filter(|i| keep(*i)).map(|i| sizes[i]).collect()))
 }
 
@@ -271,7 +275,9 @@ fn expand_to(cx: &mut Cx, a: &Args<'_>, sizes: Vec<Size>) -> Result<Outcome> {
     let stays = lead == 0
         && dims.iter().zip(&sizes).all(|(d, s)| *d != Dim::Known(1) || s.known() == Some(1));
     let m = if stays {
-        ViewOp::Reshape(cx.b.sizes_of(x)?)
+        let own = cx.b.sizes_of(x)?;
+        cx.require_equal(&own, &sizes)?;
+        ViewOp::Reshape(own)
     } else {
         ViewOp::Broadcast((lead as i64..sizes.len() as i64).collect(), sizes)
     };
@@ -310,14 +316,15 @@ fn slice(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let span = if start.known() == Some(0) {
         end
     } else {
-        cx.size_add(end, cx.size_mul(start, Size::Static(-1))?)?
+        let span = cx.size_add(end, cx.size_mul(start, Size::Static(-1))?)?;
+        // The start is at most the size.
+        if end == size { span } else { cx.size_max(span, Size::Static(0))? }
     };
     let count = if step == 1 {
         span
     } else {
         cx.size_div(cx.size_add(span, Size::Static(step - 1))?, Size::Static(step))?
     };
-    let count = if count.known().is_some_and(|n| n < 0) { Size::Static(0) } else { count };
     let m = cut(cx, x, d, start, count, step)?;
     moved(cx, a, m)
 }

@@ -54,12 +54,12 @@ fn reduce(e: &Emit, x: Value) -> Result<(Pair, Value)> {
     let far = e.and(e.gt(ax, e.c(NEAR)?)?, e.lt(ax, e.c(f64::INFINITY)?)?)?;
     // A branch, since arguments this large are rare.
     let all = e.branch(e.any(far)?, &[r.hi, r.lo, bits], &mut |e| {
-        let (far_r, far_n) = reduce_far(e, x)?;
-        Ok(vec![
-            e.select(far, far_r.hi, r.hi)?,
-            e.select(far, far_r.lo, r.lo)?,
-            e.select(far, far_n, bits)?,
-        ])
+        let types = [r.hi.ty(), r.lo.ty(), bits.ty()];
+        let all = e.rare("reduce_far", &[x], &types, &mut |e, x| {
+            let (r, n) = reduce_far(e, x[0])?;
+            Ok(vec![r.hi, r.lo, n])
+        })?;
+        [r.hi, r.lo, bits].iter().zip(all).map(|(near, all)| e.select(far, all, *near)).collect()
     })?;
     Ok((Pair { hi: all[0], lo: all[1] }, all[2]))
 }

@@ -38,7 +38,7 @@ fn bessel_ie<'f>(n: usize, x: Term<'f>) -> Term<'f> {
     m.gt(FAR).select(asymptotic, series)
 }
 
-pub(super) fn i0e(x: Term<'_>) -> Term<'_> {
+pub(in crate::capture::aten) fn i0e(x: Term<'_>) -> Term<'_> {
     bessel_ie(0, x)
 }
 

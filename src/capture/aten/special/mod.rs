@@ -23,7 +23,7 @@ macro_rules! of_two {
     };
 }
 
-mod bessel;
+pub(super) mod bessel;
 pub(super) mod cylinder;
 mod erf;
 mod gamma;
