@@ -62,3 +62,23 @@ def found():
     add(lambda x: A.hamming_window.periodic_alpha(8, True, 0.6) + x, f(1))
     add(lambda x: A.hamming_window.periodic_alpha_beta(8, False, 0.6, 0.3) + x, f(1))
     add(lambda x: A.kaiser_window.beta(8, True, 4.0) + x, f(1))
+
+    # Numbers that are truncated to the result's dtype first.
+    for start, end, step in ((0.0, -8.000001, -4.0), (1.0, 5.000001, 2.0), (-0.9, 2.1, 2.0), (2.1, -2.9, -1.0), (0.1, -7.9, -4.0)):
+        for dtype in (torch.int64, torch.int32, torch.float32):
+            add(lambda x, n=(start, end, step), d=dtype: A.arange.start_step(*n, dtype=d) + x, i(0, 5, 1))
+    add(lambda x: torch.arange(3.1, dtype=torch.int64) + x, i(0, 5, 1))
+    for op in (torch.linspace, torch.logspace):
+        for start, end in ((4.3, -3), (0, 1.2), (1, 1.2)):
+            for dtype in (torch.int64, torch.bfloat16):
+                add(lambda x, op=op, n=(start, end), d=dtype: op(*n, 7, dtype=d) + x, i(0, 5, 1))
+    add(lambda x, s: torch.logspace(s, 1.2, 4, dtype=torch.int64) + x, i(0, 5, 1), torch.tensor(0.5))
+    add(lambda x: (x.prod(1, dtype=torch.bool), x.sum(1, dtype=torch.bool)), i(0, 3, 5, 3))
+
+    # Unique slices.
+    for dim in (0, 1, -1):
+        for x in (i(0, 2, 4, 2, 3), i(0, 2, 4, 2, 3) > 0, i(0, 2, 4, 2, 3).float()):
+            add(lambda x, d=dim: torch.unique(x, dim=d, return_inverse=True, return_counts=True), x)
+            add(lambda x, d=dim: torch.unique_consecutive(x, dim=d, return_inverse=True, return_counts=True), x)
+    add(lambda x: torch.unique(x, dim=0), i(0, 2, 6))
+    add(lambda x: torch.unique(x, dim=0), i(0, 2, 6, 2), dyn=[{0: n}])

@@ -181,10 +181,10 @@ fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     }
     let integers = given.iter().all(|v| matches!(v, Val::Int(_)));
     let d = a.dtype("dtype")?.unwrap_or(if integers { DType::I64 } else { DType::F32 });
-    // Floats without a fraction count beside symbols, exactly.
+    // Floats without a fraction count beside symbols, exactly; for i64 all floats are truncated.
     let whole = |name: &str, default: i64| match a.get(name) {
         Some(Val::Int(s)) => Some(*s),
-        Some(Val::Float(x)) if x.fract() == 0.0 && x.abs() < 2f64.powi(53) => {
+        Some(Val::Float(x)) if (x.fract() == 0.0 || d == DType::I64) && x.abs() < 2f64.powi(53) => {
             Some(Size::Static(*x as i64))
         }
         None => Some(Size::Static(default)),
@@ -207,8 +207,9 @@ fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
             (a.float("start", Some(0.0))?, a.float("end", None)?, a.float("step", Some(1.0))?);
         Size::Static(((end - start) / step).ceil().max(0.0) as i64)
     };
-    // The iota has a dtype that holds every index, then is scaled; integers stay exact.
-    let work = if integers && !d.is_float() { DType::I64 } else { promote(d, DType::F32) };
+    // The iota has a dtype that holds every index, then is scaled; integers stay exact. For integers
+    // PyTorch truncates the numbers first, and for i64 alone before it counts them.
+    let work = if d.is_float() { promote(d, DType::F32) } else { DType::I64 };
     let mut v = cx.iota(work, vec![count], 0)?;
     if a.has("step") && a.float("step", Some(1.0)) != Ok(1.0) {
         let step = cx.operand(a, "step", work)?;
@@ -253,7 +254,9 @@ fn arange_of_data(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 /// As in PyTorch: from both ends towards the middle, so that the last element is exactly `end`.
 fn linspace(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let d = a.dtype("dtype")?.unwrap_or(DType::F32);
-    let (start, end, n) = (a.float("start", None)?, a.float("end", None)?, a.int("steps", None)?);
+    let own = |x: f64| if d.is_float() { d.round(x) } else { x.trunc() };
+    let (start, end) = (own(a.float("start", None)?), own(a.float("end", None)?));
+    let n = a.int("steps", None)?;
     if n < 0 {
         return Err(format!("wants {n} steps").into());
     }

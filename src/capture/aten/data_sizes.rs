@@ -11,16 +11,6 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "aten.where.default", arguments: "condition", build: nonzero_vectors },
     Row { name: "aten.masked_select.default", arguments: "self, mask", build: masked_select },
     Row {
-        name: "aten._unique2.default",
-        arguments: "self, sorted=True, return_inverse=False, return_counts=False",
-        build: |cx, a| unique(cx, a, true),
-    },
-    Row {
-        name: "aten.unique_consecutive.default",
-        arguments: "self, return_inverse=False, return_counts=False, dim=None",
-        build: |cx, a| unique(cx, a, false),
-    },
-    Row {
         name: "aten.nonzero_static.default",
         arguments: "self, size, fill_value=-1",
         build: nonzero_static,
@@ -63,7 +53,7 @@ impl Cx {
 
     /// The positions of a vector's true elements, ascending, and their number: an i64 vector of one
     /// element more than the mask's `n`, which is `n` beyond them, and a 0-d i64.
-    fn positions(&self, mask: Value) -> Result<(Value, Value)> {
+    pub(super) fn positions(&self, mask: Value) -> Result<(Value, Value)> {
         let n = self.b.size_of(mask, 0)?;
         let ones = self.convert(mask, DType::I64)?;
         let total = self.reduced(ReduceKind::Sum, ones, &[0])?;
@@ -187,48 +177,6 @@ fn masked_select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let at = cx.coordinates_of(mask)?;
     let v = cx.take_axis(x, at[0], 0)?;
     cx.one(v)
-}
-
-/// Runs of equal neighbours of the elements, or of the sorted elements: the first of each, the run
-/// of each element, and the runs' lengths.
-fn unique(cx: &mut Cx, a: &Args<'_>, sort: bool) -> Result<Outcome> {
-    let whole = cx.tensor(a, "self")?;
-    if a.has("dim") && rank_of(whole) > 1 {
-        return Err(crate::capture::unsupported("unique elements along a dimension"));
-    }
-    let d = dtype_of(whole)?;
-    let x = cx.unboxed(cx.flat(cx.vector(whole)?)?)?;
-    let n = cx.b.size_of(x, 0)?;
-    let (x, order) = if sort { cx.sorted(x, 0)? } else { (x, cx.count(n)?) };
-    let before = cx.size_max(cx.size_sub(n, Size::Static(1))?, Size::Static(0))?;
-    let first = cx.size_min(n, Size::Static(1))?;
-    let differ = cx.compare(
-        CompareKind::Ne,
-        cx.part(x, 0, first, before)?,
-        cx.part(x, 0, Size::Static(0), before)?,
-    )?;
-    let start = cx.b.splat(DType::I1, &[first], 1.0)?;
-    let starts = cx.reshape(cx.joined(vec![start, differ], 0)?, vec![n])?;
-    let (found, total) = cx.positions(starts)?;
-    let count = cx.unbacked(total, n)?;
-    let at = cx.part(found, 0, Size::Static(0), count)?;
-    let values = cx.convert(cx.take_axis(x, at, 0)?, d)?;
-    let none = cx.b.splat(DType::I64, &[Size::Static(0)], 0.0)?;
-    let inverse = if a.flag("return_inverse", false)? {
-        let run = ranks(cx, starts)?;
-        let zero = cx.full_like(run, 0.0)?;
-        let v = cx.scattered(ScatterKind::Assign, zero, run, order, 0)?;
-        cx.shaped_as(v, whole)?
-    } else {
-        none
-    };
-    let counts = if a.flag("return_counts", false)? {
-        let next = cx.part(found, 0, Size::Static(1), count)?;
-        cx.binary(BinaryKind::Sub, next, at)?
-    } else {
-        none
-    };
-    cx.many(&[values, inverse, counts])
 }
 
 /// The value of a tensor of one element: an integer that cannot be negative is a size.

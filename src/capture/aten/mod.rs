@@ -62,6 +62,7 @@ mod symbolic;
 mod synonyms;
 mod tools;
 mod unbacked;
+mod unique;
 mod view;
 mod window;
 mod writes;
@@ -135,7 +136,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 64] {
+pub fn families() -> [(&'static str, &'static [Row]); 65] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -156,6 +157,7 @@ pub fn families() -> [(&'static str, &'static [Row]); 64] {
         ("Operators on sizes", symbolic::ROWS),
         ("Conditions on sizes", condition::ROWS),
         ("Sizes that depend on data", data_sizes::ROWS),
+        ("Unique elements", unique::ROWS),
         ("Joining, repeating, reordering, padding", join::ROWS),
         ("Stacks and enumerations", stacks::ROWS),
         ("Shuffles, turns and repeats", shuffle::ROWS),

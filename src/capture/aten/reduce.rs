@@ -240,10 +240,10 @@ fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Valu
     };
     let x = cx.convert(x, to)?;
     let dims = wrap_all(a.ints("dim")?, rank_of(x))?;
-    // On bools, max is any and min is all.
+    // On bools, max and sum are any; min and product are all.
     let kind = match kind {
-        ReduceKind::Max if d == DType::I1 => ReduceKind::Any,
-        ReduceKind::Min if d == DType::I1 => ReduceKind::All,
+        ReduceKind::Max | ReduceKind::Sum if to == DType::I1 => ReduceKind::Any,
+        ReduceKind::Min | ReduceKind::Prod if to == DType::I1 => ReduceKind::All,
         kind => kind,
     };
     let mut r = cx.b.add(&Reduce { kind, input: x, dims: dims.clone(), maybe_empty: false })?;

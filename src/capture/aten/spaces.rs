@@ -46,7 +46,15 @@ fn spaced(cx: &mut Cx, a: &Args<'_>) -> Result<(Value, DType)> {
         return Err("number of steps must be non-negative".into());
     }
     let d = if to.is_float() { promote(to, DType::F32) } else { DType::F64 };
-    let (start, end) = (cx.operand(a, "start", d)?, cx.operand(a, "end", d)?);
+    // Both have the result's dtype first: integers are truncated. One number is not.
+    let own = |cx: &mut Cx, name: &str| -> Result<Value> {
+        let x = cx.operand(a, name, d)?;
+        if n == 1 {
+            return Ok(x);
+        }
+        cx.convert(cx.convert(x, to)?, d)
+    };
+    let (start, end) = (own(cx, "start")?, own(cx, "end")?);
     if rank_of(start) > 0 || rank_of(end) > 0 {
         return Err("only supports 0-dimensional start and end tensors".into());
     }
