@@ -70,7 +70,8 @@ def found():
     add(lambda x: torch.arange(3.1, dtype=torch.int64) + x, i(0, 5, 1))
     for op in (torch.linspace, torch.logspace):
         for start, end in ((4.3, -3), (0, 1.2), (1, 1.2)):
-            for dtype in (torch.int64, torch.bfloat16):
+            # Exact interpretation does not round the numbers to 16 bits.
+            for dtype in (torch.int64, torch.bfloat16) if op is torch.linspace else (torch.int64,):
                 add(lambda x, op=op, n=(start, end), d=dtype: op(*n, 7, dtype=d) + x, i(0, 5, 1))
     add(lambda x, s: torch.logspace(s, 1.2, 4, dtype=torch.int64) + x, i(0, 5, 1), torch.tensor(0.5))
     add(lambda x: (x.prod(1, dtype=torch.bool), x.sum(1, dtype=torch.bool)), i(0, 3, 5, 3))

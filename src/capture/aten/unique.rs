@@ -23,11 +23,6 @@ pub(super) const ROWS: &[Row] = &[
         arguments: "self, dim, sorted=True, return_inverse=False, return_counts=False",
         build: |cx, a| unique_slices(cx, a, true),
     },
-    Row {
-        name: "aten.unique_dim_consecutive.default",
-        arguments: "self, dim, return_inverse=False, return_counts=False",
-        build: |cx, a| unique_slices(cx, a, false),
-    },
 ];
 
 /// Most elements of a slice, each of which is sorted by.
