@@ -39,16 +39,18 @@ pub fn copies(graph: &Graph, node: &GraphNode) -> bool {
 /// Whether the argument comes from `nonzero`, whose result eager stores column by column, which the
 /// export does not record.
 fn by_columns(graph: &Graph, node: &GraphNode) -> bool {
-    let name = |j: &serde_json::Value| j["as_tensor"]["name"].as_str().map(str::to_string);
-    let input = node.inputs.iter().find(|i| i.name == "self").and_then(|i| name(&i.arg));
-    let made = |n: &&GraphNode| input.is_some() && n.outputs.first().and_then(name) == input;
-    let maker = graph.nodes.iter().find(made);
-    let several = |n: &str| {
-        let columns = graph.tensor_values.get(n).and_then(|t| t.sizes.get(1)?["as_int"].as_i64());
-        columns.is_none_or(|n| n > 1)
+    let input = node.inputs.iter().find(|i| i.name == "self");
+    let Some(name) = input.and_then(|i| i.arg["as_tensor"]["name"].as_str()) else { return false };
+    // Before the search: few tensors have rows of several columns.
+    let columns = match graph.tensor_values.get(name).map(|t| t.sizes.as_slice()) {
+        Some([_, columns]) => columns["as_int"].as_i64(),
+        _ => return false,
     };
-    maker.is_some_and(|n| aten::short(&n.target) == "aten.nonzero.default")
-        && input.as_deref().is_some_and(several)
+    let made = |n: &GraphNode| {
+        aten::short(&n.target) == "aten.nonzero.default"
+            && n.outputs.first().is_some_and(|o| o["as_tensor"]["name"].as_str() == Some(name))
+    };
+    columns != Some(1) && graph.nodes.iter().any(made)
 }
 
 /// The stride or storage offset that a node reads, as the export recorded it. `None` where data

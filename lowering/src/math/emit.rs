@@ -14,7 +14,7 @@ pub struct Emit {
     /// Whether the target has AVX-512's `vscalef`.
     scalef: bool,
     /// The module for functions of rare cases; `None` if these are inlined.
-    rare_functions: Option<Op>,
+    pub(super) rare_functions: Option<Op>,
 }
 
 impl From<&Emit> for Builder {
@@ -47,10 +47,6 @@ impl Emit {
     /// Sets the module in which [`Emit::rare`] builds functions.
     pub fn with_rare_functions(self, module: Option<Op>) -> Emit {
         Emit { rare_functions: module, ..self }
-    }
-    /// The module for functions of rare cases.
-    pub fn functions(&self) -> Option<Op> {
-        self.rare_functions
     }
     /// The same emitter at another insertion point.
     pub fn inside(&self, b: Builder) -> Emit {

@@ -16,7 +16,7 @@ impl Emit {
         types: &[Type],
         body: RareCase<'_>,
     ) -> Result<Vec<Value>> {
-        let Some(module) = self.functions() else { return body(self, arguments) };
+        let Some(module) = self.rare_functions else { return body(self, arguments) };
         let block = module.regions().first().and_then(|r| r.first());
         let block = block.ok_or("is in a module without a body")?;
         let name = format!("kiln_{name}_{}", self.shape_name());
