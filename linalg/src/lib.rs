@@ -1,4 +1,5 @@
-//! Matrix factorizations that programs call on the host, by names such as `kiln.linalg.lu`.
+//! Matrix factorizations that programs call on the host, by names such as `kiln.linalg.lu`, and the
+//! names of Fourier transforms.
 //!
 //! A [`Factorization`] has a rule of types and an implementation. Both take batches: the dimensions
 //! in front of the last two are a loop over matrices, on the calling thread. Matrices are f32 or f64,
@@ -9,6 +10,7 @@ mod check;
 mod cholesky;
 mod eigen;
 mod factorization;
+mod fourier;
 mod householder;
 mod ldl;
 mod lu;
@@ -19,4 +21,5 @@ mod triangular;
 
 pub use check::Api;
 pub use factorization::Factorization;
+pub use fourier::Fourier;
 pub use tensors::{Element, Error, Input, Output, Slice, SliceMut, Type};

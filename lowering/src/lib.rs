@@ -21,4 +21,4 @@ pub use driver::pipeline_text::{part_text, pipeline_text, pipeline_text_for};
 pub use driver::schedules::Schedules;
 pub use driver::table::passes;
 pub use driver::user_passes::UserPasses;
-pub use target::{Chip, Relaxed, Target};
+pub use target::{Chip, Features, Target};

@@ -1,7 +1,7 @@
 //! Host functions that programs call by name: `kiln.custom_call`. Names that begin with
-//! `kiln.linalg.` are kiln's own.
-use crate::{View, ViewMut, linalg};
-use kiln_linalg::Factorization;
+//! `kiln.linalg.` and `kiln.fft.` are kiln's own.
+use crate::{View, ViewMut, library, linalg};
+use kiln_linalg::{Factorization, Fourier};
 use std::{
     collections::HashMap,
     sync::{Arc, LazyLock, PoisonError, RwLock},
@@ -24,7 +24,7 @@ pub struct NameTaken(pub String);
 /// Registers a function. Programs loaded afterwards can call it. Err: the name is taken.
 pub fn register(name: &str, f: Arc<CustomFn>) -> Result<(), NameTaken> {
     let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
-    if all.contains_key(name) || Factorization::find(name).is_some() {
+    if all.contains_key(name) || own(name).is_some() {
         return Err(NameTaken(name.into()));
     }
     all.insert(name.into(), f);
@@ -34,10 +34,18 @@ pub fn register(name: &str, f: Arc<CustomFn>) -> Result<(), NameTaken> {
 /// The function registered under a name, or kiln's own.
 pub fn find(name: &str) -> Option<Arc<CustomFn>> {
     let registered = ALL.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-    registered.or_else(|| {
-        let f = Factorization::find(name)?;
-        Some(Arc::new(move |inputs: &[View], outputs: &mut [ViewMut]| {
+    registered.or_else(|| own(name))
+}
+
+/// A function of kiln's.
+fn own(name: &str) -> Option<Arc<CustomFn>> {
+    if let Some(f) = Factorization::find(name) {
+        return Some(Arc::new(move |inputs: &[View], outputs: &mut [ViewMut]| {
             linalg::call(f, inputs, outputs)
-        }))
-    })
+        }));
+    }
+    let f = Fourier::find(name)?;
+    Some(Arc::new(move |inputs: &[View], outputs: &mut [ViewMut]| {
+        Ok(library::transform(f, inputs, outputs)?)
+    }))
 }

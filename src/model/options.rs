@@ -51,6 +51,8 @@ pub struct Options {
     pub tf32: bool,
     /// Whether f32 math functions may use a GPU's approximate instructions.
     pub fast_math: bool,
+    /// Whether cuFFT computes a GPU's Fourier transforms where it is found.
+    pub cufft: bool,
     /// Table of measured schedules, written by `kiln tune`. With `max_autotune`, new results are
     /// added to it.
     pub schedules: Option<PathBuf>,
@@ -123,6 +125,7 @@ impl Default for Options {
             nvtx: false,
             tf32: false,
             fast_math: false,
+            cufft: false,
             schedules: None,
             max_autotune: false,
             autotune_budget: AUTOTUNE_BUDGET,

@@ -1,7 +1,7 @@
 //! The target of a compilation.
 use super::{Error, Options};
 use crate::{
-    lowering::{Chip, Relaxed, Target},
+    lowering::{Chip, Features, Target},
     runtime::{DeviceId, cuda},
 };
 
@@ -14,7 +14,7 @@ pub(crate) fn target(options: &Options) -> Result<Target, Error> {
             let device = cuda::Device::cuda(index)?;
             let (info, (major, minor)) = (device.info(), device.info().capability);
             let chip = Chip::of_capability(major, minor);
-            chip.map(|chip| Target::Cuda { chip, relaxed: Relaxed::default() }).ok_or_else(|| {
+            chip.map(|chip| Target::Cuda { chip, features: Features::default() }).ok_or_else(|| {
                 Error::Target(format!(
                     "{} has compute capability {major}.{minor}; 8.0 is the least",
                     info.name
@@ -23,9 +23,13 @@ pub(crate) fn target(options: &Options) -> Result<Target, Error> {
         }
     };
     found.map(|t| match t {
-        Target::Cuda { chip, relaxed } => Target::Cuda {
+        Target::Cuda { chip, features } => Target::Cuda {
             chip,
-            relaxed: relaxed | Relaxed { tf32: options.tf32, fast_math: options.fast_math },
+            features: features | Features {
+                    tf32: options.tf32,
+                    fast_math: options.fast_math,
+                    cufft: options.cufft,
+                },
         },
         host => host,
     })

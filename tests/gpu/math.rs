@@ -1,6 +1,6 @@
 //! `fast_math`: the instructions of f32 functions, and the option's syntax.
 use super::*;
-use kiln::lowering::{Chip, Relaxed, Target};
+use kiln::lowering::{Chip, Features, Target};
 
 /// Instructions that only `fast_math` allows for f32.
 const FAST: [&str; 7] = [
@@ -51,19 +51,21 @@ fn fast_math_uses_instructions() {
 
 #[test]
 fn features_are_part_of_the_chip_name() {
-    let all = Relaxed { tf32: true, fast_math: true };
-    for (text, relaxed, printed) in [
-        ("cuda:sm_90a", Relaxed::default(), "cuda:sm_90a"),
-        ("cuda:sm_90a:-tf32", Relaxed::default(), "cuda:sm_90a"),
+    let all = Features { tf32: true, fast_math: true, cufft: false };
+    let cufft = Features { cufft: true, ..Features::default() };
+    for (text, features, printed) in [
+        ("cuda:sm_90a", Features::default(), "cuda:sm_90a"),
+        ("cuda:sm_90a:-tf32", Features::default(), "cuda:sm_90a"),
         ("cuda:sm_90a:+fast-math,+tf32", all, "cuda:sm_90a:+tf32,+fast-math"),
+        ("cuda:sm_90a:+cufft", cufft, "cuda:sm_90a:+cufft"),
         (
             "cuda:sm_90a:+fast-math,+tf32,-tf32",
-            Relaxed { fast_math: true, ..Relaxed::default() },
+            Features { fast_math: true, ..Features::default() },
             "cuda:sm_90a:+fast-math",
         ),
     ] {
         let target = Target::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
-        assert_eq!(target, Target::Cuda { chip: Chip::Sm90a, relaxed });
+        assert_eq!(target, Target::Cuda { chip: Chip::Sm90a, features });
         assert_eq!(target.to_string(), printed);
     }
     for wrong in

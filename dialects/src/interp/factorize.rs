@@ -1,9 +1,12 @@
-//! Calls of `kiln-linalg`. Like other ops they compute in f64, whatever the dtype.
+//! Calls of `kiln-linalg`, and of Fourier transforms. Like other ops they compute in f64, whatever
+//! the dtype.
 use crate::{
     error::Result,
+    ops::FftKind,
+    reference as r,
     value::{DType, Data, Tensor},
 };
-use kiln_linalg::{Element, Factorization, Input, Output, Slice, SliceMut};
+use kiln_linalg::{Element, Factorization, Fourier, Input, Output, Slice, SliceMut};
 use std::rc::Rc;
 
 enum Floats {
@@ -67,4 +70,30 @@ pub(super) fn factorize(f: Factorization, inputs: &[Rc<Tensor>]) -> Result<Vec<T
         Made::I32(all) => Tensor::ints(DType::I32, shape, all.into_iter().map(i64::from).collect()),
     };
     types.into_iter().zip(made).map(tensor).collect()
+}
+
+/// The result of a Fourier transform. `last` is the size of its last dimension, if that is known.
+pub(super) fn transform(
+    f: Fourier,
+    inputs: &[Rc<Tensor>],
+    last: Option<i64>,
+) -> Result<Vec<Tensor>> {
+    let x = inputs.first().ok_or("has no operand")?;
+    let of = |t: &Tensor| t.shape().last().map_or(0, |n| *n as i64);
+    let made = match f {
+        Fourier::RealToHalf => r::fft(FftKind::R2c, x, None, of(x), false)?,
+        Fourier::Complex { inverse } => {
+            let (re, im) = r::deinterleave(x)?;
+            r::fft(FftKind::C2c, &re, Some(&im), of(&re), inverse)?
+        }
+        Fourier::HalfToReal => {
+            let (re, im) = r::deinterleave(x)?;
+            let length = last.ok_or("has a result of unknown length")?;
+            r::fft(FftKind::C2r, &re, Some(&im), length, true)?
+        }
+    };
+    match &made[..] {
+        [re, im] => Ok(vec![r::interleave(re, im)?]),
+        _ => Ok(made),
+    }
 }

@@ -1,7 +1,7 @@
 //! A call: the values of a function, and its ops one after another.
 use super::{
     eval,
-    factorize::factorize,
+    factorize::{factorize, transform},
     interpreter::{Interpreter, Mode, RunError, error, unsupported},
 };
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     sym,
     value::{DType, Tensor},
 };
-use kiln_linalg::Factorization;
+use kiln_linalg::{Factorization, Fourier};
 use std::{
     collections::{HashMap, HashSet},
     rc::Rc,
@@ -282,12 +282,17 @@ impl Frame<'_, '_> {
                     .collect::<Result<_, _>>()
                     .map_err(fail)?;
                 let own = self.interp.custom_calls.get(&o.callee);
-                let made = match (own, Factorization::find(&o.callee)) {
+                let known = (Factorization::find(&o.callee), Fourier::find(&o.callee));
+                let made = match (own, known) {
                     (Some(call), _) => {
                         call(&inputs, o.config).map_err(|e| fail(e.to_string().into()))?
                     }
-                    (None, Some(f)) => factorize(f, &inputs).map_err(fail)?,
-                    (None, None) => {
+                    (None, (Some(f), _)) => factorize(f, &inputs).map_err(fail)?,
+                    (None, (_, Some(f))) => {
+                        let last = op.result(0).ty().dims().last().and_then(|n| n.known());
+                        transform(f, &inputs, last).map_err(fail)?
+                    }
+                    (None, (None, None)) => {
                         let reason = format!("calls '{}', which is not registered", o.callee);
                         return Err(unsupported(op, reason));
                     }

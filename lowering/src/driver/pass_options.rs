@@ -1,5 +1,5 @@
 //! Pass options that depend on the target.
-use crate::target::{Chip, Relaxed, Target, cpu};
+use crate::target::{Chip, Features, Target, cpu};
 
 /// Pass options, by the pass's entry in the pipeline table.
 pub type PassOptions = Vec<(&'static str, String)>;
@@ -8,7 +8,7 @@ pub type PassOptions = Vec<(&'static str, String)>;
 pub fn pass_options(target: &Target) -> PassOptions {
     match target {
         Target::Host(t) => cpu_options(t),
-        Target::Cuda { chip, relaxed } => chip_options(*chip, *relaxed),
+        Target::Cuda { chip, features } => chip_options(*chip, *features),
     }
 }
 
@@ -22,7 +22,7 @@ fn cpu_options(target: &cpu::Target) -> PassOptions {
 }
 
 /// The pass options that describe a GPU.
-pub fn chip_options(chip: Chip, relaxed: Relaxed) -> PassOptions {
+pub fn chip_options(chip: Chip, features: Features) -> PassOptions {
     let passes = [
         "kiln-raise-attention",
         "kiln-decompose{keep=kernels}",
@@ -37,10 +37,13 @@ pub fn chip_options(chip: Chip, relaxed: Relaxed) -> PassOptions {
         "kiln-gpu-module",
     ];
     let more =
-        |pass: &str| if relaxed.tf32 && pass == "kiln-gpu-schedule" { " tf32=true" } else { "" };
+        |pass: &str| if features.tf32 && pass == "kiln-gpu-schedule" { " tf32=true" } else { "" };
     let mut all: PassOptions =
         passes.map(|pass| (pass, format!("chip={}{}", chip.name(), more(pass)))).to_vec();
-    if relaxed.fast_math {
+    if features.cufft {
+        all.push(("kiln-fft-calls", "cufft=true".into()));
+    }
+    if features.fast_math {
         all.push(("kiln-gpu-math", "fast=true".into()));
     }
     all.push((

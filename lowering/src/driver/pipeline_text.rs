@@ -4,7 +4,7 @@ use crate::{
         pass_options::{PassOptions, chip_options, pass_options},
         pipeline::{On, PipelineStep, steps},
     },
-    target::{Chip, Relaxed, Target},
+    target::{Chip, Features, Target},
 };
 use kiln_dialects::{Result, rules::Level};
 
@@ -24,7 +24,7 @@ pub fn pipeline_text(from: Level, to: Level, chip: Option<Chip>) -> Result<Strin
         from,
         to,
         chip,
-        &chip.map_or(vec![], |chip| chip_options(chip, Relaxed::default())),
+        &chip.map_or(vec![], |chip| chip_options(chip, Features::default())),
     )
 }
 

@@ -16,52 +16,63 @@ pub enum Target {
     Cuda {
         /// The architecture.
         chip: Chip,
-        /// Allowed relaxations of f32.
-        relaxed: Relaxed,
+        /// Optional features.
+        features: Features,
     },
 }
 
-/// Allowed relaxations of f32 numerics on a GPU; none by default.
+/// Optional features of a GPU target: allowed relaxations of f32, and libraries; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Relaxed {
+pub struct Features {
     /// Whether operands of f32 products may be rounded to tf32 (10 mantissa bits) for the tensor
     /// cores.
     pub tf32: bool,
     /// Whether f32 functions may be hardware approximations (`kiln-gpu-math` states their errors).
     pub fast_math: bool,
+    /// Whether cuFFT computes Fourier transforms where it is found.
+    pub cufft: bool,
 }
 
-impl Relaxed {
+impl Features {
     /// Parses signed features separated by commas, as in `+tf32,+fast-math`.
-    fn parse(features: &str) -> Result<Relaxed, String> {
-        let mut relaxed = Relaxed::default();
-        for feature in features.split(',').filter(|f| !f.is_empty()) {
+    fn parse(text: &str) -> Result<Features, String> {
+        let mut features = Features::default();
+        for feature in text.split(',').filter(|f| !f.is_empty()) {
             match feature.split_at_checked(1) {
-                Some((sign @ ("+" | "-"), "tf32")) => relaxed.tf32 = sign == "+",
-                Some((sign @ ("+" | "-"), "fast-math")) => relaxed.fast_math = sign == "+",
+                Some((sign @ ("+" | "-"), "tf32")) => features.tf32 = sign == "+",
+                Some((sign @ ("+" | "-"), "fast-math")) => features.fast_math = sign == "+",
+                Some((sign @ ("+" | "-"), "cufft")) => features.cufft = sign == "+",
                 _ => {
                     return Err(format!(
-                        "there is no feature '{feature}' of a GPU (features, with + or -: tf32, fast-math)"
+                        "there is no feature '{feature}' of a GPU (features, with + or -: tf32, fast-math, cufft)"
                     ));
                 }
             }
         }
-        Ok(relaxed)
+        Ok(features)
     }
 }
 
-impl std::fmt::Display for Relaxed {
+impl std::fmt::Display for Features {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let all = [(self.tf32, "+tf32"), (self.fast_math, "+fast-math")];
+        let all = [
+            (self.tf32, "+tf32"),
+            (self.fast_math, "+fast-math"),
+            (self.cufft, "+cufft"),
+        ];
         let all: Vec<&str> = all.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
         f.write_str(&all.join(","))
     }
 }
 
-impl std::ops::BitOr for Relaxed {
-    type Output = Relaxed;
-    fn bitor(self, other: Relaxed) -> Relaxed {
-        Relaxed { tf32: self.tf32 || other.tf32, fast_math: self.fast_math || other.fast_math }
+impl std::ops::BitOr for Features {
+    type Output = Features;
+    fn bitor(self, other: Features) -> Features {
+        Features {
+            tf32: self.tf32 || other.tf32,
+            fast_math: self.fast_math || other.fast_math,
+            cufft: self.cufft || other.cufft,
+        }
     }
 }
 
@@ -109,16 +120,16 @@ impl Target {
     pub fn host() -> Result<Target, String> {
         cpu::Target::host().map(Target::Host)
     }
-    /// Parses `native`, `x86_64:<cpu>[:<features>]` or `cuda:<chip>[:+tf32][,+fast-math]`.
+    /// Parses `native`, `x86_64:<cpu>[:<features>]` or `cuda:<chip>[:+tf32][,+fast-math][,+cufft]`.
     pub fn parse(text: &str) -> Result<Target, String> {
         let Some(chip) = text.strip_prefix("cuda:") else {
             return Ok(Target::Host(cpu::Target::parse(text)?));
         };
         let known = || Chip::ALL.iter().map(|c| c.name());
         let (chip, features) = chip.split_once(':').unwrap_or((chip, ""));
-        let relaxed = Relaxed::parse(features)?;
+        let features = Features::parse(features)?;
         let found = Chip::ALL.into_iter().find(|c| c.name() == chip);
-        found.map(|chip| Target::Cuda { chip, relaxed }).ok_or_else(|| {
+        found.map(|chip| Target::Cuda { chip, features }).ok_or_else(|| {
             format!(
                 "there is no chip '{chip}'{} (chips: {})",
                 names::hint(chip, known()),
@@ -136,10 +147,10 @@ impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Target::Host(t) => t.fmt(f),
-            Target::Cuda { chip, relaxed } if *relaxed == Relaxed::default() => {
+            Target::Cuda { chip, features } if *features == Features::default() => {
                 write!(f, "cuda:{}", chip.name())
             }
-            Target::Cuda { chip, relaxed } => write!(f, "cuda:{}:{relaxed}", chip.name()),
+            Target::Cuda { chip, features } => write!(f, "cuda:{}:{features}", chip.name()),
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{
     CudaError, Loaded, Mode, arguments,
     call::Timing,
     control_state::{ControlState, PartState, Pinned},
-    cusolver::{self, Outcome, Solver},
+    device_functions::Outcome,
     event::Event,
     flow_memory::GivenMemory,
     launch::Addresses,
@@ -29,7 +29,6 @@ use crate::{
     program::CallSizes,
 };
 use cudarc::driver::{result, sys};
-use kiln_linalg::Factorization;
 
 /// `cuMemcpy2DAsync` takes pitches up to about 2 GiB.
 const MAX_PITCH: usize = 1 << 30;
@@ -162,20 +161,6 @@ impl Loaded {
     }
 }
 
-impl Control {
-    /// What computes a function on the GPU, and the bytes of its workspace; `None` if the host does.
-    pub(super) fn solves(
-        &self,
-        callee: &str,
-        inputs: &[View],
-    ) -> Option<(&Solver, Factorization, usize)> {
-        let solver = self.solver.as_deref()?;
-        let f = Factorization::find(callee)?;
-        let types = inputs.iter().map(cusolver::ty).collect::<Option<Vec<_>>>()?;
-        Some((solver, f, solver.scratch(f, &types)?))
-    }
-}
-
 /// Addresses of the caller's memory.
 pub(super) fn locations(all: &[u64]) -> Vec<run::Location> {
     all.iter().map(|a| run::Location::borrowed(*a as *mut u8)).collect()
@@ -220,18 +205,17 @@ impl OnDevice<'_> {
             Ok(pinned.cast::<[u8; N]>().read_volatile())
         }
     }
-    /// Enqueues a factorization of cuSOLVER's. Returns whether that is what the function is.
+    /// Enqueues a library's function. Returns whether one computes it.
     fn on_device(
         &mut self,
         callee: &str,
         inputs: &[View],
         outputs: &[ViewMut],
     ) -> Result<bool, CallError> {
-        let (loaded, control) = (self.loaded, self.control);
-        let Some((solver, f, bytes)) = control.solves(callee, inputs) else {
-            let known = Factorization::find(callee).is_some_and(cusolver::computes);
-            if known && control.solver.is_some() {
-                loaded.on_host(callee, "cuSOLVER is not used for such sizes");
+        let (loaded, functions) = (self.loaded, &self.control.functions);
+        let Some(bytes) = functions.scratch(callee, inputs, outputs) else {
+            if let Some(why) = functions.refused(callee) {
+                loaded.on_host(callee, why);
             }
             return Ok(false);
         };
@@ -245,7 +229,7 @@ impl OnDevice<'_> {
             })?,
         };
         let on = (&*loaded.device, &mut *self.staging, self.stream);
-        match solver.call(f, (inputs, outputs), scratch, on)? {
+        match functions.call(callee, (inputs, outputs), scratch, on)? {
             Outcome::Done => Ok(true),
             Outcome::Host(why) => {
                 loaded.on_host(callee, &why);
@@ -368,7 +352,7 @@ impl Backend for OnDevice<'_> {
             )
         })
     }
-    /// Runs a factorization on the GPU where its library is found. Else copies the inputs to the
+    /// Runs a function on the GPU where its library is found. Else copies the inputs to the
     /// host, runs the function, and copies its outputs to the device.
     fn custom(
         &mut self,

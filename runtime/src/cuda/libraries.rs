@@ -1,5 +1,5 @@
 //! Library calls that replace kernels, behind one interface.
-use super::{CudaError, Device, cublaslt, cudnn, cusolver, driver_message, stream::Stream};
+use super::{CudaError, Device, cublaslt, cudnn, cufft, cusolver, driver_message, stream::Stream};
 use crate::library_call::{CUBLASLT, CUDNN, LibraryCall};
 use cudarc::driver::sys;
 use std::{ptr, sync::Arc};
@@ -53,6 +53,8 @@ impl Libraries {
 
 /// cuSOLVER's name. Its calls are no alternatives of kernels, but of calls of the host.
 pub const CUSOLVER: &str = "cusolver";
+/// cuFFT's name. Its calls are as cuSOLVER's.
+pub const CUFFT: &str = "cufft";
 
 /// Whether a library can be loaded. Checked before each use: cudarc would panic.
 pub fn present(library: &str) -> bool {
@@ -60,6 +62,7 @@ pub fn present(library: &str) -> bool {
         CUBLASLT => cublaslt::present(),
         CUDNN => cudnn::present(),
         CUSOLVER => cusolver::present(),
+        CUFFT => cufft::present(),
         _ => false,
     }
 }

@@ -1,7 +1,7 @@
 //! A program on a GPU: its modules, its weights, and what its calls share.
 use super::{
     CudaError, Device, Mode, Settings,
-    cusolver::{self, Solver},
+    device_functions::DeviceFunctions,
     driver_message,
     graph_blockers::graph_blockers,
     libraries::{Libraries, PreparedCall},
@@ -20,7 +20,6 @@ use crate::{
     view::{byte_size, check_bytes},
 };
 use cudarc::driver::{result, sys};
-use kiln_linalg::Factorization;
 use std::{
     collections::HashMap,
     ffi::CString,
@@ -34,8 +33,8 @@ use std::{
 pub struct Control {
     pub(super) flow: ControlFlow,
     pub(super) parts: Vec<Loaded>,
-    /// What computes factorizations on the GPU, if the flow has any and the library is found.
-    pub(super) solver: Option<Arc<Solver>>,
+    /// The libraries that compute functions on the GPU, as far as they are found.
+    pub(super) functions: DeviceFunctions,
 }
 
 /// A program on a GPU, ready to be called from several threads at once.
@@ -205,11 +204,11 @@ impl Loaded {
         let flow = ControlFlow::new(program)?;
         let mut loaded =
             Loaded::make(device.clone(), program.clone(), code, &[], settings, &mut shared)?;
-        let solver = loaded.solver(&flow).map_err(CallError::from)?;
+        let functions = loaded.functions(&flow).map_err(CallError::from)?;
         if settings.mode == Mode::ReduceOverhead {
             graph_blockers(&flow).into_iter().for_each(|text| loaded.remark(text));
         }
-        loaded.control = Some(Control { flow, parts, solver });
+        loaded.control = Some(Control { flow, parts, functions });
         Ok(loaded)
     }
 
@@ -268,19 +267,16 @@ impl Loaded {
         }
     }
 
-    /// cuSOLVER, if the program calls what it has. Says what the host computes.
-    fn solver(&self, flow: &ControlFlow) -> Result<Option<Arc<Solver>>, CudaError> {
+    /// The libraries of the functions that the program calls. Says what the host computes.
+    fn functions(&self, flow: &ControlFlow) -> Result<DeviceFunctions, CudaError> {
         let _current = self.device.enter()?;
-        let mut solver = None;
+        let mut functions = DeviceFunctions::default();
         for callee in flow.callees() {
-            let found = Factorization::find(callee).filter(|f| cusolver::computes(*f));
-            match found.map(|_| Solver::for_device(&self.device)) {
-                Some(Ok(found)) => solver = Some(found),
-                Some(Err(e)) => self.on_host(callee, &e.to_string()),
-                None => self.on_host(callee, "no library of the GPU has it"),
+            if let Err(why) = functions.look_for(callee, &self.device) {
+                self.on_host(callee, &why);
             }
         }
-        Ok(solver)
+        Ok(functions)
     }
     /// Says that a function runs on the host.
     pub(super) fn on_host(&self, callee: &str, why: &str) {

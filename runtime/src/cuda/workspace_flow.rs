@@ -203,9 +203,9 @@ impl Backend for Measure<'_> {
         callee: &str,
         _: &CustomFn,
         inputs: &[View],
-        _: &mut [ViewMut],
+        outputs: &mut [ViewMut],
     ) -> Result<(), CallError> {
-        let bytes = self.control.solves(callee, inputs).map_or(0, |(.., bytes)| bytes);
-        self.needs_scratch(bytes)
+        let bytes = self.control.functions.scratch(callee, inputs, outputs);
+        self.needs_scratch(bytes.unwrap_or(0))
     }
 }

@@ -1,5 +1,6 @@
 //! Decodes the words of a call into tensor views and attributes.
 use super::{dtype_code::DtypeCode, element::Element};
+use crate::{View, ViewMut};
 use std::{marker::PhantomData, ops::Range};
 
 /// A tensor argument of a call.
@@ -140,6 +141,20 @@ impl Call {
             tid: usize::try_from(tid).ok()?,
             nth: usize::try_from(nth).ok()?.max(1),
         })
+    }
+    /// A call by one thread; `None` for a dtype that runtime kernels do not support.
+    pub fn of_views(
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        attributes: Vec<i64>,
+    ) -> Option<Call> {
+        let operand = |data: *mut u8, dtype: &str, shape: &[usize]| {
+            Some(Operand { data, code: DtypeCode::of(dtype)?, shape: shape.to_vec() })
+        };
+        let read = inputs.iter().map(|v| operand(v.data.cast_mut(), v.dtype(), v.shape));
+        let written = outputs.iter().map(|v| operand(v.data, v.dtype(), v.shape));
+        let tensors = read.chain(written).collect::<Option<_>>()?;
+        Some(Call { tensors, attributes, tid: 0, nth: 1 })
     }
     /// This thread's share of `count` items.
     pub fn share(&self, count: usize) -> Range<usize> {

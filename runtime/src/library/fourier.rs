@@ -4,6 +4,8 @@ use super::{
     dtype_code::DtypeCode,
     element::Element,
 };
+use crate::{View, ViewMut};
+use kiln_linalg::Fourier;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use rustfft::{Fft, FftNum, FftPlanner, num_complex::Complex};
 use std::{
@@ -24,6 +26,26 @@ pub fn fft(call: &Call) -> Option<()> {
         DtypeCode::F64 => run::<f64>(call),
         _ => None,
     }
+}
+
+/// A transform that a program calls by name, on this thread. Err: tensors that it does not take.
+pub fn transform(
+    f: Fourier,
+    inputs: &[View],
+    outputs: &mut [ViewMut],
+) -> Result<(), &'static str> {
+    let wrong = "takes and gives f32 or f64, complex numbers with a last dimension of 2";
+    let last = |shape: &[usize], behind: usize| shape.iter().rev().nth(behind).copied();
+    let (input, output) = (inputs.first().ok_or(wrong)?, outputs.first().ok_or(wrong)?);
+    let (kind, length, inverse) = match f {
+        Fourier::Complex { inverse } => (0, last(input.shape, 1), inverse),
+        Fourier::RealToHalf => (1, last(input.shape, 0), false),
+        Fourier::HalfToReal => (2, last(output.shape, 0), true),
+    };
+    let flags = [inverse, kind != 1, kind != 2].map(i64::from);
+    let attributes = [&[kind, length.ok_or(wrong)? as i64], &flags[..]].concat();
+    let call = Call::of_views(inputs, outputs, attributes);
+    call.and_then(|call| fft(&call)).ok_or(wrong)
 }
 
 /// Plans of an element type, by length and direction.

@@ -21,6 +21,7 @@ mod sort;
 mod tests;
 
 pub use dtype_code::DtypeCode;
+pub use fourier::transform;
 
 use abi::Call;
 use std::ffi::c_void;

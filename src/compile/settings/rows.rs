@@ -244,6 +244,16 @@ pub(super) const ROWS: &[Row] = &[
         set: |s, t| assign(&mut s.options.fast_math, flag(t)),
     },
     Row {
+        name: "cufft",
+        torch: None,
+        kind: BOOL,
+        default: "false",
+        variable: "KILN_CUFFT",
+        applies_to: AppliesTo::Both,
+        summary: "has cuFFT compute a GPU's Fourier transforms where it is found, else the host; by default they are kernels",
+        set: |s, t| assign(&mut s.options.cufft, flag(t)),
+    },
+    Row {
         name: "cudagraphs",
         torch: Some("triton.cudagraphs"),
         kind: BOOL,

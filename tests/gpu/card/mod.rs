@@ -24,6 +24,7 @@ mod parts;
 pub mod passes;
 mod rows;
 mod solver;
+mod transforms;
 mod tuning;
 mod workers;
 mod workspace;
@@ -57,7 +58,7 @@ pub struct Suite {
     pub emulated: u64,
 }
 
-static SUITES: [&Suite; 14] = [
+static SUITES: [&Suite; 15] = [
     &models::SUITE,
     &rows::SUITE,
     &graphs::SUITE,
@@ -71,6 +72,7 @@ static SUITES: [&Suite; 14] = [
     &calls::SUITE,
     &tuning::SUITE,
     &solver::SUITE,
+    &transforms::SUITE,
     &workspace::SUITE,
 ];
 
@@ -186,6 +188,11 @@ fn autotuned_schedules_and_library_calls_are_correct() {
 #[test]
 fn factorizations_of_the_card_as_on_the_host() {
     run(&solver::SUITE);
+}
+
+#[test]
+fn transforms_of_the_card_as_on_the_host() {
+    run(&transforms::SUITE);
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn at(item: u64) -> (&'static (&'static str, &'static [usize], usize), DType) {
 }
 
 /// Numbers between -1 and 1 without a pattern.
-fn noise(n: usize, mut state: u64) -> Vec<f64> {
+pub fn noise(n: usize, mut state: u64) -> Vec<f64> {
     let mut next = || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
@@ -197,7 +197,7 @@ fn observed(name: &str, results: Vec<Tensor>) -> Vec<Tensor> {
     }
 }
 
-fn run_on(exe: &Executable, inputs: &[OwnedTensor]) -> Result<Vec<Tensor>, String> {
+pub fn run_on(exe: &Executable, inputs: &[OwnedTensor]) -> Result<Vec<Tensor>, String> {
     let mut outputs = exe.memory(inputs).map_err(|e| e.to_string())?;
     exe.call_data(inputs, &mut outputs).map_err(|e| e.to_string())?;
     outputs.iter().map(|t| t.tensor().map_err(|e| e.to_string())).collect()

@@ -1,17 +1,12 @@
 //! The functions of cuSOLVER and cuBLAS, loaded at run time. cudarc has bindings too, but panics
 //! where a library is missing, and does not know the names of CUDA 13.
-use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
-use std::{
-    ffi::{c_int, c_void},
-    path::{Path, PathBuf},
-};
+use crate::cuda::shared_library::{Library, function, open};
+use std::ffi::{c_int, c_void};
 
 /// The names that are tried, the newest first: those of CUDA 13, and of CUDA 12 and 11.
 const SOLVER: [&str; 3] = ["libcusolver.so.12", "libcusolver.so.11", "libcusolver.so"];
 /// cuBLAS of CUDA 13 and 12.
 const BLAS: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so"];
-/// `RTLD_NOLOAD`: only a library that the process has loaded already.
-const LOADED: c_int = libc::RTLD_NOLOAD;
 
 /// A handle of cuSOLVER, of cuBLAS, or parameters.
 pub type Handle = *mut c_void;
@@ -160,15 +155,6 @@ pub struct Functions<T> {
         unsafe extern "C" fn(Handle, Int, *const *mut T, Int, *mut Int, *mut Int, Int) -> Status,
 }
 
-/// A function of a library by its name.
-///
-/// # Safety
-/// It has the type `F`.
-unsafe fn function<F: Copy>(library: &Library, name: &str) -> Result<F, String> {
-    // SAFETY: as above.
-    unsafe { library.get::<F>(name.as_bytes()) }.map(|f| *f).map_err(|e| e.to_string())
-}
-
 impl<T> Functions<T> {
     /// `letter`: S for f32, D for f64. Err: a function that a library lacks.
     fn new(solver: &Library, blas: &Library, letter: char) -> Result<Functions<T>, String> {
@@ -233,69 +219,5 @@ impl Libraries {
                 _libraries: [solver, blas],
             })
         }
-    }
-}
-
-/// Opens a library: the one that the process has, else one beside the cuBLASLt or cuBLAS that it
-/// has, such as PyTorch's, else by name.
-fn open(names: &[&str], maps: &str) -> Result<Library, String> {
-    // SAFETY: NVIDIA's libraries run no code of their own when they are opened.
-    let try_open = |path: &Path, flags| unsafe { Library::open(Some(path), flags) };
-    let flags = RTLD_LAZY | RTLD_LOCAL;
-    let plain = || names.iter().map(Path::new);
-    let loaded = plain().find_map(|name| try_open(name, flags | LOADED).ok());
-    let found = loaded.or_else(|| {
-        let near = folders(maps).into_iter().flat_map(|f| names.iter().map(move |n| f.join(n)));
-        near.filter(|path| path.exists()).find_map(|path| try_open(&path, flags).ok())
-    });
-    let found = found.or_else(|| plain().find_map(|name| try_open(name, flags).ok()));
-    found.ok_or_else(|| {
-        format!("looked for {}, also beside the cuBLAS of this process", names.join(", "))
-    })
-}
-
-/// Folders of NVIDIA's wheels in which a library may lie, from `/proc/self/maps`: that of the loaded
-/// cuBLAS (one folder for all, since CUDA 13), and `cusolver/lib` and `cublas/lib` beside it.
-fn folders(maps: &str) -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = vec![];
-    for line in maps.lines() {
-        let Some(path) = line.find('/').map(|at| Path::new(&line[at..])) else { continue };
-        let name = path.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
-        let Some(folder) = path.parent().filter(|_| name.starts_with("libcublas")) else {
-            continue;
-        };
-        let packages = folder.parent().and_then(Path::parent);
-        let beside = ["cusolver", "cublas"].map(|p| packages.map(|all| all.join(p).join("lib")));
-        for folder in [Some(folder.to_path_buf())].into_iter().chain(beside).flatten() {
-            if !all.contains(&folder) {
-                all.push(folder);
-            }
-        }
-    }
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn libraries_are_looked_for_beside_cublas() {
-        let maps = "7f00-7f10 r-xp 00000000 08:01 12 /v/nvidia/cublas/lib/libcublasLt.so.12\n\
-                    7f20-7f30 r-xp 00000000 08:01 13 /v/nvidia/cublas/lib/libcublas.so.12\n\
-                    7f40-7f50 rw-p 00000000 00:00 0 [heap]\n\
-                    7f60-7f70 r-xp 00000000 08:01 14 /usr/lib/libc.so.6\n";
-        let all = ["/v/nvidia/cublas/lib", "/v/nvidia/cusolver/lib"].map(PathBuf::from);
-        assert_eq!(folders(maps), all);
-        assert_eq!(
-            folders("7f60-7f70 r-xp 00000000 08:01 14 /usr/lib/libc.so.6"),
-            [] as [PathBuf; 0]
-        );
-    }
-
-    #[test]
-    fn a_missing_library_is_an_error() {
-        let said = open(&["libkiln_no_such.so.7"], "").expect_err("there is none");
-        assert!(said.contains("libkiln_no_such.so.7"), "{said}");
     }
 }

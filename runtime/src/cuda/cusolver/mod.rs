@@ -7,13 +7,12 @@ mod call;
 mod library;
 mod solve;
 
-use super::{CudaError, Device, memory::copy_on_device, staging::Staging, stream::Stream};
+use super::{CudaError, Device, device_functions::Outcome, memory::copy_on_device, staging::Staging, stream::Stream};
 use crate::{View, ViewMut};
 pub use call::computes;
 use call::{Call, Handles};
 use kiln_linalg::{Element, Factorization, Type};
 use library::{Handle, Libraries};
-pub use solve::Outcome;
 use std::{
     ptr::null_mut,
     sync::{Arc, Mutex, OnceLock, PoisonError},

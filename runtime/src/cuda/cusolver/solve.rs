@@ -3,7 +3,7 @@ use super::{
     call::{Call, Handles, Layout, Number, UPPER},
     library::{Libraries, Status},
 };
-use crate::cuda::{CudaError, staging::Staging, stream::Stream};
+use crate::cuda::{CudaError, device_functions::Outcome, staging::Staging, stream::Stream};
 use kiln_linalg::Factorization;
 use std::ptr::null_mut;
 
@@ -13,13 +13,6 @@ const LOWER: i32 = 0;
 const RIGHT: i32 = 1;
 /// `CUBLAS_OP_N`.
 const AS_IT_IS: i32 = 0;
-/// What became of a call.
-pub enum Outcome {
-    /// It is on the stream.
-    Done,
-    /// The host must compute it, with the reason.
-    Host(String),
-}
 
 /// Copies bytes on the device: from, to, how many.
 type CopyBytes<'a> = dyn Fn(u64, u64, usize) -> Result<(), CudaError> + 'a;
