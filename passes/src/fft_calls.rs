@@ -23,7 +23,7 @@ use kiln_dialects::{
     sym::Dim as SymDim,
 };
 use kiln_linalg::Fourier;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 crate::pass_options! {
     /// The pass.
@@ -47,8 +47,26 @@ impl Pass for FftCalls {
         }
         InterleaveFfts { rounds: self.rounds }.run(root)?;
         let mut known = Pairs::new();
-        replace_ops(root, |m, op| Fft::of(op).map(|o| called(m, &o, &mut known)))
+        // Others are what became dead when they were interleaved.
+        let live = live(root);
+        replace_ops(root, |m, op| {
+            Fft::of(op).filter(|_| live.contains(&op)).map(|o| called(m, &o, &mut known))
+        })
     }
+}
+
+/// The ops whose results reach one without results.
+fn live(root: Op) -> HashSet<Op> {
+    let mut live = HashSet::new();
+    // Users come after what they use, also those in regions.
+    for op in walk(root).into_iter().rev() {
+        let results = op.results();
+        let used = || results.iter().flat_map(|v| v.uses()).any(|(user, _)| live.contains(&user));
+        if results.is_empty() || !op.regions().is_empty() || used() {
+            live.insert(op);
+        }
+    }
+    live
 }
 
 /// Complex numbers that a call gives, by their parts.

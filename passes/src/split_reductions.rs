@@ -206,21 +206,28 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> 
     };
     let inner: Vec<Value> = fused_producers(o.input, op);
     let whole = parts.remainder == 0;
-    let main = Rebuild {
-        b,
-        inner: &inner,
-        parts,
-        end: if whole { None } else { Some((0, parts.count * parts.size)) },
-        split: true,
-    };
-    let main = widened(main.of(o.input, &mut HashMap::new())?)?;
-    // The split dimension becomes [part, element]; the element dimension is reduced.
     let dim = parts.dim as i64;
-    let dims = match parts.merged {
-        1 => o.dims.iter().map(|d| if *d >= dim { d + 1 } else { *d }).collect(),
-        // All reduced dimensions are merged.
-        _ => vec![dim + 1],
+    let others: Vec<i64> = o.dims.iter().copied().filter(|d| *d != dim).collect();
+    // A part is one index of the dimension: it is reduced second, and nothing is reshaped.
+    let (main, dims) = if whole && parts.size == 1 && !others.is_empty() {
+        (o.input, others)
+    } else {
+        let main = Rebuild {
+            b,
+            inner: &inner,
+            parts,
+            end: if whole { None } else { Some((0, parts.count * parts.size)) },
+            split: true,
+        };
+        // The split dimension becomes [part, element]; the element dimension is reduced.
+        let dims = match parts.merged {
+            1 => o.dims.iter().map(|d| if *d >= dim { d + 1 } else { *d }).collect(),
+            // All reduced dimensions are merged.
+            _ => vec![dim + 1],
+        };
+        (main.of(o.input, &mut HashMap::new())?, dims)
     };
+    let main = widened(main)?;
     let first = b.add(&Reduce { input: main, dims, ..o.clone() })?;
     let part_dim = (0..dim).filter(|d| !o.dims.contains(d)).count() as i64;
     let mut result = b.add(&Reduce { input: first, dims: vec![part_dim], ..o.clone() })?;

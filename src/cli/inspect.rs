@@ -6,7 +6,10 @@ use crate::{
     model::{CachePolicy, Options},
     runtime::{
         Package, Store,
-        cuda::{self, libraries},
+        cuda::{
+            self,
+            libraries::{self, CUFFT, CUSOLVER},
+        },
         library_call::{CUBLASLT, CUDNN},
         program::Dim,
     },
@@ -87,6 +90,19 @@ impl Doctor {
     }
 }
 
+/// Libraries of GPUs: what each is for where it is found, and what is done without it.
+const LIBRARIES: [(&str, &str, &str, &str); 4] = [
+    (CUBLASLT, "cuBLASLt", "max-autotune measures its products as well", "needed by nothing"),
+    (CUDNN, "cuDNN", "max-autotune measures its convolutions as well", "needed by nothing"),
+    (CUSOLVER, "cuSOLVER", "computes factorizations on GPUs", "the host computes factorizations"),
+    (
+        CUFFT,
+        "cuFFT",
+        "computes Fourier transforms with option cufft",
+        "needed by option cufft alone",
+    ),
+];
+
 /// Diagnostics about this machine, one line each.
 fn report(options: &Options) -> Vec<String> {
     let mut all = vec![format!("kiln {} with LLVM {}", env!("CARGO_PKG_VERSION"), version())];
@@ -102,15 +118,12 @@ fn report(options: &Options) -> Vec<String> {
         }
         (Err(e), _) | (_, Err(e)) => all.push(format!("NVIDIA GPUs: {e}")),
     }
-    for (library, name, what) in
-        [(CUBLASLT, "cuBLASLt", "products"), (CUDNN, "cuDNN", "convolutions")]
-    {
+    for (library, name, found, missing) in LIBRARIES {
         all.push(match libraries::present(library) {
-            true => format!("{name}: found; max-autotune measures its {what} as well"),
-            false => format!(
-                "{name}: not found, and needed by nothing; looked for {}",
-                libraries::searched(library)
-            ),
+            true => format!("{name}: found; {found}"),
+            false => {
+                format!("{name}: not found; {missing}; looked for {}", libraries::searched(library))
+            }
         });
     }
     all.push(match &options.cache {

@@ -25,7 +25,8 @@ pub(crate) fn target(options: &Options) -> Result<Target, Error> {
     found.map(|t| match t {
         Target::Cuda { chip, features } => Target::Cuda {
             chip,
-            features: features | Features {
+            features: features
+                | Features {
                     tf32: options.tf32,
                     fast_math: options.fast_math,
                     cufft: options.cufft,

@@ -83,3 +83,10 @@ def found():
             add(lambda x, d=dim: torch.unique_consecutive(x, dim=d, return_inverse=True, return_counts=True), x)
     add(lambda x: torch.unique(x, dim=0), i(0, 2, 6))
     add(lambda x: torch.unique(x, dim=0), i(0, 2, 6, 2), dyn=[{0: n}])
+
+    # Powers of 16-bit floats that overflow them, of norms that do not.
+    large = (f(3, 5) * 100).half()
+    for p in (2, 3, 6, -1, 0.5):
+        add(lambda x, p=p: torch.linalg.vector_norm(x, p, dim=1), large)
+        add(lambda x, p=p: A.norm.ScalarOpt_dim(x, p, [0], True), large)
+    add(lambda x: torch.linalg.matrix_norm(x), large)

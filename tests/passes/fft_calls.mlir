@@ -21,6 +21,19 @@ func.func @f(%z: tensor<?x8x2xf32>) -> tensor<?x8x2xf32> {
 }
 
 // -----
+// What became dead when pairs were found is no second call.
+// CASE: one_call
+// RUN: kiln-fft-calls{cufft=true}
+// CHECK-COUNT-1: kiln.custom_call
+func.func @f(%x: tensor<2x6xf64>) -> tensor<2x4x2xf64> {
+  %0:2 = kiln.fft r2c %x length = 6 : tensor<2x6xf64>
+  %c = kiln.reshape %0#0 sizes = [2, 4, 1] : tensor<2x4xf64>
+  %d = kiln.reshape %0#1 sizes = [2, 4, 1] : tensor<2x4xf64>
+  %r = kiln.concat %c, %d axis = 2 : tensor<2x4x1xf64>, tensor<2x4x1xf64>
+  return %r : tensor<2x4x2xf64>
+}
+
+// -----
 // Parts are put together before the call and taken apart after it.
 // CASE: parts
 // CHECK: kiln.concat

@@ -157,6 +157,19 @@ func.func @f(%x: tensor<2xf32>, %y: tensor<3xf32>, %e: tensor<0xf32>) -> tensor<
 
 // -----
 // A maximum of one element is the element, and so is a sum unless it is of -0.0.
+// The shape in which all elements are reduced does not matter; that of rows does.
+// CASE: reductions_of_all_elements
+// CHECK: kiln.reduce sum %arg0 dims = [0, 1] : tensor<4x6xf32>
+// CHECK: kiln.reduce max %{{.*}} dims = [1] : tensor<8x3xf32>
+func.func @f(%x: tensor<4x6xf32>) -> (tensor<f32>, tensor<8xf32>) {
+  %0 = kiln.reshape %x sizes = [2, 2, 6] : tensor<4x6xf32>
+  %1 = kiln.reduce sum %0 dims = [0, 1, 2] : tensor<2x2x6xf32>
+  %2 = kiln.reshape %x sizes = [8, 3] : tensor<4x6xf32>
+  %3 = kiln.reduce max %2 dims = [1] : tensor<8x3xf32>
+  return %1, %3 : tensor<f32>, tensor<8xf32>
+}
+
+// -----
 // CASE: reductions_of_one_element
 // CHECK: kiln.reshape %arg0 sizes = [4]
 // IMPLICIT-CHECK-NOT: kiln.reduce

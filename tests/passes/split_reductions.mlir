@@ -127,3 +127,17 @@ func.func @f(%x: tensor<4x3x4x4xbf16>, %mean: tensor<1x1x1x4xf32>) -> tensor<4xf
   %3 = kiln.reduce sum %2 dims = [0, 1, 2] : tensor<4x3x4x4xf32>
   return %3 : tensor<4xf32>
 }
+
+// -----
+// A part is one row: nothing is reshaped, so that producers keep their loops.
+// CASE: a_part_of_each_row
+// RUN: kiln-split-reductions{min-contiguous=64 min-elements=1024}
+// CHECK: kiln.reduce sum %{{.*}} dims = [0, 2] : tensor<4x64x16xf32>
+// CHECK: kiln.reduce sum %{{.*}} dims = [0] : tensor<64xf32>
+// IMPLICIT-CHECK-NOT: kiln.reshape
+func.func @f(%x: tensor<4x64x16xbf16>) -> tensor<f32> {
+  %0 = kiln.convert %x : tensor<4x64x16xbf16> to f32
+  %1 = kiln.mul %0, %0 : tensor<4x64x16xf32>
+  %2 = kiln.reduce sum %1 dims = [0, 1, 2] : tensor<4x64x16xf32>
+  return %2 : tensor<f32>
+}

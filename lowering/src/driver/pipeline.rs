@@ -113,12 +113,7 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-verify-level",
         "reports composites that were not expanded",
     ),
-    cuda(
-        Level::Prims,
-        On::Module,
-        "kiln-fft-calls",
-        "first: its calls stand between programs",
-    ),
+    cuda(Level::Prims, On::Module, "kiln-fft-calls", "first: its calls stand between programs"),
     step(
         Level::Prims,
         On::Module,

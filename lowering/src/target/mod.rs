@@ -55,11 +55,7 @@ impl Features {
 
 impl std::fmt::Display for Features {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let all = [
-            (self.tf32, "+tf32"),
-            (self.fast_math, "+fast-math"),
-            (self.cufft, "+cufft"),
-        ];
+        let all = [(self.tf32, "+tf32"), (self.fast_math, "+fast-math"), (self.cufft, "+cufft")];
         let all: Vec<&str> = all.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
         f.write_str(&all.join(","))
     }

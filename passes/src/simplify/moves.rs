@@ -272,7 +272,7 @@ fn reduce(op: Op, r: &Rewriter) -> Result<bool> {
     }
     let t = tensor_type(o.input.ty())?;
     if o.dims.iter().any(|d| t.dims[*d as usize] != sym::Dim::Known(1)) {
-        return Ok(false);
+        return reduce_reshaped(op, &o, r);
     }
     let b = r.before(op)?;
     let kept = (0..t.dims.len()).filter(|i| !o.dims.contains(&(*i as i64)));
@@ -284,6 +284,22 @@ fn reduce(op: Op, r: &Rewriter) -> Result<bool> {
     let zero = splat(&b, Attr::scalar(op.ctx(), t.dtype, 0.0), sizes)?;
     let sum = b.add(&Add { lhs: same, rhs: zero })?;
     replace_by(op, r, sum)
+}
+
+/// A reduction of all elements, in whatever shape: in that of the ops that compute them, so that
+/// they have its loops.
+fn reduce_reshaped(op: Op, o: &Reduce, r: &Rewriter) -> Result<bool> {
+    let all = |v: Value| v.ty().dims().len();
+    let Some(inner) = o.input.def().and_then(Reshape::of).filter(|_| o.dims.len() == all(o.input))
+    else {
+        return Ok(false);
+    };
+    let dims: Vec<i64> = (0..all(inner.input) as i64).collect();
+    if dims.is_empty() {
+        return Ok(false);
+    }
+    let same = r.before(op)?.add(&Reduce { input: inner.input, dims, ..o.clone() })?;
+    replace_by(op, r, same)
 }
 
 /// Whether no element of a float tensor can be -0.0.

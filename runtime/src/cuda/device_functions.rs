@@ -3,20 +3,13 @@ use super::{
     CudaError, Device,
     cufft::Transforms,
     cusolver::{self, Solver},
+    outcome::Outcome,
     staging::Staging,
     stream::Stream,
 };
 use crate::{View, ViewMut};
 use kiln_linalg::{Factorization, Fourier, Type};
 use std::sync::Arc;
-
-/// What became of a call.
-pub enum Outcome {
-    /// It is on the stream.
-    Done,
-    /// The host must compute it, with the reason.
-    Host(String),
-}
 
 /// The libraries that a program's functions take, as far as they are found.
 #[derive(Default)]

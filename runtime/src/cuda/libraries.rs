@@ -72,6 +72,8 @@ pub fn searched(library: &str) -> String {
     match library {
         CUBLASLT => cublaslt::searched(),
         CUDNN => cudnn::searched(),
+        CUSOLVER => cusolver::searched(),
+        CUFFT => cufft::searched(),
         _ => String::new(),
     }
 }

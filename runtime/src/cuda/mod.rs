@@ -21,6 +21,7 @@ mod load;
 mod lru;
 mod memory;
 mod nvtx;
+mod outcome;
 mod plan;
 mod shared_library;
 mod staging;

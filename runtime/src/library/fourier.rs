@@ -29,11 +29,7 @@ pub fn fft(call: &Call) -> Option<()> {
 }
 
 /// A transform that a program calls by name, on this thread. Err: tensors that it does not take.
-pub fn transform(
-    f: Fourier,
-    inputs: &[View],
-    outputs: &mut [ViewMut],
-) -> Result<(), &'static str> {
+pub fn transform(f: Fourier, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), &'static str> {
     let wrong = "takes and gives f32 or f64, complex numbers with a last dimension of 2";
     let last = |shape: &[usize], behind: usize| shape.iter().rev().nth(behind).copied();
     let (input, output) = (inputs.first().ok_or(wrong)?, outputs.first().ok_or(wrong)?);

@@ -308,33 +308,37 @@ fn vector_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     cx.one(v)
 }
 
-/// `(sum |x|^p)^(1/p)` along dimensions, and its limits for 0 and infinite p.
+/// `(sum |x|^p)^(1/p)` along dimensions, and its limits for 0 and infinite p. Powers and sums of
+/// 16-bit floats are f32: those of f16 overflow.
 pub(super) fn p_norm(cx: &Cx, x: Value, p: f64, dims: &[i64], keepdim: bool) -> Result<Value> {
+    let narrow = dtype_of(x)?;
+    let d = super::axes::wide(narrow);
+    let x = cx.convert(x, d)?;
     let reduced = |kind: ReduceKind, input: Value| -> Result<Value> {
         let r = cx.b.add(&Reduce { kind, input, dims: dims.to_vec(), maybe_empty: false })?;
         if keepdim { keep_dims(cx, x, r, dims) } else { Ok(r) }
     };
     let m = cx.unary(UnaryKind::Abs, x)?;
-    let d = dtype_of(x)?;
-    if p == f64::INFINITY {
-        reduced(ReduceKind::Max, m)
+    let v = if p == f64::INFINITY {
+        reduced(ReduceKind::Max, m)?
     } else if p == f64::NEG_INFINITY {
-        reduced(ReduceKind::Min, m)
+        reduced(ReduceKind::Min, m)?
     } else if p == 0.0 {
         let nonzero = cx.compare(CompareKind::Ne, x, cx.number(d, 0.0)?)?;
         let ones = cx.convert(nonzero, d)?;
-        reduced(ReduceKind::Sum, ones)
+        reduced(ReduceKind::Sum, ones)?
     } else if p == 1.0 {
-        reduced(ReduceKind::Sum, m)
+        reduced(ReduceKind::Sum, m)?
     } else if p == 2.0 {
         let squares = cx.binary(BinaryKind::Mul, x, x)?;
         let sum = reduced(ReduceKind::Sum, squares)?;
-        cx.unary(UnaryKind::Sqrt, sum)
+        cx.unary(UnaryKind::Sqrt, sum)?
     } else {
         let powers = cx.binary(BinaryKind::Pow, m, cx.number(d, p)?)?;
         let sum = reduced(ReduceKind::Sum, powers)?;
-        cx.binary(BinaryKind::Pow, sum, cx.number(d, 1.0 / p)?)
-    }
+        cx.binary(BinaryKind::Pow, sum, cx.number(d, 1.0 / p)?)?
+    };
+    cx.convert(v, narrow)
 }
 
 fn arg(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome> {

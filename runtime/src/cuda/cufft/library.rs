@@ -3,7 +3,7 @@ use crate::cuda::shared_library::{Library, function, open};
 use std::ffi::{c_int, c_longlong, c_void};
 
 /// cuFFT of CUDA 13, and of CUDA 12.
-const NAMES: [&str; 3] = ["libcufft.so.12", "libcufft.so.11", "libcufft.so"];
+pub const NAMES: [&str; 3] = ["libcufft.so.12", "libcufft.so.11", "libcufft.so"];
 
 /// `cufftHandle`.
 pub type Handle = c_int;

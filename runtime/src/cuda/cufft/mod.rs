@@ -3,8 +3,7 @@ mod call;
 mod library;
 
 use super::{
-    CudaError, Device, device_functions::Outcome, lru::LruCache, memory::copy_on_device,
-    stream::Stream,
+    CudaError, Device, lru::LruCache, memory::copy_on_device, outcome::Outcome, stream::Stream,
 };
 use crate::{View, ViewMut};
 use call::Call;
@@ -52,6 +51,11 @@ fn library() -> Result<&'static Cufft, CudaError> {
 /// Whether cuFFT can be loaded.
 pub fn present() -> bool {
     library().is_ok()
+}
+
+/// The names that are tried.
+pub fn searched() -> String {
+    library::NAMES.join(", ")
 }
 
 impl Transforms {

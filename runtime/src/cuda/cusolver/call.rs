@@ -86,6 +86,8 @@ pub struct Layout {
     pub pointers: usize,
     /// A copy of the operand, which the library overwrites.
     pub copy: usize,
+    /// Vectors of one matrix that nobody asked for: gesvdj faults without room for them.
+    pub vectors: usize,
     /// In all.
     pub bytes: usize,
 }
@@ -186,8 +188,11 @@ impl Call {
         let pointers = aligned(info.checked_add(self.batch * 4)?)?;
         let addresses = if self.batched() { 16 * self.batch } else { 0 };
         let copy = aligned(pointers.checked_add(addresses)?)?;
-        let bytes = copy.checked_add(if copied { matrices } else { 0 })?;
-        Some(Layout { info, pointers, copy, bytes: aligned(bytes)? })
+        let vectors = aligned(copy.checked_add(if copied { matrices } else { 0 })?)?;
+        let unwanted = if self.f == SingularValues { self.m.min(self.n) } else { 0 };
+        let unwanted = (self.m + self.n).checked_mul(unwanted)?.checked_mul(self.width)?;
+        let bytes = aligned(vectors.checked_add(unwanted)?)?;
+        Some(Layout { info, pointers, copy, vectors, bytes })
     }
 }
 
@@ -225,10 +230,12 @@ mod tests {
         let inputs = [(F64, vec![9, 3, 3]), (F64, vec![9, 3, 2])];
         let layout = call(solve, &inputs).and_then(|c| c.layout(0)).expect("a layout");
         // 9 times `info`, then 9 addresses of systems and of right-hand sides.
-        let want = Layout { info: 0, pointers: 256, copy: 512, bytes: 512 };
+        let want = Layout { info: 0, pointers: 256, copy: 512, vectors: 512, bytes: 512 };
         assert_eq!(layout, want);
         let values = call(Factorization::SingularValues, &[(F32, vec![2, 10, 20])]);
         let layout = values.and_then(|c| c.layout(100)).expect("a layout");
-        assert_eq!(layout, Layout { info: 512, pointers: 768, copy: 768, bytes: 768 + 1792 });
+        // Two matrices of 800 bytes, then 10 vectors of 10 and of 20 numbers.
+        let want = Layout { info: 512, pointers: 768, copy: 768, vectors: 2560, bytes: 3840 };
+        assert_eq!(layout, want);
     }
 }

@@ -4,9 +4,9 @@ use crate::cuda::shared_library::{Library, function, open};
 use std::ffi::{c_int, c_void};
 
 /// The names that are tried, the newest first: those of CUDA 13, and of CUDA 12 and 11.
-const SOLVER: [&str; 3] = ["libcusolver.so.12", "libcusolver.so.11", "libcusolver.so"];
+pub const SOLVER: [&str; 3] = ["libcusolver.so.12", "libcusolver.so.11", "libcusolver.so"];
 /// cuBLAS of CUDA 13 and 12.
-const BLAS: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so"];
+pub const BLAS: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so"];
 
 /// A handle of cuSOLVER, of cuBLAS, or parameters.
 pub type Handle = *mut c_void;

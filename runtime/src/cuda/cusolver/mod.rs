@@ -7,7 +7,9 @@ mod call;
 mod library;
 mod solve;
 
-use super::{CudaError, Device, device_functions::Outcome, memory::copy_on_device, staging::Staging, stream::Stream};
+use super::{
+    CudaError, Device, memory::copy_on_device, outcome::Outcome, staging::Staging, stream::Stream,
+};
 use crate::{View, ViewMut};
 pub use call::computes;
 use call::{Call, Handles};
@@ -41,6 +43,11 @@ fn libraries() -> Result<&'static Libraries, CudaError> {
 /// Whether cuSOLVER and cuBLAS can be loaded.
 pub fn present() -> bool {
     libraries().is_ok()
+}
+
+/// The names that are tried.
+pub fn searched() -> String {
+    [library::SOLVER, library::BLAS].concat().join(", ")
 }
 
 impl Solver {

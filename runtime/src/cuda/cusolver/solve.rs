@@ -3,9 +3,8 @@ use super::{
     call::{Call, Handles, Layout, Number, UPPER},
     library::{Libraries, Status},
 };
-use crate::cuda::{CudaError, device_functions::Outcome, staging::Staging, stream::Stream};
+use crate::cuda::{CudaError, outcome::Outcome, staging::Staging, stream::Stream};
 use kiln_linalg::Factorization;
-use std::ptr::null_mut;
 
 /// `CUBLAS_FILL_MODE_LOWER`.
 const LOWER: i32 = 0;
@@ -197,7 +196,10 @@ impl Run<'_> {
                             let (p, q) = if full { (call.m, call.n) } else { (least, least) };
                             (at(to[1], least), at(to[2], q * call.n), at(to[0], p * call.m))
                         }
-                        _ => (at(to[0], least), null_mut(), null_mut()),
+                        _ => {
+                            let right = (self.scratch + layout.vectors as u64) as *mut T;
+                            (at(to[0], least), right, right.wrapping_add(least * call.n))
+                        }
                     };
                     (f.gesvdj)(
                         h,
