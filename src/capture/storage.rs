@@ -2,7 +2,11 @@
 //! storage: a chain of movements from the storage's current value. A write inverts the chain and
 //! gives the storage a new value, which all of its views then read.
 use super::bits;
-use kiln_dialects::{ir::*, ops::*, value::DType};
+use kiln_dialects::{
+    ir::*,
+    ops::{Dim as DimOp, *},
+    value::DType,
+};
 
 /// A view operation.
 #[derive(Clone, Debug)]
@@ -76,6 +80,9 @@ impl ViewOp {
                 Ok(b.add(&Transpose { input: new, permutation: inverse })?)
             }
             ViewOp::Slice(offsets, sizes, strides) => {
+                if let Some(cuts) = cuts(b, from, offsets, sizes, strides)? {
+                    return concatenated(b, from, new, &cuts);
+                }
                 // Indices of the slice along each dimension, in the slice's shape.
                 let mut indices = vec![];
                 for (axis, (offset, stride)) in offsets.iter().zip(strides).enumerate() {
@@ -114,6 +121,98 @@ impl ViewOp {
             ViewOp::Windows(..) => Err("writes to windows whose elements share memory".into()),
         }
     }
+}
+
+/// An axis that a slice covers in part: the axis, where the slice starts and ends, the axis' size.
+type Cut = (usize, i64, i64, i64);
+
+/// The axes that a slice of `from` does not cover; none where a scatter has to write it: it has
+/// strides, or sizes that may or may not be the tensor's.
+fn cuts(
+    b: &Builder,
+    from: Value,
+    offsets: &[Size],
+    sizes: &[Size],
+    strides: &[i64],
+) -> Result<Option<Vec<Cut>>> {
+    let mut cuts = vec![];
+    for (axis, ((offset, size), stride)) in offsets.iter().zip(sizes).zip(strides).enumerate() {
+        if *stride != 1 {
+            return Ok(None);
+        }
+        match (offset.known(), size.known(), b.size_of(from, axis)?.known()) {
+            (Some(0), Some(size), Some(n)) if size == n => {}
+            (Some(start), Some(size), Some(n)) if size > 0 => {
+                cuts.push((axis, start, start + size, n));
+            }
+            (Some(0), None, None) if is_size_of(*size, from, axis) => {}
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(cuts))
+}
+
+/// Most ops between a tensor and the one whose size it has.
+const MOST_STEPS: usize = 64;
+
+/// Where the size of an axis comes from: an axis of another tensor, or a size.
+fn origin(of: Value, axis: usize) -> (Value, Option<usize>) {
+    let (mut of, mut axis) = (of, axis);
+    for _ in 0..MOST_STEPS {
+        let Some(op) = of.def() else { break };
+        let sizes = Reshape::of(op).map(|o| o.sizes).or_else(|| Slice::of(op).map(|o| o.sizes));
+        if let Some(sizes) = sizes {
+            let Some(Size::Dynamic(size)) = sizes.get(axis) else { break };
+            let Some(read) = size.def().and_then(DimOp::of) else { return (*size, None) };
+            (of, axis) = (read.input, read.axis as usize);
+        } else if let Some(o) = Concat::of(op).filter(|o| o.axis as usize != axis)
+            && let Some(first) = o.inputs.first()
+        {
+            of = *first;
+        } else if let Some(o) = Scatter::of(op) {
+            of = o.input;
+        } else {
+            break;
+        }
+    }
+    (of, Some(axis))
+}
+
+/// Whether a size is that of an axis of a tensor.
+fn is_size_of(size: Size, of: Value, axis: usize) -> bool {
+    let Size::Dynamic(size) = size else { return false };
+    let own = match size.def().and_then(DimOp::of) {
+        Some(read) => origin(read.input, read.axis as usize),
+        None => (size, None),
+    };
+    own == origin(of, axis)
+}
+
+/// The new value of `from` after its slice was written as `new`, which lies between parts of `from`
+/// on each cut axis: each element is copied once.
+fn concatenated(b: &Builder, from: Value, new: Value, cuts: &[Cut]) -> Result<Value> {
+    let (have, mut value) = (b.sizes_of(from)?, new);
+    for (inner, (axis, start, end, n)) in cuts.iter().enumerate().rev() {
+        // What lies before or behind on this axis has the slice's extent on the axes before it.
+        let part = |first: i64, last: i64| {
+            let (mut offsets, mut sizes) = (vec![Size::Static(0); have.len()], have.clone());
+            let outer = cuts.iter().take(inner).map(|(axis, start, end, _)| (*axis, *start, *end));
+            for (axis, first, last) in outer.chain([(*axis, first, last)]) {
+                (offsets[axis], sizes[axis]) = (Size::Static(first), Size::Static(last - first));
+            }
+            b.add(&Slice { input: from, offsets, sizes, strides: vec![1; have.len()] })
+        };
+        let mut inputs = vec![];
+        if *start > 0 {
+            inputs.push(part(0, *start)?);
+        }
+        inputs.push(value);
+        if end < n {
+            inputs.push(part(*end, *n)?);
+        }
+        value = b.add(&Concat { inputs, axis: *axis as i64 })?;
+    }
+    Ok(value)
 }
 
 /// The new value of `from` after its expanded view was written as `new`: where nothing was
@@ -259,5 +358,45 @@ impl Store {
         self.storages[storage].version += 1;
         self.views[alias].cached = (self.storages[storage].version, new);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EMPTY: &str = "func.func @f(%x: tensor<?x5x7xf32>) -> tensor<?x5x7xf32> { return %x : tensor<?x5x7xf32> }";
+
+    /// Writes twice to a slice of a slice, of these strides.
+    fn written(strides: [i64; 2]) -> Result<String> {
+        let c = Context::new();
+        let (module, _) =
+            Module::parse(c.ctx(), EMPTY.as_bytes(), "written.mlir").map_err(|e| e.to_string())?;
+        let func = walk(module.op()).into_iter().find(|o| o.isa::<func::Func>());
+        let block = func.and_then(|f| f.regions().first()?.first()).ok_or("has no body")?;
+        let b = block.terminator().and_then(Builder::before).ok_or("has no end")?;
+        let mut store = Store::default();
+        let mut part = store.fresh(block.args()[0]);
+        for (axis, stride) in strides.into_iter().enumerate() {
+            let value = store.get(&b, part)?;
+            let (mut offsets, mut sizes) = (vec![Size::Static(0); 3], b.sizes_of(value)?);
+            (offsets[axis + 1], sizes[axis + 1]) = (Size::Static(1), Size::Static(2));
+            let strides = (0..3).map(|i| if i == axis + 1 { stride } else { 1 }).collect();
+            part = store.view(&b, part, ViewOp::Slice(offsets, sizes, strides))?;
+        }
+        for _ in 0..2 {
+            let new = b.add(&Sin { input: store.get(&b, part)? })?;
+            store.write(&b, part, new)?;
+        }
+        Ok(module.op().to_string())
+    }
+
+    #[test]
+    fn slices_are_written_by_concatenation() {
+        let text = written([1, 1]).expect("written");
+        let count = |text: &str, op: &str| text.matches(op).count();
+        assert_eq!((count(&text, "kiln.concat"), count(&text, "kiln.scatter")), (4, 0), "{text}");
+        let text = written([1, 2]).expect("written");
+        assert_eq!((count(&text, "kiln.concat"), count(&text, "kiln.scatter")), (2, 2), "{text}");
     }
 }

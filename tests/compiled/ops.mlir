@@ -500,3 +500,115 @@ func.func @f(%x: tensor<6x77xf32>, %y: tensor<40x9xi32>) -> (tensor<6xi64>, tens
   %r5 = kiln.reduce all %4 dims = [1] : tensor<6x77xi1>
   return %r0, %r1, %r2, %r3, %r4, %r5 : tensor<6xi64>, tensor<6xi64>, tensor<77xi64>, tensor<9xi64>, tensor<6xi1>, tensor<6xi1>
 }
+
+// -----
+
+// CASE: norm over all of dynamic sizes, whose operand a triangle and a sum with a row read
+func.func @f(%x: tensor<?x?x?xf32>, %b: tensor<?xf32>) -> (tensor<f32>, tensor<?x?x?xf32>, tensor<?x?x?xf32>) {
+  %l = kiln.sym @l
+  %m = kiln.sym @m
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%l, %m, %n] : tensor<?x?x?xf32>
+  kiln.bind_shape %b, [%n] : tensor<?xf32>
+  %s = kiln.sin %x : tensor<?x?x?xf32>
+  %q = kiln.mul %s, %s : tensor<?x?x?xf32>
+  %t = kiln.reduce sum %q dims = [0, 1, 2] : tensor<?x?x?xf32>
+  %r0 = kiln.sqrt %t : tensor<f32>
+  %row = kiln.broadcast_in_dim %b dims = [2] sizes = [%l, %m, %n] : tensor<?xf32>
+  %r1 = kiln.add %s, %row : tensor<?x?x?xf32>
+  %i = kiln.iota [%l, %m, %n] axis = 1 : i64
+  %j = kiln.iota [%l, %m, %n] axis = 2 : i64
+  %u = kiln.compare ge %j, %i : tensor<?x?x?xi64>
+  %zero = kiln.splat [%l, %m, %n], 0.0 : f32
+  %r2 = kiln.select %u, %s, %zero : tensor<?x?x?xi1>, tensor<?x?x?xf32>
+  return %r0, %r1, %r2 : tensor<f32>, tensor<?x?x?xf32>, tensor<?x?x?xf32>
+}
+
+// -----
+
+// CASE: norm of more than the stack has room for, whose operand a triangle and a sum with a row read
+func.func @f(%x: tensor<5x64x65xf32>, %b: tensor<65xf32>) -> (tensor<f32>, tensor<5x64x65xf32>, tensor<5x64x65xf32>) {
+  %s = kiln.sin %x : tensor<5x64x65xf32>
+  %q = kiln.mul %s, %s : tensor<5x64x65xf32>
+  %t = kiln.reduce sum %q dims = [0, 1, 2] : tensor<5x64x65xf32>
+  %r0 = kiln.sqrt %t : tensor<f32>
+  %row = kiln.broadcast_in_dim %b dims = [2] sizes = [5, 64, 65] : tensor<65xf32>
+  %r1 = kiln.add %s, %row : tensor<5x64x65xf32>
+  %i = kiln.iota [5, 64, 65] axis = 1 : i64
+  %j = kiln.iota [5, 64, 65] axis = 2 : i64
+  %u = kiln.compare ge %j, %i : tensor<5x64x65xi64>
+  %zero = kiln.splat [5, 64, 65], 0.0 : f32
+  %r2 = kiln.select %u, %s, %zero : tensor<5x64x65xi1>, tensor<5x64x65xf32>
+  return %r0, %r1, %r2 : tensor<f32>, tensor<5x64x65xf32>, tensor<5x64x65xf32>
+}
+
+// -----
+
+// CASE: variances of dynamic sizes, whose operand a triangle of another dtype and a scaled copy read
+func.func @f(%x: tensor<?x?x?x?xf32>, %b: tensor<?xf32>) -> (tensor<?x?xf32>, tensor<?x?x?x?xf32>, tensor<?x?x?x?xf64>) {
+  %k = kiln.sym @k
+  %l = kiln.sym @l
+  %m = kiln.sym @m
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%k, %l, %m, %n] : tensor<?x?x?x?xf32>
+  kiln.bind_shape %b, [%n] : tensor<?xf32>
+  %s = kiln.sin %x : tensor<?x?x?x?xf32>
+  %t = kiln.reduce sum %s dims = [2, 3] : tensor<?x?x?x?xf32>
+  %t1 = kiln.broadcast_in_dim %t dims = [0, 1] sizes = [%k, %l, %m, %n] : tensor<?x?xf32>
+  %d = kiln.sub %s, %t1 : tensor<?x?x?x?xf32>
+  %q = kiln.mul %d, %d : tensor<?x?x?x?xf32>
+  %r0 = kiln.reduce sum %q dims = [2, 3] : tensor<?x?x?x?xf32>
+  %row = kiln.broadcast_in_dim %b dims = [3] sizes = [%k, %l, %m, %n] : tensor<?xf32>
+  %r1 = kiln.mul %s, %row : tensor<?x?x?x?xf32>
+  %i = kiln.iota [%k, %l, %m, %n] axis = 2 : i64
+  %j = kiln.iota [%k, %l, %m, %n] axis = 3 : i64
+  %u = kiln.compare ge %j, %i : tensor<?x?x?x?xi64>
+  %w = kiln.convert %s : tensor<?x?x?x?xf32> to f64
+  %zero = kiln.splat [%k, %l, %m, %n], 0.0 : f64
+  %r2 = kiln.select %u, %w, %zero : tensor<?x?x?x?xi1>, tensor<?x?x?x?xf64>
+  return %r0, %r1, %r2 : tensor<?x?xf32>, tensor<?x?x?x?xf32>, tensor<?x?x?x?xf64>
+}
+
+// -----
+
+// CASE: two maxima of a dynamic size over two values that are computed again, one from the other
+func.func @f(%x: tensor<?xf32>) -> (tensor<1xf32>, tensor<1xf32>) {
+  %n = kiln.sym @n {min = 1 : i64}
+  kiln.bind_shape %x, [%n] : tensor<?xf32>
+  %s = kiln.sin %x : tensor<?xf32>
+  %e = kiln.expm1 %s : tensor<?xf32>
+  %zero = kiln.splat [%n], 0.0 : f32
+  %p = kiln.compare gt %s, %zero : tensor<?xf32>
+  %c = kiln.select %p, %s, %e : tensor<?xi1>, tensor<?xf32>
+  %a = kiln.reduce max %c dims = [0] : tensor<?xf32>
+  %b = kiln.reduce min %c dims = [0] : tensor<?xf32>
+  %a1 = kiln.exp %a : tensor<f32>
+  %b1 = kiln.exp %b : tensor<f32>
+  %r0 = kiln.reshape %a1 sizes = [1] : tensor<f32>
+  %r1 = kiln.reshape %b1 sizes = [1] : tensor<f32>
+  return %r0, %r1 : tensor<1xf32>, tensor<1xf32>
+}
+
+// -----
+
+// CASE: values that are computed again after a result has taken the buffer of their source
+func.func @f(%x: tensor<?x?xf32>) -> (tensor<?x?xf64>, tensor<?x?xf16>) {
+  %m = kiln.sym @m
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%m, %n] : tensor<?x?xf32>
+  %w = kiln.convert %x : tensor<?x?xf32> to f64
+  %s = kiln.sin %w : tensor<?x?xf64>
+  %v = kiln.convert %s : tensor<?x?xf64> to f32
+  %e = kiln.exp %v : tensor<?x?xf32>
+  %a = kiln.reduce sum %e dims = [1] : tensor<?x?xf32>
+  %a1 = kiln.broadcast_in_dim %a dims = [0] sizes = [%m, %n] : tensor<?xf32>
+  %b = kiln.convert %a1 : tensor<?x?xf32> to f64
+  %r0 = kiln.div %s, %b : tensor<?x?xf64>
+  %q = kiln.div %e, %a1 : tensor<?x?xf32>
+  %c = kiln.mul %e, %q : tensor<?x?xf32>
+  %d = kiln.reduce sum %c dims = [1] : tensor<?x?xf32>
+  %d1 = kiln.broadcast_in_dim %d dims = [0] sizes = [%m, %n] : tensor<?xf32>
+  %g = kiln.div %e, %d1 : tensor<?x?xf32>
+  %r1 = kiln.convert %g : tensor<?x?xf32> to f16
+  return %r0, %r1 : tensor<?x?xf64>, tensor<?x?xf16>
+}

@@ -372,6 +372,189 @@ func.func @k0(%x: tensor<6x3xf32> {kiln.sizes = array<i64: 6, 3>}, %w: tensor<3x
 }
 
 // -----
+// Both nests keep two dimensions, since the second needs them; so the intermediate of dynamic size is
+// in the buffer of the second result.
+// CASE: intermediate_of_dynamic_size
+// RUN: kiln-tile,cse
+// SIZES: s0 = 5, s1 = 7
+// CHECK: math.sqrt
+// IMPLICIT-CHECK-NOT: memref.alloca
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#all = affine_map<(d0, d1) -> ()>
+module attributes {kiln.level = "scheduled"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x?xf32> {kiln.sizes = array<i64: -1, -2>}, %s0: index, %s1: index) -> (tensor<f32>, tensor<?x?xf32>) attributes {
+  kiln.schedule = #kiln.schedule<"scalar", {block = 1}>
+} {
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty(%s0, %s1) : tensor<?x?xf32>
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<?x?xf32>) outs(%e0 : tensor<?x?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = math.sin %a : f32
+    linalg.yield %p : f32
+  } -> tensor<?x?xf32>
+  %e1 = tensor.empty() : tensor<f32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<f32>) -> tensor<f32>
+  %1 = linalg.generic {indexing_maps = [#id, #all], iterator_types = ["reduction", "reduction"]}
+      ins(%0 : tensor<?x?xf32>) outs(%f1 : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.mulf %a, %a : f32
+    %q = arith.addf %o, %p : f32
+    linalg.yield %q : f32
+  } -> tensor<f32>
+  %e2 = tensor.empty() : tensor<f32>
+  %2 = linalg.generic {indexing_maps = [affine_map<() -> ()>, affine_map<() -> ()>], iterator_types = []}
+      ins(%1 : tensor<f32>) outs(%e2 : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = math.sqrt %a : f32
+    linalg.yield %p : f32
+  } -> tensor<f32>
+  %e3 = tensor.empty(%s0, %s1) : tensor<?x?xf32>
+  %3 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%0 : tensor<?x?xf32>) outs(%e3 : tensor<?x?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %u = arith.cmpi sge, %j, %i : index
+    %p = arith.select %u, %a, %zero : f32
+    linalg.yield %p : f32
+  } -> tensor<?x?xf32>
+  return %2, %3 : tensor<f32>, tensor<?x?xf32>
+}
+}
+}
+
+// -----
+// The second maximum's nest computes the sine again, then from it the exponential.
+// CASE: rematerialised_in_program_order
+// RUN: kiln-tile,cse
+// SIZES: s0 = 9
+// CHECK-COUNT-2: math.sin
+#id = affine_map<(d0) -> (d0)>
+#all = affine_map<(d0) -> ()>
+#one = affine_map<() -> ()>
+module attributes {kiln.level = "scheduled"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?xf32> {kiln.sizes = array<i64: -1>}, %s0: index) -> (tensor<f32>, tensor<f64>) attributes {
+  kiln.schedule = #kiln.schedule<"scalar", {block = 1}>
+} {
+  %least = arith.constant 0xFF800000 : f32
+  %wide = arith.constant 0xFFF0000000000000 : f64
+  %e0 = tensor.empty(%s0) : tensor<?xf32>
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%x : tensor<?xf32>) outs(%e0 : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = math.sin %a : f32
+    linalg.yield %p : f32
+  } -> tensor<?xf32>
+  %e1 = tensor.empty(%s0) : tensor<?xf32>
+  %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%0 : tensor<?xf32>) outs(%e1 : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = math.exp %a : f32
+    linalg.yield %p : f32
+  } -> tensor<?xf32>
+  %e2 = tensor.empty() : tensor<f32>
+  %f2 = linalg.fill ins(%least : f32) outs(%e2 : tensor<f32>) -> tensor<f32>
+  %2 = linalg.generic {indexing_maps = [#id, #id, #all], iterator_types = ["reduction"]}
+      ins(%0, %1 : tensor<?xf32>, tensor<?xf32>) outs(%f2 : tensor<f32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.addf %a, %b : f32
+    %q = arith.maximumf %o, %p : f32
+    linalg.yield %q : f32
+  } -> tensor<f32>
+  %e3 = tensor.empty() : tensor<f32>
+  %3 = linalg.generic {indexing_maps = [#one, #one], iterator_types = []}
+      ins(%2 : tensor<f32>) outs(%e3 : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.negf %a : f32
+    linalg.yield %p : f32
+  } -> tensor<f32>
+  %e4 = tensor.empty() : tensor<f64>
+  %f4 = linalg.fill ins(%wide : f64) outs(%e4 : tensor<f64>) -> tensor<f64>
+  %4 = linalg.generic {indexing_maps = [#id, #id, #all], iterator_types = ["reduction"]}
+      ins(%0, %1 : tensor<?xf32>, tensor<?xf32>) outs(%f4 : tensor<f64>) {
+  ^bb0(%a: f32, %b: f32, %o: f64):
+    %p = arith.subf %a, %b : f32
+    %q = arith.extf %p : f32 to f64
+    %r = arith.maximumf %o, %q : f64
+    linalg.yield %r : f64
+  } -> tensor<f64>
+  return %3, %4 : tensor<f32>, tensor<f64>
+}
+}
+}
+
+// -----
+// The division writes its result before the last nest computes the exponential again, so that the
+// result's buffer cannot hold the sine: it is computed again too.
+// CASE: source_that_a_result_would_overwrite
+// RUN: kiln-tile,cse
+// SIZES: s0 = 5, s1 = 7
+// CHECK-COUNT-3: math.sin
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+module attributes {kiln.level = "scheduled"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x?xf64> {kiln.sizes = array<i64: -1, -2>}, %s0: index, %s1: index) -> (tensor<?x?xf64>, tensor<?x?xf16>) attributes {
+  kiln.schedule = #kiln.schedule<"scalar", {block = 1}>
+} {
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty(%s0, %s1) : tensor<?x?xf64>
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<?x?xf64>) outs(%e0 : tensor<?x?xf64>) {
+  ^bb0(%a: f64, %o: f64):
+    %p = math.sin %a : f64
+    linalg.yield %p : f64
+  } -> tensor<?x?xf64>
+  %e1 = tensor.empty(%s0, %s1) : tensor<?x?xf32>
+  %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%0 : tensor<?x?xf64>) outs(%e1 : tensor<?x?xf32>) {
+  ^bb0(%a: f64, %o: f32):
+    %p = arith.truncf %a : f64 to f32
+    %q = math.exp %p : f32
+    linalg.yield %q : f32
+  } -> tensor<?x?xf32>
+  %e2 = tensor.empty(%s0) : tensor<?xf32>
+  %f2 = linalg.fill ins(%zero : f32) outs(%e2 : tensor<?xf32>) -> tensor<?xf32>
+  %2 = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%1 : tensor<?x?xf32>) outs(%f2 : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %o, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<?xf32>
+  %e3 = tensor.empty(%s0, %s1) : tensor<?x?xf64>
+  %3 = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%0, %2 : tensor<?x?xf64>, tensor<?xf32>) outs(%e3 : tensor<?x?xf64>) {
+  ^bb0(%a: f64, %b: f32, %o: f64):
+    %p = arith.extf %b : f32 to f64
+    %q = arith.divf %a, %p : f64
+    linalg.yield %q : f64
+  } -> tensor<?x?xf64>
+  %e4 = tensor.empty(%s0) : tensor<?xf32>
+  %f4 = linalg.fill ins(%zero : f32) outs(%e4 : tensor<?xf32>) -> tensor<?xf32>
+  %4 = linalg.generic {indexing_maps = [#id, #row, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%1, %2 : tensor<?x?xf32>, tensor<?xf32>) outs(%f4 : tensor<?xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.divf %a, %b : f32
+    %q = arith.addf %o, %p : f32
+    linalg.yield %q : f32
+  } -> tensor<?xf32>
+  %e5 = tensor.empty(%s0, %s1) : tensor<?x?xf16>
+  %5 = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%1, %4 : tensor<?x?xf32>, tensor<?xf32>) outs(%e5 : tensor<?x?xf16>) {
+  ^bb0(%a: f32, %b: f32, %o: f16):
+    %p = arith.divf %a, %b : f32
+    %q = arith.truncf %p : f32 to f16
+    linalg.yield %q : f16
+  } -> tensor<?x?xf16>
+  return %3, %5 : tensor<?x?xf64>, tensor<?x?xf16>
+}
+}
+}
+
+// -----
 // Two blocks of keys, up to the last query of a block; maxima, sums and sums of values are
 // rescaled from block to block.
 // CASE: attention

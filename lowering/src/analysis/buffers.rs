@@ -41,33 +41,59 @@ pub(super) fn is_forwarded(k: &Kernel, nests: &[Nest], b: usize) -> bool {
     })
 }
 
-/// Moves intermediates out of scratch until the rest fits `most` bytes in total, as far as
-/// possible.
-pub fn fit_scratch(k: &mut Kernel, plan: &mut NestPlan, most: i64) {
+/// What is tried first for an intermediate that does not stay in scratch.
+#[derive(Clone, Copy)]
+pub enum FirstChoice {
+    /// The buffer of a result: nothing is computed again.
+    Share,
+    /// Rematerialisation: no result's buffer is taken from what an intermediate is computed of.
+    Rematerialise,
+}
+
+/// The intermediates that need memory.
+fn kept(k: &Kernel, plan: &NestPlan) -> Vec<usize> {
+    let temporary = |b: &usize| k.buffers[*b].role == Role::Temporary;
+    (0..k.buffers.len()).filter(|b| temporary(b) && !plan.forwarded[*b]).collect()
+}
+
+/// Whether the intermediates that need memory are of known size, and fit `most` bytes in total.
+pub fn fits_scratch(k: &Kernel, plan: &NestPlan, most: i64) -> bool {
+    let total =
+        kept(k, plan).into_iter().try_fold(0i64, |sum, b| sum.checked_add(k.bytes(b, plan.rows)?));
+    total.is_some_and(|t| t <= most)
+}
+
+/// Moves intermediates out of scratch until the rest fits `most` bytes in total. Returns whether it
+/// does.
+pub fn fit_scratch(k: &mut Kernel, plan: &mut NestPlan, most: i64, choice: FirstChoice) -> bool {
     let mut taken = vec![false; k.buffers.len()];
     // Each round removes one intermediate from memory, but may add its sources.
     for _ in 0..4 * k.stages.len() {
-        let kept: Vec<usize> = (0..k.buffers.len())
-            .filter(|b| k.buffers[*b].role == Role::Temporary && !plan.forwarded[*b])
-            .collect();
-        let total = kept.iter().try_fold(0i64, |sum, b| sum.checked_add(k.bytes(*b, plan.rows)?));
-        if total.is_some_and(|t| t <= most) {
-            return;
+        if fits_scratch(k, plan, most) {
+            return true;
         }
-        let mut order: Vec<(i64, usize)> =
-            kept.iter().map(|b| (k.bytes(*b, plan.rows).unwrap_or(i64::MAX), *b)).collect();
-        order.sort_by_key(|(size, b)| (-*size, *b));
-        let moved = order
+        let mut order: Vec<(i64, usize)> = kept(k, plan)
             .into_iter()
-            .any(|(_, b)| share_result_buffer(k, plan, b, &mut taken) || rematerialise(k, plan, b));
+            .map(|b| (k.bytes(b, plan.rows).unwrap_or(i64::MAX), b))
+            .collect();
+        order.sort_by_key(|(size, b)| (-*size, *b));
+        let moved = order.into_iter().any(|(_, b)| match choice {
+            FirstChoice::Share => {
+                share_result_buffer(k, plan, b, &mut taken) || rematerialise(k, plan, b)
+            }
+            FirstChoice::Rematerialise => {
+                rematerialise(k, plan, b) || share_result_buffer(k, plan, b, &mut taken)
+            }
+        });
         if !moved {
-            return;
+            return false;
         }
         for b in 0..k.buffers.len() {
             let role = k.buffers[b].role;
             plan.forwarded[b] = role == Role::Temporary && is_forwarded(k, &plan.nests, b);
         }
     }
+    fits_scratch(k, plan, most)
 }
 
 /// The nests that read a buffer, each with the position of the last stage that does.
@@ -149,10 +175,20 @@ fn rematerialise(k: &Kernel, plan: &mut NestPlan, b: usize) -> bool {
                 .flat_map(|t| &k.stages[t].outputs)
                 // An iteration reads an element before it overwrites it.
                 .all(|o| s.reads().all(|r| r.buffer != o.access.buffer || *r == o.access));
-            nest.extents == s.extents && same && early && free
+            // No stage behind it has overwritten what it reads when the nest runs.
+            let between = plan.nests.iter().take(*n).skip(first + 1).flat_map(Nest::all);
+            let holds = between
+                .filter(|t| *t > stage)
+                .flat_map(|t| &k.stages[t].outputs)
+                .all(|o| s.reads().all(|r| r.buffer != o.access.buffer));
+            nest.extents == s.extents && same && early && free && holds
         });
     if possible {
-        uses.iter().for_each(|n| plan.nests[*n].stages.insert(0, stage));
+        // In program order: it may read what another rematerialised stage computes.
+        for n in &uses {
+            let stages = &mut plan.nests[*n].stages;
+            stages.insert(stages.partition_point(|s| *s < stage), stage);
+        }
     }
     possible && !uses.is_empty()
 }

@@ -1,7 +1,7 @@
 //! Loop fusion: which stages share a loop nest, which leading dimensions all of a kernel's nests
 //! share as rows, and which buffers need memory.
 use crate::analysis::{
-    buffers::{fit_scratch, is_forwarded, writers},
+    buffers::{FirstChoice, fit_scratch, fits_scratch, is_forwarded, writers},
     merge::follows,
     *,
 };
@@ -39,7 +39,7 @@ impl Nest {
 }
 
 /// The nests of a kernel.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct NestPlan {
     /// Its nests, in program order.
     pub nests: Vec<Nest>,
@@ -119,12 +119,58 @@ fn form(k: &mut Kernel, scratch: i64, matching: bool) -> NestPlan {
         }
     }
     let together = matching && plan.dependent && same_rows(&plan);
-    let all: Vec<usize> = (0..plan.nests.len()).collect();
-    for n in all.iter().copied() {
-        let mut d = plan.rows;
+    let partners = if together { Partners::All } else { Partners::None };
+    if fits_scratch(k, &plan, scratch) {
+        collapse_rows(k, &mut plan, partners);
+        fit_scratch(k, &mut plan, scratch, FirstChoice::Share);
+        return plan;
+    }
+    let attempts = [
+        (partners, FirstChoice::Share),
+        // An intermediate that leaves scratch needs readers over the same dimensions.
+        (Partners::Equal, FirstChoice::Share),
+        (Partners::Equal, FirstChoice::Rematerialise),
+    ];
+    let mut best = None;
+    for (partners, choice) in attempts {
+        let (mut kernel, mut tried) = (k.clone(), plan.clone());
+        collapse_rows(&mut kernel, &mut tried, partners);
+        if fit_scratch(&mut kernel, &mut tried, scratch, choice) {
+            best = Some((kernel, tried));
+            break;
+        }
+        best.get_or_insert((kernel, tried));
+    }
+    if let Some((kernel, tried)) = best {
+        (*k, plan) = (kernel, tried);
+    }
+    plan
+}
+
+/// The nests whose dimensions within a row collapse together with a nest's.
+#[derive(Clone, Copy)]
+enum Partners {
+    /// None: each nest collapses as far as its own accesses allow.
+    None,
+    /// Those over the same dimensions.
+    Equal,
+    /// All that iterate within a row.
+    All,
+}
+
+/// Collapses the dimensions within a row as far as possible, then splits those of blocked layouts.
+fn collapse_rows(k: &mut Kernel, plan: &mut NestPlan, partners: Partners) {
+    let rows = plan.rows;
+    for n in 0..plan.nests.len() {
+        let mut d = rows;
         while d + 1 < plan.nests[n].extents.len() {
-            let long = |m: &usize| *m == n || together && plan.nests[*m].extents.len() > plan.rows;
-            let merged: Vec<usize> = all.iter().copied().filter(long).collect();
+            let own = &plan.nests[n].extents[rows..];
+            let together = |m: &usize| match partners {
+                Partners::None => *m == n,
+                Partners::Equal => plan.nests[*m].extents[rows..] == *own,
+                Partners::All => plan.nests[*m].extents.len() > rows,
+            };
+            let merged: Vec<usize> = (0..plan.nests.len()).filter(together).collect();
             if merged.iter().all(|m| collapsible(k, &plan.nests[*m], d)) {
                 merged.iter().for_each(|m| collapse(k, &mut plan.nests[*m], d));
             } else {
@@ -132,9 +178,7 @@ fn form(k: &mut Kernel, scratch: i64, matching: bool) -> NestPlan {
             }
         }
     }
-    all.iter().for_each(|n| split(k, &mut plan.nests[*n], plan.rows));
-    fit_scratch(k, &mut plan, scratch);
-    plan
+    plan.nests.iter_mut().for_each(|n| split(k, n, rows));
 }
 
 /// Whether all nests that iterate within a row do so over the same sizes.
