@@ -23,7 +23,7 @@ use kiln_dialects::{
     sym::Dim as SymDim,
 };
 use kiln_linalg::Fourier;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 crate::pass_options! {
     /// The pass.
@@ -46,27 +46,25 @@ impl Pass for FftCalls {
             return Ok(());
         }
         InterleaveFfts { rounds: self.rounds }.run(root)?;
+        // Calls stand between programs, which would compute what is dead.
+        erase_dead(root);
         let mut known = Pairs::new();
-        // Others are what became dead when they were interleaved.
-        let live = live(root);
-        replace_ops(root, |m, op| {
-            Fft::of(op).filter(|_| live.contains(&op)).map(|o| called(m, &o, &mut known))
-        })
+        replace_ops(root, |m, op| Fft::of(op).map(|o| called(m, &o, &mut known)))?;
+        erase_dead(root);
+        Ok(())
     }
 }
 
-/// The ops whose results reach one without results.
-fn live(root: Op) -> HashSet<Op> {
-    let mut live = HashSet::new();
-    // Users come after what they use, also those in regions.
+/// Erases transforms, and ops that only move their numbers, whose results nothing reads.
+fn erase_dead(root: Op) {
+    use OpKind::{Concat, Fft, Reshape, Slice, Transpose};
+    // Users come after what they use.
     for op in walk(root).into_iter().rev() {
-        let results = op.results();
-        let used = || results.iter().flat_map(|v| v.uses()).any(|(user, _)| live.contains(&user));
-        if results.is_empty() || !op.regions().is_empty() || used() {
-            live.insert(op);
+        let moves = matches!(op.kind(), Some(Concat | Fft | Reshape | Slice | Transpose));
+        if moves && op.results().iter().all(|v| v.uses().is_empty()) {
+            op.erase();
         }
     }
-    live
 }
 
 /// Complex numbers that a call gives, by their parts.

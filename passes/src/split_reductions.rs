@@ -3,7 +3,8 @@
 //!
 //! Why: a GPU computes a result in one CTA, so that a full sum would keep one SM busy and the
 //! others idle. Two launches in a fixed order are deterministic, atomic additions are not.
-//! Elementwise producers fuse into the first. If the size has no divisor near the wanted split
+//! Elementwise producers fuse into the first. Before, a reduction of transposed tensors becomes one
+//! of what is transposed: its reduced dimensions are side by side then, and merge. If the size has no divisor near the wanted split
 //! factor, the remainder is reduced separately and added at the end. For argmax and argmin each
 //! part yields an index and a value, and the second step selects the part.
 //!
@@ -14,6 +15,7 @@
 //! after:   %p = kiln.reshape %x sizes = [64, 16384]   %1 = kiln.reduce sum %p dims = [1]   %0 = kiln.reduce sum %1 dims = [0] : tensor<64xf32>
 //! ```
 mod args;
+mod transposes;
 
 use crate::{
     pass::{Numerics, Pass},
@@ -57,7 +59,17 @@ impl Pass for SplitReductions {
     const NUMERICS: Numerics = Numerics::Reassociates;
 
     fn run(&self, root: Op) -> Result<()> {
-        for op in walk(root) {
+        for mut op in walk(root) {
+            if self.is_large(op)
+                && let Some(made) = transposes::untransposed(op)
+            {
+                let (made, result) = made.at(op)?;
+                let input = op.operand(0);
+                op.result(0).replace_uses(result);
+                op.erase();
+                erase_dead(input);
+                op = made;
+            }
             let (reduce, arg) = (Reduce::of(op), args::of(op));
             let Some((input, dims)) = reduce
                 .as_ref()
@@ -137,6 +149,16 @@ struct PartialSplit {
 }
 
 impl SplitReductions {
+    /// Whether an op is a reduction of many elements whose kernel has no other loops.
+    fn is_large(&self, op: Op) -> bool {
+        let Some(o) = Reduce::of(op) else { return false };
+        let sizes = o.input.ty().dims();
+        let count = sizes.iter().try_fold(1i64, |n, d| n.checked_mul(d.known()?));
+        count.is_some_and(|n| n >= self.min_elements)
+            && !is_broadcast_back(op.result(0), &sizes, MAX_DEPTH)
+            && !derives_from_reduction(o.input, &sizes, &o.dims)
+    }
+
     fn choose_split(&self, op: Op, input: Value, dims: &[i64]) -> Option<PartialSplit> {
         let sizes: Vec<i64> = input.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
         let reduced = |d: usize| dims.contains(&(d as i64));

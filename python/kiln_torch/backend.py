@@ -14,6 +14,7 @@ from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 from . import _kiln
 from . import freezing
 from . import channels_last
+from . import convolutions
 from .attention import keep_whole
 from .cudagraphs import CudaGraphs
 from .decompositions import conversions_as_aten, decompose, is_random, state_dtypes, table
@@ -89,6 +90,8 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     resize_as_strided(module.graph)
     rebase(module.graph)
     factor_transposed(module.graph)
+    if device_of(module).type in convolutions.DEVICES:
+        convolutions.sum_biases(module.graph)
     refused = dict.fromkeys(return_views(module.graph, saved_only(kind, module.graph)), RETURNED)
     if not chosen.strict:
         refused |= faster_in_eager(module.graph, device_of(module))
@@ -138,6 +141,13 @@ def dense_results(call: torch.fx.Node, count: int, saved: set[torch.fx.Node]) ->
     return {k for k, v in values.items() if only_attention(v)}
 
 
+def private_results(call: torch.fx.Node, outputs: list[torch.fx.Node], saved: set[torch.fx.Node]) -> set[torch.fx.Node]:
+    """The results of a program that no user sees: other programs and ops of PyTorch read them, or a forward graph saves them."""
+    values = {user.args[1]: user for user in call.users} if len(outputs) > 1 else {0: call}
+    seen = set(next(n for n in call.graph.nodes if n.op == "output").all_input_nodes) - saved
+    return {o for k, o in enumerate(outputs) if k in values and values[k] not in seen}
+
+
 def compile_runs(kind, chosen, module, refused, frozen):
     nodes = {n.name: n for n in module.graph.nodes}
     device = device_of(module)
@@ -174,7 +184,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
         outputs = next(n for n in part.graph.nodes if n.op == "output").args[0]
         outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         try:
-            program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward, dense_results(call, len(outputs), saved))
+            program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward, dense_results(call, len(outputs), saved), private_results(call, outputs, saved))
         except (_kiln.CompileError, Unserialisable) as error:
             message, names, reason = error.args if isinstance(error, _kiln.UnsupportedError) else (str(error), [getattr(error, "node", "")], str(error))
             names = [n.meta["kiln_origin"] for n in calls if n.name in names]

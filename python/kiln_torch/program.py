@@ -8,6 +8,7 @@ from torch._C._dynamo.guards import _empty_strided_cuda as empty_cuda
 from . import _kiln
 from .graph import is_fusible, serialise
 from .layout import Layout, dense_order, unpermuted
+from .shared import Result, results
 from .sizes import carried, carrier, floats
 
 DTYPES = {
@@ -34,12 +35,19 @@ def real(t: torch.Tensor) -> torch.Tensor:
 
 class Program:
     """`nodes` of a graph as one program of a device. A call takes the values of `inputs`, tensors and sizes in that order,
-    and returns the tensors of `outputs`, those in `dense` without gaps in memory. Inputs in `frozen` have their values
-    compiled in. `eager` computes the same of the same values."""
+    and returns the tensors of `outputs`, those in `dense` without gaps in memory; those in `free` may share memory. Inputs
+    in `frozen` have their values compiled in. `eager` computes the same of the same values."""
 
-    def __init__(self, inputs, nodes, outputs, options, device: torch.device, frozen: dict[torch.fx.Node, torch.Tensor], eager, dense=frozenset()):
+    def __init__(self, inputs, nodes, outputs, options, device: torch.device, frozen: dict[torch.fx.Node, torch.Tensor], eager, dense=frozenset(), free=frozenset()):
         self.device = device
         self.eager = eager
+        tensors = {n: k for k, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n not in frozen}
+        stated = [outputs[k] for k in dense]
+        outputs, self.results = results(tensors, outputs, free)
+        # The strides of views are those that the graph states.
+        bases = {outputs[r.index] for r in self.results if r.view is not None and not r.of_input}
+        dense = {k for k, o in enumerate(outputs) if o in stated and o not in bases}
+        self.plain = all(r == Result(k) for k, r in enumerate(self.results)) and len(self.results) == len(outputs)
         self.takes = [k for k, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n not in frozen]
         given = [inputs[k].meta["val"] for k in self.takes]
         self.converted = [k for k, t in enumerate(given) if t.is_complex() or t.is_neg()]
@@ -91,7 +99,7 @@ class Program:
         for k, layout, permuted in self.relaid:
             t = outputs[k] if permuted else outputs[k].permute(layout.order).contiguous()
             outputs[k] = layout.apply(t)
-        return outputs
+        return outputs if self.plain else [r.make(outputs, values) for r in self.results]
 
     def state(self) -> torch.Tensor:
         """Seed and offset of a call's random numbers, from PyTorch's generator of the device. A CUDA graph draws them anew in each replay."""

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kiln_torch import backend, channels_last, kiln, partition
+from kiln_torch import backend, channels_last, convolutions, kiln, partition
 
 nn = torch.nn
 
@@ -43,15 +43,17 @@ def network(name):
 
 
 class Operands(TorchDispatchMode):
-    """Notes which operands of gradients of convolutions are channels last, of those with several channels and pixels; not of the user's images."""
+    """Notes which operands of gradients of convolutions are channels last, of those with several channels and pixels, not of the user's images; and
+    whether the library sums gradients of biases."""
 
     def __init__(self, images):
         super().__init__()
-        self.images, self.found = images.shape, []
+        self.images, self.found, self.biases = images.shape, [], []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten.convolution_backward.default:
             images = [t for t in args[:2] if t.shape[1] > 1 and t.shape[2] * t.shape[3] > 1 and t.shape != self.images]
+            self.biases.append(args[-1][2])
             self.found += [t.is_contiguous(memory_format=torch.channels_last) for t in images]
         return func(*args, **(kwargs or {}))
 
@@ -60,6 +62,7 @@ class Operands(TorchDispatchMode):
 def test_gradients_as_eager(name, device, monkeypatch):
     if device == "cpu":
         monkeypatch.setattr(channels_last, "DEVICES", {"cpu"})
+        monkeypatch.setattr(convolutions, "DEVICES", {"cpu"})
         monkeypatch.setattr(backend, "faster_in_eager", lambda graph, _: partition.faster_in_eager(graph, torch.device("cuda")))
     torch.manual_seed(0)
     model, x = network(name)
@@ -77,4 +80,4 @@ def test_gradients_as_eager(name, device, monkeypatch):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
         assert [s for n, s in zip(got.shape, got.stride()) if n > 1] == [s for n, s in zip(want.shape, want.stride()) if n > 1]
     if device == "cpu":
-        assert operands.found and all(operands.found)
+        assert operands.found and all(operands.found) and not any(operands.biases)

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 import kiln_torch
+from kiln_torch import shared
 
 CASES = {
     "an offset before its view": lambda x: (x + 1)[1:].as_strided((2,), (1,), 0),
@@ -62,3 +63,40 @@ def test_returned_views_share_storage(name, dynamic):
             # Of values that the graph computes, the same ones share.
             assert [address(a) == address(other) for other in have] == [address(b) == address(other) for other in want]
     assert not any(r.eager for r in kiln_torch.reports)
+
+
+def test_results_are_views_of_what_is_computed_or_given():
+    def f(x):
+        y = x + 1
+        return x.t().unsqueeze(0), y.t(), y.view(24), y[:2, 1:], (y * 2)[1:]
+
+    graph = torch.fx.experimental.proxy_tensor.make_fx(f, tracing_mode="fake")(torch.randn(4, 6)).graph
+    x, outputs = next(iter(graph.nodes)), list(next(n for n in graph.nodes if n.op == "output").args[0])
+    computed, made = shared.results({x: 0}, outputs, set(outputs))
+    # A part of the products is stored as it is.
+    assert computed == [shared.base(outputs[1]), outputs[4]]
+    dense = torch.randn(4, 6)
+    for given in (dense, dense.t().contiguous().t()):
+        y = dense + 1
+        have = [r.make([y, (y * 2)[1:]], [given]) for r in made]
+        for a, b in zip(have, f(dense), strict=True):
+            assert torch.equal(a, b)
+        assert have[0].data_ptr() == given.data_ptr() and have[1].data_ptr() == have[2].data_ptr() == y.data_ptr()
+    # What a user sees has memory of its own.
+    assert shared.results({x: 0}, outputs, set())[0] == outputs
+
+
+def test_views_between_programs_share_memory():
+    """An op of PyTorch reads three views of a product, which the program stores once."""
+    refused = torch.library.custom_op("kiln_tests::mixed", lambda a, b, c: a * b + c, mutates_args=(), schema="(Tensor a, Tensor b, Tensor c) -> Tensor")
+    refused.register_fake(lambda a, b, c: torch.empty_like(c, memory_format=torch.contiguous_format))
+
+    def f(x, w):
+        a, b, c = (v.view(2, 5, 3, 2).transpose(1, 2) for v in (x @ w).view(2, 5, 18).split(6, dim=2))
+        return torch.ops.kiln_tests.mixed(a, b, c).sin()
+
+    x, w = torch.randn(10, 4), torch.randn(4, 18)
+    compiled = torch.compile(f, backend="kiln")
+    torch.testing.assert_close(compiled(x, w), f(x, w))
+    stored = [program.outputs() for report in kiln_torch.reports[-1:] for ref in report.compiled if (program := ref()) is not None]
+    assert [len(outputs) for outputs in stored] == [1, 1]

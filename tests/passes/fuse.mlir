@@ -463,6 +463,54 @@ func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x64xf32>, %r: tensor<8x64xf32>) 
 }
 
 // -----
+// A row reduction reads twice the bytes of what the matmul stores: all of a norm's gradient is one
+// kernel.
+// CASE: wide_value_before_rows
+// CHECK: kiln.launch @dot_general ins
+// CHECK: kiln.launch @mul_reduce
+// IMPLICIT-CHECK-NOT: @reduce
+func.func @f(%x: tensor<8x64xbf16>, %w: tensor<64x64xbf16>, %g: tensor<64xf32>, %n: tensor<8x64xf32>) -> tensor<8x64xbf16> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x64xbf16>, tensor<64x64xbf16>
+  %1 = kiln.convert %0 : tensor<8x64xbf16> to f32
+  %2 = kiln.broadcast_in_dim %g dims = [1] sizes = [8, 64] : tensor<64xf32>
+  %3 = kiln.mul %1, %2 : tensor<8x64xf32>
+  %4 = kiln.reduce sum %3 dims = [1] : tensor<8x64xf32>
+  %5 = kiln.mul %3, %n : tensor<8x64xf32>
+  %6 = kiln.reduce sum %5 dims = [1] : tensor<8x64xf32>
+  %7 = kiln.broadcast_in_dim %4 dims = [0] sizes = [8, 64] : tensor<8xf32>
+  %8 = kiln.broadcast_in_dim %6 dims = [0] sizes = [8, 64] : tensor<8xf32>
+  %9 = kiln.mul %n, %8 : tensor<8x64xf32>
+  %10 = kiln.sub %3, %9 : tensor<8x64xf32>
+  %11 = kiln.sub %10, %7 : tensor<8x64xf32>
+  %12 = kiln.convert %11 : tensor<8x64xf32> to bf16
+  return %12 : tensor<8x64xbf16>
+}
+
+// -----
+// A large pointwise kernel alone reads the end of the epilogue, and the product as well.
+// CASE: end_of_an_epilogue
+// CHECK: kiln.launch @dot_general ins
+// IMPLICIT-CHECK-NOT: @dot_general_mul
+func.func @f(%x: tensor<8x64xbf16>, %w: tensor<64x64xbf16>, %y: tensor<8x64xf32>) -> tensor<8x64xf32> {
+  %0 = kiln.sin %y : tensor<8x64xf32>
+  %1 = kiln.cos %0 : tensor<8x64xf32>
+  %2 = kiln.sin %1 : tensor<8x64xf32>
+  %3 = kiln.cos %2 : tensor<8x64xf32>
+  %4 = kiln.sin %3 : tensor<8x64xf32>
+  %5 = kiln.cos %4 : tensor<8x64xf32>
+  %6 = kiln.sin %5 : tensor<8x64xf32>
+  %7 = kiln.cos %6 : tensor<8x64xf32>
+  %8 = kiln.sin %7 : tensor<8x64xf32>
+  %p = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x64xbf16>, tensor<64x64xbf16>
+  %q = kiln.convert %p : tensor<8x64xbf16> to f32
+  %a = kiln.mul %q, %y : tensor<8x64xf32>
+  %b = kiln.mul %a, %8 : tensor<8x64xf32>
+  %c = kiln.mul %q, %8 : tensor<8x64xf32>
+  %d = kiln.add %b, %c : tensor<8x64xf32>
+  return %d : tensor<8x64xf32>
+}
+
+// -----
 // Half the bytes of its input: the matmul stores it.
 // CASE: narrow_value_before_a_reduction
 // CHECK: kiln.launch @dot_general_convert

@@ -67,6 +67,23 @@ func.func @f(%x: tensor<64x16xf32>, %w: tensor<16x32xf32>, %r: tensor<64x32xf32>
 }
 
 // -----
+// A sum reads the product, which is stored for it: the other sum reads it as well, and computes
+// what it is multiplied by.
+// CASE: a_product_that_a_reduction_reads
+// CHECK-COUNT-2: kiln.sub
+func.func @f(%a: tensor<64x16xbf16>, %b: tensor<16x32xbf16>, %x: tensor<64x32xf32>, %mean: tensor<64xf32>) -> (tensor<64x32xf32>, tensor<32xf32>, tensor<32xf32>) {
+  %0 = kiln.dot_general %a, %b batch = [] x [] contract = [1] x [0] : tensor<64x16xbf16>, tensor<16x32xbf16>
+  %1 = kiln.convert %0 : tensor<64x32xbf16> to f32
+  %2 = kiln.broadcast_in_dim %mean dims = [0] sizes = [64, 32] : tensor<64xf32>
+  %3 = kiln.sub %x, %2 : tensor<64x32xf32>
+  %4 = kiln.mul %1, %3 : tensor<64x32xf32>
+  %5 = kiln.reduce sum %4 dims = [0] : tensor<64x32xf32>
+  %6 = kiln.reduce sum %1 dims = [0] : tensor<64x32xf32>
+  %7 = kiln.neg %3 : tensor<64x32xf32>
+  return %7, %5, %6 : tensor<64x32xf32>, tensor<32xf32>, tensor<32xf32>
+}
+
+// -----
 // CASE: two_sums_of_one_value
 // CHECK-COUNT-2: kiln.mul
 func.func @f(%x: tensor<64x32xf32>) -> (tensor<32xf32>, tensor<32xf32>) {

@@ -141,3 +141,30 @@ func.func @f(%x: tensor<4x64x16xbf16>) -> tensor<f32> {
   %2 = kiln.reduce sum %1 dims = [0, 1, 2] : tensor<4x64x16xf32>
   return %2 : tensor<f32>
 }
+
+// -----
+// What is read is transposed alike: the dimensions that are reduced are adjacent in memory.
+// CASE: transposed_operands
+// RUN: kiln-split-reductions{min-strided=8 min-elements=1024},canonicalize
+// CHECK: kiln.reduce sum %{{.*}} dims = [1] : tensor<{{[0-9]+}}x{{[0-9]+}}x8xf32>
+// CHECK: kiln.reduce sum %{{.*}} dims = [0] : tensor<{{[0-9]+}}x8xf32>
+// IMPLICIT-CHECK-NOT: kiln.transpose
+func.func @f(%x: tensor<4x16x16x8xf32>, %y: tensor<4x16x16x8xbf16>) -> tensor<8xf32> {
+  %0 = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<4x16x16x8xf32>
+  %1 = kiln.convert %y : tensor<4x16x16x8xbf16> to f32
+  %2 = kiln.transpose %1 permutation = [0, 3, 1, 2] : tensor<4x16x16x8xf32>
+  %3 = kiln.mul %0, %2 : tensor<4x8x16x16xf32>
+  %4 = kiln.reduce sum %3 dims = [0, 2, 3] : tensor<4x8x16x16xf32>
+  return %4 : tensor<8xf32>
+}
+
+// -----
+// Two dimensions stay, in another order than in memory.
+// CASE: transposed_results
+// RUN: kiln-split-reductions{min-strided=8 min-elements=1024},canonicalize
+// CHECK: kiln.transpose %{{.*}} permutation = [1, 0] : tensor<{{[0-9]+}}x{{[0-9]+}}xf32>
+func.func @f(%x: tensor<16x4x32xf32>) -> tensor<32x4xf32> {
+  %0 = kiln.transpose %x permutation = [2, 1, 0] : tensor<16x4x32xf32>
+  %1 = kiln.reduce sum %0 dims = [2] : tensor<32x4x16xf32>
+  return %1 : tensor<32x4xf32>
+}

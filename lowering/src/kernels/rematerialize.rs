@@ -151,7 +151,7 @@ impl Expression<'_> {
                 let cheap = readers(v) > 1 && !widens(op) && read > 2 * bytes(v);
                 if cheap { HashSet::from([v]) } else { all }
             }
-            Some(op) => is_stored(op).then(|| HashSet::from([v]))?,
+            Some(op) => (is_stored(op) || is_reduced(v)).then(|| HashSet::from([v]))?,
         };
         self.leaves.insert(v, all.clone());
         Some(all)
@@ -195,6 +195,14 @@ fn is_stored(op: Op) -> bool {
         && op.kind().is_some_and(|kind| {
             matches!(kind, GetGlobal | Constant | Reduce | Concat | Pad | ReduceWindow | Reshape)
         })
+}
+
+/// Whether a reduction reads a value as it is, but for its width: no epilogue computes reductions.
+fn is_reduced(v: Value) -> bool {
+    let mut users = v.uses().into_iter().map(|(user, _)| user);
+    users.any(|user| {
+        user.kind() == Some(OpKind::Reduce) || widens(user) && is_reduced(user.result(0))
+    })
 }
 
 fn bytes(v: Value) -> usize {

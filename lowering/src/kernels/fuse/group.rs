@@ -118,6 +118,7 @@ pub fn plan(graph: &Graph, how: FusionMode) -> FusionPlan {
         d.assign(n);
     }
     if how != FusionMode::EachOp {
+        d.shrink_epilogues();
         d.merge_siblings();
     }
     d.ordered()

@@ -40,6 +40,11 @@ impl Grouping<'_> {
         if group.kind == Kind::Contract && self.only_for_reductions(n, g) {
             return Err("only reductions that cannot join read it, so that both it and its operands would be stored".into());
         }
+        if group.kind == Kind::Contract && self.widens_for_reductions(n, g) {
+            return Err(
+                "a reduction that cannot join reads it, and what it reads is narrower".into()
+            );
+        }
         let stay: Vec<SymDim> = (0..group.dims.len())
             .filter(|d| !group.reduced.contains(d))
             .map(|d| group.dims[d].clone())
@@ -188,6 +193,27 @@ impl Grouping<'_> {
             && !users.is_empty()
             && users.iter().all(|(user, _)| reduces(*user))
             && bytes <= size(node.value)
+    }
+
+    /// Whether a reduction reads a pointwise node that is wider than what it reads from a kernel,
+    /// and that reads no other tensor of that size.
+    fn widens_for_reductions(&self, n: usize, g: usize) -> bool {
+        let node = &self.graph.nodes[n];
+        let size =
+            |v: Value| v.ty().element().and_then(|e| e.dtype().ok()).map_or(0, |d| d.byte_size());
+        let reduces = |user: Op| {
+            let mut nodes = user.results().into_iter().filter_map(|v| self.graph.node_of.get(&v));
+            nodes.any(|m| self.graph.nodes[*m].class == Class::Reduce)
+        };
+        let count = |dims: &[SymDim]| self.graph.count(dims);
+        node.class == Class::Pointwise
+            && node.value.uses().iter().any(|(user, _)| reduces(*user))
+            && node.leaves.iter().map(|l| self.graph.base(l.value)).all(|v| {
+                match self.kernel_of(v) == Some(g) {
+                    true => size(v) < size(node.value),
+                    false => count(self.graph.facts.dims(v)) < count(&node.dims),
+                }
+            })
     }
 
     /// Whether node `n` is the only reader of a kernel's values.

@@ -24,6 +24,7 @@ mod kernel_body;
 mod kernel_table;
 mod merge;
 mod outline;
+mod shrink_epilogues;
 mod siblings;
 mod signature;
 

@@ -84,7 +84,12 @@ pub(super) fn padded(
         }
         let mut input = pads.of(b, base, high)?;
         if depth > 0 && alone {
-            if let Some(op) = input.def() {
+            // The padded tensor: that of which a reshape is read is one already.
+            let mut stored = input;
+            while let Some(o) = stored.def().and_then(Reshape::of) {
+                stored = o.input;
+            }
+            if let Some(op) = stored.def() {
                 op.set_attr(STORED, Attr::unit(b.ctx));
             }
             let mut sizes = b.sizes_of(input)?;
