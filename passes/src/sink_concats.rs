@@ -12,7 +12,10 @@
 //! before:  %c = kiln.concat %a, %b axis = 0   %0 = kiln.mul %c, %s : tensor<64xf32>
 //! after:   %s0 = kiln.slice %s offsets = [0] sizes = [32] …   %m0 = kiln.mul %a, %s0   %m1 = kiln.mul %b, %s1   %0 = kiln.concat %m0, %m1 axis = 0
 //! ```
-use crate::pass::{Numerics, Pass};
+use crate::{
+    pass::{Numerics, Pass},
+    readers::erase_dead,
+};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -72,23 +75,11 @@ impl Pass for SinkConcats {
             op.result(0).replace_uses(joined);
             let read = op.operands();
             op.erase();
-            read.into_iter().for_each(erase_dead);
+            // Dead ops no longer count as users.
+            erase_dead(read, |kind| kind.is_elementwise() || is_view(kind));
         }
         Ok(())
     }
-}
-
-/// Erases dead ops, so that they no longer count as users.
-fn erase_dead(v: Value) {
-    let Some(op) = v.def().filter(|o| {
-        o.kind().is_some_and(|k| k.is_elementwise() || is_view(k))
-            && o.results().iter().all(|r| r.uses().is_empty())
-    }) else {
-        return;
-    };
-    let read = op.operands();
-    op.erase();
-    read.into_iter().for_each(erase_dead);
 }
 
 /// Ops that only change indexing.

@@ -19,7 +19,7 @@ mod transposes;
 
 use crate::{
     pass::{Numerics, Pass},
-    readers::widens,
+    readers::{erase_dead, widens},
 };
 use kiln_dialects::{
     ir::*,
@@ -67,7 +67,7 @@ impl Pass for SplitReductions {
                 let input = op.operand(0);
                 op.result(0).replace_uses(result);
                 op.erase();
-                erase_dead(input);
+                erase_dead(vec![input], |kind| kind.is_arithmetic() || kind == OpKind::Splat);
                 op = made;
             }
             let (reduce, arg) = (Reduce::of(op), args::of(op));
@@ -87,7 +87,7 @@ impl Pass for SplitReductions {
             };
             op.result(0).replace_uses(result.at(op)?);
             op.erase();
-            erase_dead(input);
+            erase_dead(vec![input], |kind| kind.is_arithmetic() || kind == OpKind::Splat);
         }
         Ok(())
     }
@@ -394,25 +394,5 @@ impl Rebuild<'_> {
             v = b.add(&Slice { input: v, offsets, strides: vec![1; short.len()], sizes: short })?;
         }
         if self.split { b.add(&Reshape { input: v, sizes }) } else { Ok(v) }
-    }
-}
-
-/// Erases a value's op and its producers if they are dead.
-fn erase_dead(v: Value) {
-    let mut next = vec![v];
-    while let Some(v) = next.pop() {
-        let dead = v.uses().is_empty();
-        let Some(op) = v.def().filter(|o| {
-            dead && (o.kind().is_some_and(OpKind::is_arithmetic) || o.kind() == Some(OpKind::Splat))
-        }) else {
-            continue;
-        };
-        // An operand may occur twice, and must not be visited after it is erased.
-        for o in op.operands() {
-            if !next.contains(&o) {
-                next.push(o);
-            }
-        }
-        op.erase();
     }
 }

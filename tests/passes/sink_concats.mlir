@@ -59,3 +59,15 @@ func.func @f(%x: tensor<32xf32>, %y: tensor<32xf32>, %z: tensor<64xf32>, %u: ten
   %n = kiln.neg %d : tensor<16x6xf32>
   return %a, %c, %n : tensor<64xf32>, tensor<64xf32>, tensor<16x6xf32>
 }
+
+// -----
+// A splat is read by the op and by what only the op reads: it dies once.
+// CASE: a_splat_that_dies_with_its_reader
+// CHECK-COUNT-2: kiln.select
+func.func @f(%p: tensor<4x512xi1>, %q: tensor<4x512xi1>, %x: tensor<8x512xf32>) -> tensor<8x512xf32> {
+  %c = kiln.concat %p, %q axis = 0 : tensor<4x512xi1>, tensor<4x512xi1>
+  %z = kiln.splat [8, 512], 0.0 : f32
+  %w = kiln.max %x, %z : tensor<8x512xf32>
+  %r = kiln.select %c, %w, %z : tensor<8x512xi1>, tensor<8x512xf32>
+  return %r : tensor<8x512xf32>
+}
