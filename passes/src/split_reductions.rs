@@ -4,9 +4,10 @@
 //! Why: a GPU computes a result in one CTA, so that a full sum would keep one SM busy and the
 //! others idle. Two launches in a fixed order are deterministic, atomic additions are not.
 //! Elementwise producers fuse into the first. Before, a reduction of transposed tensors becomes one
-//! of what is transposed: its reduced dimensions are side by side then, and merge. If the size has no divisor near the wanted split
-//! factor, the remainder is reduced separately and added at the end. For argmax and argmin each
-//! part yields an index and a value, and the second step selects the part.
+//! of what is transposed: its reduced dimensions are side by side then, and merge. If the size has
+//! no divisor near the wanted split factor, the remainder is reduced separately and added at the
+//! end. For argmax and argmin each part yields an index and a value, and the second step selects
+//! the part.
 //!
 //! Numerics: reassociates. Partial sums and products of 16-bit floats are f32.
 //!
