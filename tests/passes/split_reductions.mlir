@@ -168,3 +168,16 @@ func.func @f(%x: tensor<16x4x32xf32>) -> tensor<32x4xf32> {
   %1 = kiln.reduce sum %0 dims = [2] : tensor<32x4x16xf32>
   return %1 : tensor<32x4xf32>
 }
+
+// -----
+// The kernel of a product applies its transpose, which the reduction goes on to read.
+// CASE: transposed_product
+// RUN: kiln-split-reductions{min-strided=8 min-elements=64},canonicalize
+// CHECK-COUNT-1: kiln.transpose
+func.func @f(%x: tensor<64x8xf32>, %w: tensor<8x16xf32>) -> (tensor<16xf32>, tensor<16x64xf32>) {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<64x8xf32>, tensor<8x16xf32>
+  %1 = kiln.transpose %0 permutation = [1, 0] : tensor<64x16xf32>
+  %2 = kiln.reduce sum %1 dims = [1] : tensor<16x64xf32>
+  %3 = kiln.neg %1 : tensor<16x64xf32>
+  return %2, %3 : tensor<16xf32>, tensor<16x64xf32>
+}

@@ -16,7 +16,14 @@ pub(super) fn untransposed(op: Op) -> Option<Result<(Op, Value)>> {
         if scalar_of(v).is_some() {
             continue;
         }
-        let own = Transpose::of(v.def()?)?.permutation;
+        let Transpose { input, permutation: own } = Transpose::of(v.def()?)?;
+        // Its kernel applies the transpose, if nothing reads the product before that.
+        if input
+            .def()
+            .is_some_and(|o| matches!(o.kind(), Some(OpKind::DotGeneral | OpKind::Convolution)))
+        {
+            return None;
+        }
         if permutation.get_or_insert_with(|| own.clone()) != &own {
             return None;
         }
