@@ -4,6 +4,11 @@ use crate::kernels::marks::GROUPS;
 use kiln_dialects::{ir::*, ops::*, sym};
 use kiln_passes::readers::only_reader;
 
+/// Bytes of an element of a tensor; 0 for what is none.
+pub fn element_bytes(v: Value) -> usize {
+    v.ty().element().and_then(|e| e.dtype().ok()).map_or(0, |d| d.byte_size())
+}
+
 /// Ops that take and produce whole buffers, unless they are lowered to loops.
 pub fn is_library(kind: OpKind) -> bool {
     use OpKind::*;

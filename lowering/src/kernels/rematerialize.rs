@@ -14,7 +14,7 @@
 //! before:  %0 = kiln.sub %x, %m   %1 = kiln.reduce sum %0 dims = [0]   %2 = kiln.mul %0, %s   return %1, %2
 //! after:   %c = kiln.sub %x, %m   %1 = kiln.reduce sum %c dims = [0]   %0 = kiln.sub %x, %m   …
 //! ```
-use crate::kernels::op_facts::{contracts, heavy};
+use crate::kernels::op_facts::{contracts, element_bytes, heavy};
 use kiln_dialects::{ir::*, ops::*, rules::Level};
 use kiln_passes::{Numerics, Pass, readers::widens};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -102,8 +102,8 @@ impl Rematerialize {
             return None;
         }
         let shared = inner.iter().filter(|o| arithmetic(o) && is_shared(**o, reduce, &inner));
-        let stored: usize = shared.map(|o| bytes(o.result(0))).sum();
-        let read: usize = leaves.into_iter().map(bytes).sum();
+        let stored: usize = shared.map(|o| element_bytes(o.result(0))).sum();
+        let read: usize = leaves.into_iter().map(element_bytes).sum();
         (stored > 0 && read <= 2 * stored).then_some(inner)
     }
 }
@@ -147,8 +147,8 @@ impl Expression<'_> {
                     all.extend(self.leaves(operand)?);
                 }
                 // What is cheaper to read than to compute again is stored for its readers.
-                let read: usize = all.iter().copied().map(bytes).sum();
-                let cheap = readers(v) > 1 && !widens(op) && read > 2 * bytes(v);
+                let read: usize = all.iter().copied().map(element_bytes).sum();
+                let cheap = readers(v) > 1 && !widens(op) && read > 2 * element_bytes(v);
                 if cheap { HashSet::from([v]) } else { all }
             }
             Some(op) => (is_stored(op) || is_reduced(v)).then(|| HashSet::from([v]))?,
@@ -205,12 +205,8 @@ fn is_reduced(v: Value) -> bool {
     })
 }
 
-fn bytes(v: Value) -> usize {
-    v.ty().element().and_then(|e| e.dtype().ok()).map_or(0, |d| d.byte_size())
-}
-
 fn narrows(op: Op) -> bool {
-    op.kind() == Some(OpKind::Convert) && bytes(op.operand(0)) > bytes(op.result(0))
+    op.kind() == Some(OpKind::Convert) && element_bytes(op.operand(0)) > element_bytes(op.result(0))
 }
 
 /// Clones ops in front of another one; returns the clone of a value.

@@ -22,6 +22,7 @@ mod lru;
 mod memory;
 mod nvtx;
 mod outcome;
+mod per_device;
 mod plan;
 mod shared_library;
 mod staging;

@@ -151,11 +151,15 @@ fn text(f: Factorization, types: &[Type]) -> Result<String, String> {
 }
 
 fn compiled(f: Factorization, types: &[Type], options: &Options) -> Result<Executable, String> {
-    let (c, text) = (Context::new(), text(f, types)?);
-    let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "solver.mlir")
-        .map_err(|e| format!("{e}\n{text}"))?;
-    let model = Model::from_module(&module, Path::new(""));
-    model.compile(options).map_err(|e| e.to_string())
+    compiled_text(&text(f, types)?, options)
+}
+
+/// A program from its text.
+pub fn compiled_text(text: &str, options: &Options) -> Result<Executable, String> {
+    let c = Context::new();
+    let (module, _) =
+        Module::parse(c.ctx(), text.as_bytes(), "card.mlir").map_err(|e| format!("{e}\n{text}"))?;
+    Model::from_module(&module, Path::new("")).compile(options).map_err(|e| e.to_string())
 }
 
 /// What is determined of the results: no signs of vectors, no unspecified triangle.
@@ -246,11 +250,16 @@ fn differences(item: u64) -> Result<(), String> {
         tolerance::check_error_bound(found, rounded, &exact)
             .map_err(|e| format!("result {i} {e}"))?;
     }
+    computed_by(CUSOLVER, &exe)
+}
+
+/// Whether a library computed the program's functions if it is there, and a remark says so if not.
+pub fn computed_by(library: &str, exe: &Executable) -> Result<(), String> {
     let loaded = exe.cuda().ok_or("it is on no GPU")?;
     let on_host = loaded.remarks().into_iter().find(|r| r.contains("runs on the host"));
-    match (present(CUSOLVER), on_host) {
-        (true, Some(remark)) => Err(format!("cuSOLVER is there, but {remark}")),
-        (false, None) => Err("no remark says that cuSOLVER is missing".into()),
+    match (present(library), on_host) {
+        (true, Some(remark)) => Err(format!("{library} is there, but {remark}")),
+        (false, None) => Err(format!("no remark says that {library} is missing")),
         _ => Ok(()),
     }
 }

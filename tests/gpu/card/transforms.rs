@@ -2,20 +2,16 @@
 //! kind and direction, lengths with small and large factors. Without the library the host computes
 //! them, and the suite says nothing of cuFFT.
 use super::{
-    solver::{noise, run_on},
+    solver::{compiled_text, computed_by, noise, run_on},
     *,
 };
 use kiln::{
-    Executable, Model,
-    dialects::{
-        ir::{Context, Module},
-        value::{DType, Tensor},
-    },
+    Executable,
+    dialects::value::{DType, Tensor},
     model::OwnedTensor,
-    runtime::cuda::libraries::{CUFFT, present},
+    runtime::cuda::libraries::CUFFT,
     tolerance,
 };
-use std::path::Path;
 
 pub static SUITE: Suite = Suite {
     name: "transforms",
@@ -90,10 +86,7 @@ fn text(case: Case, dtype: DType) -> String {
 }
 
 fn compiled(case: Case, dtype: DType, options: &Options) -> Result<Executable, String> {
-    let (c, text) = (Context::new(), text(case, dtype));
-    let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "transforms.mlir")
-        .map_err(|e| format!("{e}\n{text}"))?;
-    Model::from_module(&module, Path::new("")).compile(options).map_err(|e| e.to_string())
+    compiled_text(&text(case, dtype), options)
 }
 
 fn differences(item: u64) -> Result<(), String> {
@@ -122,11 +115,5 @@ fn differences(item: u64) -> Result<(), String> {
         tolerance::check_error_bound(found, rounded, &exact.map_err(|e| e.to_string())?)
             .map_err(|e| format!("result {i} {e}"))?;
     }
-    let loaded = exe.cuda().ok_or("it is on no GPU")?;
-    let on_host = loaded.remarks().into_iter().find(|r| r.contains("runs on the host"));
-    match (present(CUFFT), on_host) {
-        (true, Some(remark)) => Err(format!("cuFFT is there, but {remark}")),
-        (false, None) => Err("no remark says that cuFFT is missing".into()),
-        _ => Ok(()),
-    }
+    computed_by(CUFFT, &exe)
 }

@@ -8,13 +8,10 @@ use crate::{
             merge::MOST_MOVED,
         },
         graph::Leaf,
+        op_facts::element_bytes,
     },
 };
-use kiln_dialects::{
-    Result,
-    ir::{Op, Value},
-    sym::Dim as SymDim,
-};
+use kiln_dialects::{Result, ir::Op, sym::Dim as SymDim};
 
 impl Grouping<'_> {
     /// Whether a node can be fused into a kernel; returns the kernel's new kind and the form of the
@@ -180,27 +177,23 @@ impl Grouping<'_> {
             })
         };
         let users = node.value.uses();
-        let size =
-            |v: Value| v.ty().element().and_then(|e| e.dtype().ok()).map_or(0, |d| d.byte_size());
         let of_it = node
             .leaves
             .iter()
             .map(|l| self.graph.base(l.value))
             .filter(|v| self.kernel_of(*v) == Some(g));
         let bytes: usize =
-            of_it.collect::<std::collections::HashSet<_>>().into_iter().map(size).sum();
+            of_it.collect::<std::collections::HashSet<_>>().into_iter().map(element_bytes).sum();
         node.class == Class::Pointwise
             && !users.is_empty()
             && users.iter().all(|(user, _)| reduces(*user))
-            && bytes <= size(node.value)
+            && bytes <= element_bytes(node.value)
     }
 
     /// Whether a reduction reads a pointwise node that is wider than what it reads from a kernel,
     /// and that reads no other tensor of that size.
     fn widens_for_reductions(&self, n: usize, g: usize) -> bool {
         let node = &self.graph.nodes[n];
-        let size =
-            |v: Value| v.ty().element().and_then(|e| e.dtype().ok()).map_or(0, |d| d.byte_size());
         let reduces = |user: Op| {
             let mut nodes = user.results().into_iter().filter_map(|v| self.graph.node_of.get(&v));
             nodes.any(|m| self.graph.nodes[*m].class == Class::Reduce)
@@ -210,7 +203,7 @@ impl Grouping<'_> {
             && node.value.uses().iter().any(|(user, _)| reduces(*user))
             && node.leaves.iter().map(|l| self.graph.base(l.value)).all(|v| {
                 match self.kernel_of(v) == Some(g) {
-                    true => size(v) < size(node.value),
+                    true => element_bytes(v) < element_bytes(node.value),
                     false => count(self.graph.facts.dims(v)) < count(&node.dims),
                 }
             })

@@ -3,6 +3,7 @@
 use crate::kernels::{
     class::Class,
     fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES},
+    op_facts::element_bytes,
 };
 use kiln_dialects::ir::Value;
 use std::collections::BTreeSet;
@@ -78,8 +79,6 @@ impl Grouping<'_> {
     /// Node `n` with those of kernel `g` that nothing else reads, down to values that are stored
     /// anyway; `None` if others would have to be stored, or if storing `n` costs less.
     fn computed_from_stored(&self, n: usize, g: usize) -> Option<BTreeSet<usize>> {
-        let size =
-            |v: Value| v.ty().element().and_then(|e| e.dtype().ok()).map_or(0, |d| d.byte_size());
         let full = |v: Value| {
             self.graph.count(self.graph.facts.dims(v)) >= self.graph.count(&self.groups[g].dims)
         };
@@ -92,7 +91,7 @@ impl Grouping<'_> {
                 let stored =
                     readers.as_ref().is_none_or(|all| all.iter().any(|r| self.group_of[*r] != g));
                 if stored {
-                    bytes += size(self.graph.nodes[m].value);
+                    bytes += element_bytes(self.graph.nodes[m].value);
                     continue;
                 }
                 let alone = readers.is_some_and(|all| all.is_subset(&moved));
@@ -106,14 +105,14 @@ impl Grouping<'_> {
                     let base = self.graph.base(leaf.value);
                     match self.graph.node_of.get(&base).filter(|r| self.group_of[**r] == g) {
                         Some(r) => drop(read.insert(*r)),
-                        None if full(base) => bytes += size(base),
+                        None if full(base) => bytes += element_bytes(base),
                         None => {}
                     }
                 }
             }
         }
         // `n` would be written and read.
-        (bytes <= 2 * size(self.graph.nodes[n].value)).then_some(moved)
+        (bytes <= 2 * element_bytes(self.graph.nodes[n].value)).then_some(moved)
     }
 
     fn move_nodes(&mut self, moved: &BTreeSet<usize>, from: usize, into: usize) {

@@ -4,7 +4,7 @@ mod descriptor;
 mod failure;
 mod graph;
 
-use super::{CudaError, Device};
+use super::{CudaError, Device, per_device::PerDevice};
 use crate::convolution::Convolution;
 use cudarc::{
     cudnn::{result, sys},
@@ -77,22 +77,17 @@ impl Handle {
     /// The handle of a device, created on first use in the current context and kept until the
     /// process ends. Err: the library is missing or does not initialise.
     pub fn for_device(device: &Device) -> Result<Arc<Handle>, CudaError> {
-        static HANDLES: Mutex<Vec<(usize, Arc<Handle>)>> = Mutex::new(vec![]);
+        static HANDLES: PerDevice<Handle> = PerDevice::new();
         if !present() {
             return Err(CudaError::Driver {
                 what: "looking for cuDNN",
                 reason: format!("looked for {}", searched()),
             });
         }
-        let mut kept = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = device.info().index;
-        if let Some((_, handle)) = kept.iter().find(|(i, _)| *i == index) {
-            return Ok(handle.clone());
-        }
-        let handle = result::create_handle().map_err(failed("starting cuDNN"))?;
-        let handle = Arc::new(Handle(Mutex::new(handle)));
-        kept.push((index, handle.clone()));
-        Ok(handle)
+        HANDLES.of(device, || {
+            let handle = result::create_handle().map_err(failed("starting cuDNN"))?;
+            Ok(Handle(Mutex::new(handle)))
+        })
     }
 }
 

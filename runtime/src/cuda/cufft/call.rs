@@ -33,8 +33,8 @@ impl Call {
             Fourier::RealToHalf => (takes, gives == takes / 2 + 1),
             Fourier::HalfToReal => (gives, takes == gives / 2 + 1),
         };
-        (fits && outer == same && n > 0)
-            .then(|| Some(Call { f, wide, n, rows: outer.iter().product() }))?
+        let fits = fits && outer == same && n > 0;
+        fits.then(|| Call { f, wide, n, rows: outer.iter().product() })
     }
     /// cuFFT's name of operand and result.
     pub fn kind(&self) -> i32 {

@@ -3,7 +3,8 @@ mod call;
 mod library;
 
 use super::{
-    CudaError, Device, lru::LruCache, memory::copy_on_device, outcome::Outcome, stream::Stream,
+    CudaError, Device, lru::LruCache, memory::copy_on_device, outcome::Outcome,
+    per_device::PerDevice, stream::Stream,
 };
 use crate::{View, ViewMut};
 use call::Call;
@@ -61,16 +62,9 @@ pub fn searched() -> String {
 impl Transforms {
     /// The plans of a device, kept until the process ends. Err: the library is missing.
     pub fn for_device(device: &Device) -> Result<Arc<Transforms>, CudaError> {
-        static ALL: Mutex<Vec<(usize, Arc<Transforms>)>> = Mutex::new(vec![]);
+        static ALL: PerDevice<Transforms> = PerDevice::new();
         let library = library()?;
-        let mut kept = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = device.info().index;
-        if let Some((_, found)) = kept.iter().find(|(i, _)| *i == index) {
-            return Ok(found.clone());
-        }
-        let made = Arc::new(Transforms { library, plans: Mutex::new(LruCache::new(PLANS)) });
-        kept.push((index, made.clone()));
-        Ok(made)
+        ALL.of(device, || Ok(Transforms { library, plans: Mutex::new(LruCache::new(PLANS)) }))
     }
 
     /// Bytes of device memory for a call with these tensors; `None` if the host computes it.

@@ -8,7 +8,8 @@ mod library;
 mod solve;
 
 use super::{
-    CudaError, Device, memory::copy_on_device, outcome::Outcome, staging::Staging, stream::Stream,
+    CudaError, Device, memory::copy_on_device, outcome::Outcome, per_device::PerDevice,
+    staging::Staging, stream::Stream,
 };
 use crate::{View, ViewMut};
 pub use call::computes;
@@ -54,13 +55,8 @@ impl Solver {
     /// The handles of a device, created on first use in the current context and kept until the
     /// process ends. Err: a library is missing or does not initialise.
     pub fn for_device(device: &Device) -> Result<Arc<Solver>, CudaError> {
-        static SOLVERS: Mutex<Vec<(usize, Arc<Solver>)>> = Mutex::new(vec![]);
+        static SOLVERS: PerDevice<Solver> = PerDevice::new();
         let libraries = libraries()?;
-        let mut kept = SOLVERS.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = device.info().index;
-        if let Some((_, solver)) = kept.iter().find(|(i, _)| *i == index) {
-            return Ok(solver.clone());
-        }
         let make = |create: unsafe extern "C" fn(*mut Handle) -> i32| {
             let mut handle = null_mut();
             // SAFETY: writes one handle.
@@ -69,14 +65,14 @@ impl Solver {
                 status => Err(failed("starting cuSOLVER", format!("status {status}"))),
             }
         };
-        let handles = Handles {
-            solver: make(libraries.create)?,
-            blas: make(libraries.blas_create)?,
-            jacobi: make(libraries.create_gesvdj)?,
-        };
-        let solver = Arc::new(Solver { libraries, handles: Mutex::new(handles) });
-        kept.push((index, solver.clone()));
-        Ok(solver)
+        SOLVERS.of(device, || {
+            let handles = Handles {
+                solver: make(libraries.create)?,
+                blas: make(libraries.blas_create)?,
+                jacobi: make(libraries.create_gesvdj)?,
+            };
+            Ok(Solver { libraries, handles: Mutex::new(handles) })
+        })
     }
 
     /// Bytes of device memory for a call with operands of these types; `None` if the host computes
