@@ -66,6 +66,7 @@ pub mod backend;
 pub mod capture;
 pub mod cli;
 pub mod compile;
+pub mod data;
 pub mod debug;
 pub mod docs;
 pub mod dump;

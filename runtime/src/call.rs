@@ -165,6 +165,13 @@ pub struct Bytes {
 unsafe impl Send for Bytes {}
 unsafe impl Sync for Bytes {}
 
+/// The length, since the bytes themselves may be many.
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.len)
+    }
+}
+
 impl Bytes {
     /// Takes ownership of a buffer.
     pub fn owned(buffer: Buffer) -> Bytes {

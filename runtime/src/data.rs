@@ -19,6 +19,9 @@ pub enum DataError {
     /// Out of host memory.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
+    /// A GPU or its driver fails.
+    #[error("{0}")]
+    Device(String),
 }
 
 impl DataError {
@@ -30,6 +33,10 @@ impl DataError {
     pub fn file(e: impl ToString) -> DataError {
         DataError::File(e.to_string())
     }
+    /// As [`DataError::Device`], from any error.
+    pub fn device(e: impl ToString) -> DataError {
+        DataError::Device(e.to_string())
+    }
     /// The same error with more words.
     pub fn map(self, words: impl FnOnce(String) -> String) -> DataError {
         match self {
@@ -38,6 +45,7 @@ impl DataError {
             DataError::Malformed(e) => DataError::Malformed(words(e)),
             DataError::File(e) => DataError::File(words(e)),
             DataError::Memory(e) => DataError::Memory(e),
+            DataError::Device(e) => DataError::Device(words(e)),
         }
     }
 }

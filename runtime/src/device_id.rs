@@ -12,6 +12,10 @@ pub enum DeviceId {
 }
 
 impl DeviceId {
+    /// The GPU's ordinal; `None` for the host.
+    pub fn gpu(self) -> Option<usize> {
+        if let DeviceId::Cuda(index) = self { Some(index) } else { None }
+    }
     /// Parses `cpu`, `cuda` or `cuda:<ordinal>`.
     pub fn parse(text: &str) -> Result<DeviceId, String> {
         let number = match text {

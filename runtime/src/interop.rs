@@ -155,30 +155,43 @@ mod arrays {
     }
 }
 
+#[cfg(all(feature = "dlpack", target_pointer_width = "64"))]
+pub use dlpack::dlpack_dtype;
+
 // DLPack's 64-bit sizes and strides are read as usize and isize.
 #[cfg(all(feature = "dlpack", target_pointer_width = "64"))]
 mod dlpack {
     use super::{View, ViewMut};
     use crate::{CallError, DeviceId, call_error::tensor_error};
-    use dlpark::ffi::{DLDataTypeCode as Code, DLDeviceType, DLTensor};
+    use dlpark::ffi::{DLDataType, DLDataTypeCode as Code, DLDeviceType, DLTensor};
+
+    /// DLPack's element types (of one lane), and MLIR's names of them.
+    const DTYPES: [(Code, u8, &str); 12] = [
+        (Code::FLOAT, 64, "f64"),
+        (Code::FLOAT, 32, "f32"),
+        (Code::FLOAT, 16, "f16"),
+        (Code::BFLOAT, 16, "bf16"),
+        (Code::INT, 64, "i64"),
+        (Code::INT, 32, "i32"),
+        (Code::INT, 16, "i16"),
+        (Code::INT, 8, "i8"),
+        (Code::UINT, 8, "ui8"),
+        (Code::BOOL, 8, "i1"),
+        (Code::FLOAT8_E4M3FN, 8, "f8E4M3FN"),
+        (Code::FLOAT8_E5M2, 8, "f8E5M2"),
+    ];
 
     /// MLIR's name of a DLPack element type.
     fn dtype(t: &DLTensor) -> Option<&'static str> {
-        Some(match (t.dtype.code, t.dtype.bits, t.dtype.lanes) {
-            (Code::FLOAT, 64, 1) => "f64",
-            (Code::FLOAT, 32, 1) => "f32",
-            (Code::FLOAT, 16, 1) => "f16",
-            (Code::BFLOAT, 16, 1) => "bf16",
-            (Code::INT, 64, 1) => "i64",
-            (Code::INT, 32, 1) => "i32",
-            (Code::INT, 16, 1) => "i16",
-            (Code::INT, 8, 1) => "i8",
-            (Code::UINT, 8, 1) => "ui8",
-            (Code::BOOL, 8, 1) => "i1",
-            (Code::FLOAT8_E4M3FN, 8, 1) => "f8E4M3FN",
-            (Code::FLOAT8_E5M2, 8, 1) => "f8E5M2",
-            _ => return None,
-        })
+        let of = t.dtype;
+        let found = DTYPES.iter().find(|(code, bits, _)| (of.code, of.bits) == (*code, *bits));
+        found.filter(|_| of.lanes == 1).map(|(.., name)| *name)
+    }
+
+    /// DLPack's element type of MLIR's name.
+    pub fn dlpack_dtype(name: &str) -> Option<DLDataType> {
+        let found = DTYPES.iter().find(|(.., known)| *known == name);
+        found.map(|(code, bits, _)| DLDataType { code: *code, bits: *bits, lanes: 1 })
     }
 
     /// A DLPack tensor, checked as far as it can be.

@@ -98,6 +98,14 @@ impl<'a> View<'a> {
     pub fn device(&self) -> DeviceId {
         self.device
     }
+    /// The address of the first element, on its device.
+    pub fn address(&self) -> *const u8 {
+        self.data
+    }
+    /// Whether the elements are dense and row-major.
+    pub fn is_row_major(&self) -> bool {
+        self.is_dense(&[])
+    }
     pub(crate) fn strides(&self) -> Option<&'a [isize]> {
         self.strides
     }
@@ -122,6 +130,19 @@ impl<'a> View<'a> {
     ) -> View<'a> {
         // SAFETY: the caller's promise.
         unsafe { View::at(DeviceId::Cuda(index), dtype, shape, strides, address as *const u8) }
+    }
+    /// Row-major elements in the memory of a device.
+    ///
+    /// # Safety
+    /// As for [`View::on_cuda`]; on the host, the memory lives for `'a`.
+    pub unsafe fn on_device(
+        device: DeviceId,
+        dtype: &'a str,
+        shape: &'a [usize],
+        address: u64,
+    ) -> View<'a> {
+        // SAFETY: the caller's promise.
+        unsafe { View::at(device, dtype, shape, None, address as *const u8) }
     }
     /// Elements in host memory, with strides in elements; negative and 0 are allowed.
     ///

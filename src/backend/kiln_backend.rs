@@ -4,7 +4,10 @@ use crate::{
     Error,
     dialects::value::DType,
     model::{Executable, Model, Options, Times},
-    runtime::{Buffer, Bytes, Program, View, ViewMut},
+    runtime::{
+        Buffer, Bytes, CallError, Program, View, ViewMut,
+        cuda::{self, DeviceMemory},
+    },
     tensor::Array,
 };
 use std::sync::Arc;
@@ -23,13 +26,43 @@ impl Backend for KilnBackend {
     }
 }
 
+/// A result's dtype, shape and bytes.
+type ResultType = (DType, Vec<usize>, usize);
+
+/// Enqueues a program on the stream of a GPU's tensors. Results stay on the GPU.
+fn on_device(
+    loaded: &cuda::Loaded,
+    index: usize,
+    inputs: &[View],
+    types: Vec<ResultType>,
+) -> Result<Vec<Array>, Error> {
+    let mut made = Vec::with_capacity(types.len());
+    for (dtype, shape, bytes) in types {
+        let memory = DeviceMemory::allocate(index, bytes).map_err(CallError::from)?;
+        made.push((dtype, shape, memory));
+    }
+    // SAFETY: memory of that GPU, freed in the order of the stream, which alone uses it.
+    let mut outputs: Vec<ViewMut> = made
+        .iter()
+        .map(|(t, shape, m)| unsafe { ViewMut::on_cuda(index, t.name(), shape, None, m.address()) })
+        .collect();
+    let stream = cuda::tensor_stream(index).map_err(CallError::from)?;
+    // SAFETY: the stream lives as long as the process, and the memory of tensors is used on no other.
+    unsafe { loaded.launch(inputs, &mut outputs, stream) }?;
+    drop(outputs);
+    let array = |(dtype, shape, memory): (DType, Vec<usize>, DeviceMemory)| {
+        Ok(Array::on_device(dtype, &shape, memory)?)
+    };
+    made.into_iter().map(array).collect()
+}
+
 impl Runnable for Executable {
     fn run(&self, inputs: &[View]) -> Result<Vec<Array>, Error> {
         let shapes = match self.fixed_outputs() {
             Some(made) => made.iter().map(|(shape, _)| shape.clone()).collect(),
             None => self.output_shapes(&inputs.iter().map(View::shape).collect::<Vec<_>>())?,
         };
-        let mut made = Vec::with_capacity(shapes.len());
+        let mut types: Vec<ResultType> = Vec::with_capacity(shapes.len());
         for (shape, t) in shapes.into_iter().zip(&Executable::program(self).outputs) {
             let dtype = DType::from_name(&t.dtype)
                 .ok_or_else(|| Error::Weight(format!("'{}' is no element type", t.dtype)))?;
@@ -37,6 +70,15 @@ impl Runnable for Executable {
             let bytes = bytes.ok_or_else(|| {
                 Error::Weight(format!("a result of sizes {shape:?} is too large"))
             })?;
+            types.push((dtype, shape, bytes));
+        }
+        if let Some(loaded) = self.cuda()
+            && let Some(index) = inputs.iter().find_map(|v| v.device().gpu())
+        {
+            return on_device(loaded, index, inputs, types);
+        }
+        let mut made = Vec::with_capacity(types.len());
+        for (dtype, shape, bytes) in types {
             made.push((dtype, shape, self.result_memory(bytes)?));
         }
         let mut outputs = vec![];

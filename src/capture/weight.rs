@@ -30,7 +30,7 @@ enum Storage {
     File(Arc<Mmap>, Range<usize>),
     Memory(Arc<[u8]>),
     /// A tensor's elements.
-    Array(Arc<Array>),
+    Tensor(Bytes),
 }
 
 /// Row-major strides.
@@ -75,23 +75,19 @@ impl Weight {
         weight.check()?;
         Ok(weight)
     }
-    /// Shares a tensor's elements without a copy.
-    pub(crate) fn from_array(array: &Arc<Array>) -> Weight {
+    /// Shares a tensor's elements without a copy if they are on the host. Err: as for
+    /// [`Array::bytes`].
+    pub(crate) fn from_array(array: &Array) -> Result<Weight, DataError> {
         let (dtype, shape) = (array.dtype(), array.shape().to_vec());
-        Weight {
-            dtype,
-            strides: contiguous(&shape),
-            shape,
-            offset: 0,
-            storage: Storage::Array(array.clone()),
-        }
+        let (strides, storage) = (contiguous(&shape), Storage::Tensor(array.bytes()?));
+        Ok(Weight { dtype, shape, strides, offset: 0, storage })
     }
     /// The raw bytes of the storage.
     pub fn bytes(&self) -> &[u8] {
         match &self.storage {
             Storage::File(map, range) => map.get(range.clone()).unwrap_or(&[]),
             Storage::Memory(bytes) => bytes,
-            Storage::Array(array) => array.bytes(),
+            Storage::Tensor(bytes) => bytes.bytes(),
         }
     }
     /// Whether the storage is a mapped file, which is immutable.

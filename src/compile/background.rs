@@ -10,7 +10,7 @@ use crate::{
     capture::Captured,
     dialects::ir::{Context, Module},
     lowering::CancellationToken,
-    model::Options,
+    model::{DeviceId, Options},
     tensor::lock,
 };
 use std::{
@@ -167,6 +167,11 @@ pub(crate) struct ProgramCompiler {
 }
 
 impl ProgramCompiler {
+    /// For tensors on a device; see [`Options::for_tensors_on`].
+    pub fn on(&self, device: DeviceId) -> ProgramCompiler {
+        let options = self.options.for_tensors_on(device);
+        ProgramCompiler { backend: self.backend.clone(), options, queue: self.queue.clone() }
+    }
     /// Compiles a program, or enqueues it. Err: the failure, if compiled on the calling thread.
     pub fn compile(&self, name: &str, captured: Captured) -> Result<Arc<ProgramFuture>, Error> {
         match &self.queue {

@@ -13,9 +13,9 @@ use crate::{
     backend::GraphModule,
     dialects::{ir::Context, ops::CompareKind, sym::Dim as SymDim, value::DType},
     lowering::driver::compile::CompileError,
-    nn::stored::Stored,
+    nn::stored::{self, Stored},
     runtime::{
-        DataError, Guards,
+        DataError, DeviceId, Guards,
         guards::{InputGuard, LeafView, Scalar},
     },
     tensor::{
@@ -41,10 +41,35 @@ pub(super) struct Entry {
     /// Number arguments that were specialised although calls may change them: leaf indices and
     /// reasons.
     pub specialised_numbers: Vec<(usize, String)>,
+    /// Lifted weights, and where they were at compile time.
+    placed: Placed,
     /// Number of calls that it served.
     pub calls: AtomicU64,
     /// Compile time.
     pub compile_time: Duration,
+}
+
+/// Where weights were when a program was compiled for their devices.
+#[derive(Default)]
+struct Placed {
+    weights: Vec<(Arc<Stored>, DeviceId)>,
+    /// The moves of any weight that have been looked at.
+    moves: AtomicU64,
+}
+
+impl Placed {
+    /// Whether all are where they were.
+    fn is_current(&self) -> bool {
+        let moves = stored::moves();
+        if self.moves.load(Ordering::Relaxed) == moves {
+            return true;
+        }
+        let same = self.weights.iter().all(|(w, device)| w.device() == *device);
+        if same {
+            self.moves.store(moves, Ordering::Relaxed);
+        }
+        same
+    }
 }
 
 /// How an entry runs.
@@ -93,13 +118,16 @@ impl Entry {
             frozen: vec![],
             code: EntryCode::Segments,
             specialised_numbers: vec![],
+            placed: Placed::default(),
             calls: AtomicU64::new(0),
             compile_time,
         }
     }
-    /// Whether the frozen weights are unchanged, and a program exists or is being compiled.
+    /// Whether the frozen weights are unchanged, the others where they were, and a program exists or
+    /// is being compiled.
     pub fn is_current(&self) -> bool {
         self.frozen.iter().all(|(w, version)| w.version() == *version)
+            && self.placed.is_current()
             && self.compile_error().is_none()
     }
     /// Why background compilation failed with these symbols; specialised sizes may still succeed.
@@ -369,6 +397,21 @@ impl EntryCompiler<'_> {
         Ok(TracedCall { recorded, results, _context: context })
     }
 
+    /// The device of a program's tensors. Err: they are on several GPUs.
+    fn device(&self, spec: &Specialisation, lifted: &[Lifted]) -> Result<DeviceId, Error> {
+        let given = spec.leaves.iter().filter_map(|l| match l {
+            LeafSpecialisation::Tensor(array, _) => Some(array.device()),
+            _ => None,
+        });
+        let lifted = lifted.iter().filter_map(|l| match l {
+            Lifted::Weight(w) => Some(w.device()),
+            Lifted::Array(array) => Some(array.device()),
+            _ => None,
+        });
+        tensor::common_device(given.chain(lifted))
+            .map_err(|e| Error::Setting(format!("{} {e}", self.name)))
+    }
+
     fn finish(
         &self,
         spec: &Specialisation,
@@ -409,9 +452,16 @@ impl EntryCompiler<'_> {
         } else {
             String::new()
         };
+        let moves = AtomicU64::new(stored::moves());
+        let weights = session.lifted.iter().filter_map(|l| match l {
+            Lifted::Weight(w) => Some((w.clone(), w.device())),
+            _ => None,
+        });
+        let placed = Placed { weights: weights.collect(), moves };
+        let program_compiler = self.program_compiler.on(self.device(spec, &session.lifted)?);
         let computed = result_sources.iter().any(|s| matches!(s, ResultSource::Result(_)));
         let program = if computed || has_effects(captured.module.op()) {
-            Some(self.program_compiler.compile(self.name, captured)?)
+            Some(program_compiler.compile(self.name, captured)?)
         } else {
             None
         };
@@ -427,6 +477,7 @@ impl EntryCompiler<'_> {
             frozen,
             code,
             specialised_numbers: session.specialised_numbers,
+            placed,
             calls: AtomicU64::new(0),
             compile_time: start.elapsed(),
         })

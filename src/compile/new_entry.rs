@@ -7,14 +7,14 @@ use super::{
     fullgraph::fullgraph_error,
     function::{self, rebuild},
     remark,
-    specialisation::History,
+    specialisation::{self, History},
 };
 use crate::{
     Error, backend,
     lowering::driver::compile::CompileError,
     model::DeviceId,
     runtime::{entries::NewEntry, guards::LeafView},
-    tensor::{BreakReason, TraceError},
+    tensor::{BreakReason, TraceError, device_of},
 };
 use std::{
     panic::Location,
@@ -86,13 +86,16 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let mut spec = history.specialise(all, self.settings.dynamic);
         // On the host, code for multiples would be the same (docs/front.md). Leaves room for the
         // general program after the divisible one.
-        if self.settings.options.device != DeviceId::Host
+        let on = device_of(all.iter().filter_map(specialisation::array))
+            .map_err(|e| Error::Setting(format!("{} {e}", self.settings.name)))?;
+        let mut settings = self.settings.clone();
+        settings.options = settings.options.for_tensors_on(on);
+        if settings.options.device != DeviceId::Host
             && self.settings.dynamic.is_none()
             && kept.len() + 2 <= self.settings.cache_size_limit
         {
             history.declare_divisors(&mut spec);
         }
-        let mut settings = self.settings.clone();
         settings
             .adapt_to_device()
             .into_iter()

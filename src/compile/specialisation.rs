@@ -350,7 +350,7 @@ impl Specialisation {
                 dtype,
                 rank,
                 first,
-                gpu: None,
+                gpu: array.device().gpu(),
                 layout: Layout::Rows,
                 align: 1,
             }));

@@ -138,6 +138,16 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The options of a program for tensors on a device. Those of tensors on the host may be for a
+    /// GPU, to which calls copy; tensors on a GPU are taken by programs for it alone.
+    pub(crate) fn for_tensors_on(&self, device: DeviceId) -> Options {
+        let mut options = self.clone();
+        if device != DeviceId::Host {
+            options.device = device;
+            options.target = options.target.filter(|t| t.starts_with("cuda"));
+        }
+        options
+    }
     /// Options for compiling one kernel in isolation. Model-wide options no longer apply, and
     /// candidates are not worth caching.
     pub(crate) fn for_single_kernel(&self) -> Options {

@@ -24,7 +24,7 @@ pub fn load(parameters: &[&Parameter], path: impl AsRef<Path>) -> Result<(), Wei
     for p in parameters {
         match all.remove(p.name()) {
             None => missing.push(p.name().to_string()),
-            Some(w) => match p.check_type(&w) {
+            Some(w) => match p.check_type(w.dtype, &w.shape) {
                 Err(e) => misshapen.push(e.to_string()),
                 Ok(()) => found.push((p, w)),
             },

@@ -1,7 +1,6 @@
 //! Gradients by the weights of modules.
-use super::Parameter;
+use super::{Parameter, stored::Value};
 use crate::{
-    capture::weight::Weight,
     compile::{Arguments, Function, Pack, Returns},
     runtime::DataError,
     tensor::{Graph, Tensor, TraceError, value_and_gradients},
@@ -59,12 +58,11 @@ pub fn assign(parameters: &[&Parameter], values: &[Tensor]) -> Result<(), TraceE
         return Err(fail(DataError::Mismatch(format!("{n} values are given for {m} weights"))));
     }
     let arrays = values.iter().map(Tensor::array).collect::<Result<Vec<_>, _>>()?;
-    let weights: Vec<Weight> = arrays.iter().map(Weight::from_array).collect();
-    for (p, w) in parameters.iter().zip(&weights) {
-        p.check_type(w).map_err(fail)?;
+    for (p, array) in parameters.iter().zip(&arrays) {
+        p.check_type(array.dtype(), array.shape()).map_err(fail)?;
     }
-    for (p, w) in parameters.iter().zip(weights) {
-        p.store(w, None).map_err(fail)?;
+    for (p, array) in parameters.iter().zip(arrays) {
+        p.replace(Value { array, file: None });
     }
     Ok(())
 }

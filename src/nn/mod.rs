@@ -48,7 +48,7 @@ pub use norm::{BatchNorm, LayerNorm, RmsNorm};
 pub use parameter::{Parameter, Scope};
 pub use sequential::Sequential;
 
-use crate::{compile::Compiled, tensor::Tensor};
+use crate::{compile::Compiled, runtime::DataError, tensor::Tensor};
 use std::{path::Path, sync::Arc};
 
 /// A borrowed module: `(&net).compile()` leaves `net` usable.
@@ -97,6 +97,11 @@ pub trait Module {
     {
         crate::compile(move |x: Tensor| self.forward(&x))
             .name(std::any::type_name::<Self>().rsplit("::").next().unwrap_or("module"))
+    }
+    /// Moves the weights to a device (`cpu`, `cuda` or `cuda:<ordinal>`), where calls then read them
+    /// in place. Err: no such device, or out of its memory; some weights may have moved.
+    fn to_device(&self, device: &str) -> Result<(), DataError> {
+        self.parameters().into_iter().try_for_each(|p| p.to_device(device))
     }
     /// Loads the weights from a safetensors file, which is memory-mapped. Err: every tensor that is
     /// missing, unexpected or of another type; no weight is changed then.

@@ -6,10 +6,10 @@ use super::{
 };
 use crate::{
     capture::weight::Weight,
-    tensor::{Array, Graph, Tensor},
+    tensor::{Array, Graph, Tensor, device},
 };
 use kiln_dialects::value::{self, DType};
-use kiln_runtime::DataError;
+use kiln_runtime::{DataError, DeviceId};
 use std::{
     panic::Location,
     sync::{
@@ -101,46 +101,66 @@ impl Parameter {
     }
     /// The value: loaded or set, else initialised by [`Init`]. Err: too many elements.
     pub fn value(&self) -> Result<Weight, DataError> {
-        self.current().map(|v| v.weight)
+        self.current()?.weight()
     }
     /// The value, initialised on first use and then cached.
     fn current(&self) -> Result<Value, DataError> {
         if let Some(value) = self.stored.value() {
             return Ok(value);
         }
-        let weight = self.initial(self.init)?;
-        let value = Value { array: Arc::new(Array::from_weight(&weight)?), weight, source: None };
+        let array = Arc::new(Array::from_weight(&self.initial(self.init)?)?);
+        let value = Value { array, file: None };
         let mut stored = self.stored.value.write().unwrap_or_else(PoisonError::into_inner);
         Ok(stored.get_or_insert(value).clone())
     }
     /// Sets the value; the weight stays mutable, not frozen. Err: another dtype or shape.
     pub fn set(&self, value: &value::Tensor) -> Result<(), DataError> {
         let weight = Weight::from_tensor(value);
-        self.check_type(&weight)?;
+        self.check_type(weight.dtype, &weight.shape)?;
         self.store(weight, None)
     }
     /// The type as text, such as `f32[10, 64]`.
     pub fn type_name(&self) -> String {
         format!("{}{:?}", self.dtype(), self.shape())
     }
-    pub(super) fn check_type(&self, weight: &Weight) -> Result<(), DataError> {
-        if weight.dtype == self.dtype() && weight.shape == self.shape() {
+    pub(super) fn check_type(&self, dtype: DType, shape: &[usize]) -> Result<(), DataError> {
+        if dtype == self.dtype() && shape == self.shape() {
             return Ok(());
         }
         Err(DataError::Mismatch(format!(
-            "{} is {}{:?}, but {} is expected",
+            "{} is {dtype}{shape:?}, but {} is expected",
             self.name(),
-            weight.dtype,
-            weight.shape,
             self.type_name()
         )))
     }
+    /// Stores a weight, on the device of the value that it replaces.
     pub(super) fn store(&self, weight: Weight, source: Option<String>) -> Result<(), DataError> {
-        let array = Arc::new(Array::from_weight(&weight)?);
-        *self.stored.value.write().unwrap_or_else(PoisonError::into_inner) =
-            Some(Value { array, weight, source });
-        self.stored.version.fetch_add(1, Ordering::Release);
+        let array = Arc::new(Array::from_weight(&weight)?).beside(self.device())?;
+        self.replace(Value { array, file: source.map(|s| (weight, s)) });
         Ok(())
+    }
+    /// Takes another value of the same type.
+    pub(super) fn replace(&self, value: Value) {
+        let moves = value.array.device() != self.device();
+        *self.stored.value.write().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        if moves {
+            self.stored.moved();
+        }
+        self.stored.version.fetch_add(1, Ordering::Release);
+    }
+    /// Moves the value to a device (`cpu`, `cuda` or `cuda:<ordinal>`), where calls then read it in
+    /// place; values set later go there too. Err: no such device, or out of its memory.
+    pub fn to_device(&self, device: &str) -> Result<(), DataError> {
+        let device = device::parse(device)?;
+        let Value { array, file } = self.current()?;
+        if let Some(moved) = array.copied_to(device)? {
+            self.replace(Value { array: Arc::new(moved), file });
+        }
+        Ok(())
+    }
+    /// Where the value is.
+    pub fn device(&self) -> DeviceId {
+        self.stored.device()
     }
     /// The weight as a tensor of a graph. A weight loaded from a file is frozen. Any other weight
     /// is an input that each call of a [compiled](crate::compile()) function reads anew.
@@ -151,10 +171,7 @@ impl Parameter {
         let version = self.stored.version();
         match self.current() {
             Ok(value) if graph.is_eager() => Tensor::from(value.array),
-            Ok(Value { weight, source, .. }) => {
-                let from = source.clone().unwrap_or_else(|| format!("#{}", self.name()));
-                graph.parameter_of(&self.stored, version, &weight, from, source.is_some())
-            }
+            Ok(value) => graph.parameter_of(&self.stored, version, &value),
             Err(e) => graph.failed("parameter", format!("{} {e}", self.name())),
         }
     }

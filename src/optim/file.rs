@@ -48,7 +48,8 @@ pub(super) fn save<O: Optimizer + ?Sized>(
         return Err(at(&file, "the state is of other weights"));
     }
     let one = |((name, _), t): ((String, Tensor), &Tensor)| {
-        Ok((name, Weight::from_array(&t.array().map_err(|e| at(&file, e))?)))
+        let array = t.array().map_err(|e| at(&file, e))?;
+        Ok((name, Weight::from_array(&array).map_err(|e| at(&file, e))?))
     };
     let all = all.into_iter().zip(values).map(one).collect::<Result<Vec<_>, WeightsError>>()?;
     weight::write(path, &all).map_err(|e| at(&file, e))
@@ -70,8 +71,10 @@ pub(super) fn load<O: Optimizer + ?Sized>(
             Some(w) if w.dtype != like.dtype() || w.shape != like.shape() => {
                 misshapen.push(format!("{name} is {}{:?}, not {like:?}", w.dtype, w.shape));
             }
-            Some(w) => found
-                .push(Tensor::from(Arc::new(Array::from_weight(&w).map_err(|e| at(&file, e))?))),
+            Some(w) => {
+                let array = Array::from_weight(&w).and_then(|a| Arc::new(a).beside(like.device()));
+                found.push(Tensor::from(array.map_err(|e| at(&file, e))?));
+            }
         }
     }
     let unexpected: Vec<String> = stored.into_keys().collect();

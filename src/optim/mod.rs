@@ -44,10 +44,11 @@ pub use sgd::Sgd;
 use crate::{
     compile::{Leaf, Leaves, Tree, TreeError},
     nn::WeightsError,
-    tensor::{FlatTree, Tensor, TraceError},
+    runtime::DeviceId,
+    tensor::{Array, FlatTree, Tensor, TraceError},
 };
 use kiln_dialects::value::DType;
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 /// The weights that weight decay changes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -139,7 +140,13 @@ pub trait Optimizer {
             Ok(slots.into_iter().map(|(_, t)| t).collect())
         };
         let slots = all.iter().map(slots).collect::<Result<_, TraceError>>()?;
-        Ok(State { count: Tensor::scalar(0.0f32)?, slots })
+        // Where the weights are, so that the state does not move with the first step.
+        let on = match all.first() {
+            Some(w) => w.device()?,
+            None => DeviceId::Host,
+        };
+        let count = Arc::new(Array::from_slice(&[], &[0.0f32])?).beside(on)?;
+        Ok(State { count: count.into(), slots })
     }
 
     /// One update: the new weights, in their structure, shapes and dtypes, and the new state. Err:

@@ -1,16 +1,25 @@
-//! Tensor data in host memory.
+//! Tensor data in host memory, or in that of a GPU.
 use super::lock;
-use crate::runtime::{Buffer, Bytes, DataError, View, interop::Element};
+use crate::runtime::{
+    Buffer, Bytes, DataError, DeviceId, View, cuda::DeviceMemory, interop::Element,
+};
 use kiln_dialects::value::{self, DType, count};
 use std::sync::Mutex;
 
-/// Immutable tensor data in host memory, in row-major order; an `i1` takes one byte.
+/// Immutable tensor data in row-major order, in host memory or in that of a GPU; an `i1` takes one
+/// byte.
 pub struct Array {
     dtype: DType,
     shape: Vec<usize>,
-    bytes: Bytes,
+    storage: Storage,
     /// Marks of dimensions, set by `mark_dynamic` and `mark_static`.
     marks: Mutex<Vec<(usize, Mark)>>,
+}
+
+/// Where the elements are.
+enum Storage {
+    Host(Bytes),
+    Device(DeviceMemory),
 }
 
 /// A dynamic-shape mark of a dimension.
@@ -36,22 +45,36 @@ pub(crate) fn copied(bytes: &[u8]) -> Result<Bytes, DataError> {
 }
 
 impl Array {
-    /// Takes ownership of bytes. Err: their number does not match the shape.
-    pub fn new(dtype: DType, shape: &[usize], bytes: Bytes) -> Result<Array, DataError> {
+    fn stored(dtype: DType, shape: &[usize], storage: Storage) -> Result<Array, DataError> {
         let count = count(shape).map_err(DataError::malformed)?;
         let want = count.checked_mul(dtype.byte_size()).ok_or("is too large")?;
-        if want != bytes.len() {
+        let have = match &storage {
+            Storage::Host(bytes) => bytes.len(),
+            Storage::Device(memory) => memory.len(),
+        };
+        if want != have {
             return Err(DataError::Mismatch(format!(
-                "{dtype} {shape:?} needs {want} bytes, {} are given",
-                bytes.len()
+                "{dtype} {shape:?} needs {want} bytes, {have} are given"
             )));
         }
+        Ok(Array { dtype, shape: shape.to_vec(), storage, marks: Mutex::default() })
+    }
+    /// Takes ownership of bytes. Err: their number does not match the shape.
+    pub fn new(dtype: DType, shape: &[usize], bytes: Bytes) -> Result<Array, DataError> {
         if dtype == DType::I1
             && let Some(b) = bytes.bytes().iter().find(|b| **b > 1)
         {
             return Err(format!("has the truth value {b}, which is neither 0 nor 1").into());
         }
-        Ok(Array { dtype, shape: shape.to_vec(), bytes, marks: Mutex::default() })
+        Array::stored(dtype, shape, Storage::Host(bytes))
+    }
+    /// Takes ownership of elements in device memory. Err: their number does not match the shape.
+    pub fn on_device(
+        dtype: DType,
+        shape: &[usize],
+        memory: DeviceMemory,
+    ) -> Result<Array, DataError> {
+        Array::stored(dtype, shape, Storage::Device(memory))
     }
     /// Copies bytes. Err: their number does not match the shape, or out of memory.
     pub fn from_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Array, DataError> {
@@ -71,7 +94,8 @@ impl Array {
     pub fn from_value(t: &value::Tensor) -> Array {
         let held: std::sync::Arc<Vec<u8>> = t.dtype().encode(t).into();
         let bytes = Bytes::part_of(held.clone(), &held);
-        Array { dtype: t.dtype(), shape: t.shape().to_vec(), bytes, marks: Mutex::default() }
+        let (shape, storage) = (t.shape().to_vec(), Storage::Host(bytes));
+        Array { dtype: t.dtype(), shape, storage, marks: Mutex::default() }
     }
     /// Element type.
     pub fn dtype(&self) -> DType {
@@ -81,9 +105,43 @@ impl Array {
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
-    /// The elements as bytes.
-    pub fn bytes(&self) -> &[u8] {
-        self.bytes.bytes()
+    /// Where the elements are.
+    pub fn device(&self) -> DeviceId {
+        match &self.storage {
+            Storage::Host(_) => DeviceId::Host,
+            Storage::Device(memory) => memory.device(),
+        }
+    }
+    /// The elements in device memory; `None` on the host.
+    pub fn device_memory(&self) -> Option<&DeviceMemory> {
+        if let Storage::Device(memory) = &self.storage { Some(memory) } else { None }
+    }
+    /// The elements as bytes; from a GPU, a copy, once they are computed. Err: the GPU or its driver
+    /// fails, or the host is out of memory.
+    pub fn bytes(&self) -> Result<Bytes, DataError> {
+        match &self.storage {
+            Storage::Host(bytes) => Ok(bytes.clone()),
+            Storage::Device(memory) => {
+                Ok(Bytes::owned(memory.download().map_err(DataError::device)?))
+            }
+        }
+    }
+    /// A copy on a device; `None` if it is there. Err: the device or its driver fails, or is out of
+    /// memory.
+    pub(crate) fn copied_to(&self, device: DeviceId) -> Result<Option<Array>, DataError> {
+        let storage = match (&self.storage, device) {
+            _ if self.device() == device => return Ok(None),
+            (_, DeviceId::Host) => Ok(Storage::Host(self.bytes()?)),
+            (Storage::Host(bytes), DeviceId::Cuda(index)) => {
+                DeviceMemory::upload(index, bytes.bytes()).map(Storage::Device)
+            }
+            (Storage::Device(memory), DeviceId::Cuda(index)) => {
+                memory.copied_to(index).map(Storage::Device)
+            }
+        };
+        let storage = storage.map_err(DataError::device)?;
+        let marks = Mutex::new(lock(&self.marks).clone());
+        Ok(Some(Array { dtype: self.dtype, shape: self.shape.clone(), storage, marks }))
     }
     /// The mark of a dimension.
     pub(crate) fn mark(&self, dim: usize) -> Option<Mark> {
@@ -100,19 +158,29 @@ impl Array {
         Ok(self.as_view())
     }
     pub(crate) fn as_view(&self) -> View<'_> {
-        // SAFETY: every constructor checks the number of bytes against the shape.
-        unsafe { View::new_unchecked(self.dtype.name(), &self.shape, self.bytes.bytes()) }
+        let dtype = self.dtype.name();
+        match &self.storage {
+            // SAFETY: every constructor checks the number of bytes against the shape.
+            Storage::Host(bytes) => unsafe {
+                View::new_unchecked(dtype, &self.shape, bytes.bytes())
+            },
+            // SAFETY: the same; the memory is freed in the order of the stream that calls run on.
+            Storage::Device(memory) => unsafe {
+                View::on_device(memory.device(), dtype, &self.shape, memory.address())
+            },
+        }
     }
-    /// Converts to an interpreter value. Err: too many elements.
+    /// Converts to an interpreter value. Err: too many elements, or as for [`Array::bytes`].
     pub fn value(&self) -> Result<value::Tensor, DataError> {
-        self.dtype.decode(&self.shape, self.bytes.bytes()).map_err(DataError::malformed)
+        self.dtype.decode(&self.shape, self.bytes()?.bytes()).map_err(DataError::malformed)
     }
-    /// Copies the elements. Err: another dtype.
+    /// Copies the elements. Err: another dtype, or as for [`Array::bytes`].
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, DataError> {
         if T::DTYPE != self.dtype.name() {
             return Err(DataError::Mismatch(format!("is {}, not {}", self.dtype, T::DTYPE)));
         }
-        let bytes = self.bytes.bytes();
+        let held = self.bytes()?;
+        let bytes = held.bytes();
         let n = bytes.len() / size_of::<T>();
         // SAFETY: the dtype is T's, which accepts every bit pattern; bool bytes are always 0 or 1.
         Ok((0..n).map(|i| unsafe { bytes.as_ptr().cast::<T>().add(i).read_unaligned() }).collect())

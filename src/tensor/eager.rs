@@ -12,7 +12,7 @@ use super::{
 use crate::{
     backend::{self, Backend, Runnable},
     compile::background::{ProgramCompiler, ProgramFuture},
-    model::{self, Options},
+    model::{DeviceId, Options},
     runtime::{DataError, cuda::Mode},
 };
 use indexmap::IndexMap;
@@ -56,7 +56,13 @@ impl Prepared {
         let missing = || crate::Error::Backend("has no program yet".into());
         let program = self.program.as_ref().map(|p| p.ready().ok_or_else(missing)).transpose()?;
         let computed = computed(program.map(|p| &**p), inputs)?;
-        let one = |slot| Ok(resolve_slot(slot, &computed, |i| inputs.get(i).cloned())?);
+        let device = device_of(inputs).map_err(|e| crate::Error::Backend(e.to_string()))?;
+        let one = |slot| {
+            let found = resolve_slot(slot, &computed, |i| inputs.get(i).cloned())?;
+            // A tensor made after another, as by `zeros_like`, is where that one is.
+            let is_constant = matches!(slot, ResultSource::Constant(_));
+            Ok(if is_constant { found.beside(device)? } else { found })
+        };
         self.result_sources.iter().map(one).collect()
     }
 }
@@ -71,25 +77,44 @@ fn computed(
     Ok(program.run(&views)?.into_iter().map(Arc::new).collect())
 }
 
+/// The GPU that holds one of these at least, else the host. Err: they are on several GPUs.
+pub(crate) fn device_of<'a>(arrays: impl IntoIterator<Item = &'a Arc<Array>>) -> Result<DeviceId> {
+    common_device(arrays.into_iter().map(|a| a.device()))
+}
+
+/// The GPU among these, else the host. Err: there are several.
+pub(crate) fn common_device(devices: impl IntoIterator<Item = DeviceId>) -> Result<DeviceId> {
+    let mut on = DeviceId::Host;
+    for device in devices {
+        match (on, device) {
+            (_, DeviceId::Host) => {}
+            (DeviceId::Host, _) => on = device,
+            (a, b) if a == b => {}
+            (a, b) => return Err(format!("takes tensors on {a} and on {b}").into()),
+        }
+    }
+    Ok(on)
+}
+
 static PROGRAMS: LazyLock<Mutex<IndexMap<Key, Arc<Prepared>>>> = LazyLock::new(Mutex::default);
 /// Options from the environment. Errors are not cached, so that fixing the environment helps.
 static OPTIONS: OnceLock<Options> = OnceLock::new();
 
-/// Options of single-op programs: on the host, in the default mode.
-fn options() -> Result<Options, crate::Error> {
+/// Options of single-op programs: in the default mode.
+fn options(device: DeviceId) -> Result<Options, crate::Error> {
     if let Some(known) = OPTIONS.get() {
-        return Ok(known.clone());
+        return Ok(Options { device, ..known.clone() });
     }
     let read = Options::from_env()?;
     let plain = Options {
-        device: model::DeviceId::Host,
+        device: DeviceId::Host,
         target: None,
         mode: Mode::Default,
         max_autotune: false,
         time_budget: None,
         ..read
     };
-    Ok(OPTIONS.get_or_init(|| plain).clone())
+    Ok(Options { device, ..OPTIONS.get_or_init(|| plain).clone() })
 }
 
 thread_local! {
@@ -125,7 +150,7 @@ pub(super) fn row(
     args: Vec<(&'static str, Arg)>,
 ) -> Result<Vec<Tensor>> {
     if let Some(lifted) = lift_numbers(target, &args) {
-        let key = key::of("", target, &lifted);
+        let key = key::of("", DeviceId::Host, target, &lifted);
         match run_cached(site, op, target, lifted) {
             Ok(made) => return Ok(made),
             // An op that needs static numbers has a program for each.
@@ -150,7 +175,8 @@ fn lift_numbers(
         return None;
     }
     let lifted: Vec<_> = args.iter().map(|(name, a)| (*name, a.clone().into_number())).collect();
-    let (one, all) = (key::of("", target, args), key::of("", target, &lifted));
+    let of = |args| key::of("", DeviceId::Host, target, args);
+    let (one, all) = (of(args), of(&lifted));
     let mut known = lock(&NUMBERS);
     if known.len() >= MAX_PROGRAMS {
         known.shift_remove_index(0);
@@ -181,12 +207,18 @@ fn run_cached(
         Some(backend) => backend,
         None => backend::kiln(),
     };
-    let key = key::of(backend.name(), target, &args);
+    let device = device_of(&arrays)?;
+    let key = key::of(backend.name(), device, target, &args);
     let known = lock(&PROGRAMS).get(&key).cloned();
     let made = match known {
         Some(made) => made,
         None => {
-            let made = Arc::new(compile_op(site, op, target, args, &arrays, backend)?);
+            let compiler = ProgramCompiler {
+                backend,
+                options: options(device).map_err(|e| e.to_string())?,
+                queue: None,
+            };
+            let made = Arc::new(compile_op(site, op, target, args, &arrays, &compiler)?);
             let mut all = lock(&PROGRAMS);
             if all.len() >= MAX_PROGRAMS {
                 all.shift_remove_index(0);
@@ -212,8 +244,9 @@ pub(super) fn graph(
     inputs: &[Arc<Array>],
 ) -> Result<Vec<Tensor>, crate::Error> {
     let backend = BACKEND.with_borrow(Option::clone).unwrap_or_else(backend::kiln);
+    let device = device_of(inputs).map_err(|e| crate::Error::Backend(e.to_string()))?;
     let text = recorded.captured.module.print(PrintOptions::default());
-    let key = [backend.name().to_string(), text];
+    let key = [format!("{} on {device}", backend.name()), text];
     // The text has no weights.
     let is_kept = recorded.captured.weights.is_empty();
     let known = lock(&GRAPHS).get(&key).filter(|_| is_kept).cloned();
@@ -222,7 +255,7 @@ pub(super) fn graph(
             Prepared { program: Some(program), result_sources: recorded.result_sources }
         }
         None => {
-            let compiler = ProgramCompiler { backend, options: options()?, queue: None };
+            let compiler = ProgramCompiler { backend, options: options(device)?, queue: None };
             let made = Prepared::new(name, recorded, &compiler)?;
             if let Some(program) = made.program.clone().filter(|_| is_kept) {
                 let mut all = lock(&GRAPHS);
@@ -266,10 +299,8 @@ fn compile_op(
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
     arrays: &[Arc<Array>],
-    backend: Arc<dyn Backend>,
+    program_compiler: &ProgramCompiler,
 ) -> Result<Prepared> {
-    let program_compiler =
-        ProgramCompiler { backend, options: options().map_err(|e| e.to_string())?, queue: None };
     let context = Context::new();
     let recorded = record(context.ctx(), site, Session::default(), |graph: &Graph| {
         let inputs: Vec<Tensor> = arrays
@@ -282,6 +313,5 @@ fn compile_op(
             args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut next))).collect();
         Ok(graph.row(site, op, target, args))
     });
-    Ok(Prepared::new(op, recorded.map_err(reason)?, &program_compiler)
-        .map_err(|e| e.to_string())?)
+    Ok(Prepared::new(op, recorded.map_err(reason)?, program_compiler).map_err(|e| e.to_string())?)
 }

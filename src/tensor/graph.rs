@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     capture::{size_op, storage::Alias, weight::Weight},
-    nn::stored::Stored,
+    nn::stored::{self, Stored},
 };
 use kiln_dialects::{
     ir::*,
@@ -249,15 +249,18 @@ impl Graph {
         &self,
         stored: &Arc<Stored>,
         version: u64,
-        value: &Weight,
-        source: String,
-        frozen: bool,
+        value: &stored::Value,
     ) -> Tensor {
         let site = Location::caller();
         let made = self.state().and_then(|mut state| {
             state.cx.b.loc = state.loc(self.site(site)).named(&stored.name);
+            let weight = || value.weight().map_err(|e| e.to_string());
+            let (frozen, source) = match &value.file {
+                Some((_, source)) => (true, source.clone()),
+                None => (false, format!("#{}", stored.name)),
+            };
             let Some(session) = &mut state.session else {
-                return state.global(&stored.name, value.clone(), source, frozen);
+                return state.global(&stored.name, weight()?, source, frozen);
             };
             if let Some((_, _, alias)) =
                 session.weights.iter().find(|(w, _, _)| Arc::ptr_eq(w, stored))
@@ -268,10 +271,10 @@ impl Graph {
             let frozen = (frozen || session.freeze) && !session.lift_arrays;
             // Modules created under one scope have weights of the same name.
             let name = state.free(&stored.name);
-            let sizes: Vec<Size> = value.shape.iter().map(|n| Size::Static(*n as i64)).collect();
+            let sizes: Vec<Size> = stored.shape.iter().map(|n| Size::Static(*n as i64)).collect();
             let alias = match frozen {
-                true => state.global(&name, value.clone(), source, true)?,
-                false => state.input(&name, value.dtype, &sizes)?,
+                true => state.global(&name, weight()?, source, true)?,
+                false => state.input(&name, stored.dtype, &sizes)?,
             };
             if let Some(session) = &mut state.session {
                 if !frozen {

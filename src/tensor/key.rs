@@ -1,6 +1,6 @@
 //! Cache keys of eager and lazy ops: a hash of the op and its operand types.
 use super::{Operand, Tensor, arg::Arg, handle::Repr};
-use crate::capture::aten::Val;
+use crate::{capture::aten::Val, runtime::DeviceId};
 use kiln_dialects::ir::Size;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -44,10 +44,15 @@ impl Hasher for Keys {
     }
 }
 
-/// Key of an op on a backend; tensor arguments count by type only.
-pub(super) fn of(backend: &str, target: &str, args: &[(&'static str, Arg)]) -> Key {
+/// Key of an op on a backend and a device; tensor arguments count by type only.
+pub(super) fn of(
+    backend: &str,
+    device: DeviceId,
+    target: &str,
+    args: &[(&'static str, Arg)],
+) -> Key {
     let mut h = Keys::new();
-    (backend, target).hash(&mut h);
+    (backend, device.gpu(), target).hash(&mut h);
     h.write_usize(args.len());
     for (name, arg) in args {
         name.hash(&mut h);
@@ -125,7 +130,7 @@ mod tests {
     use super::*;
 
     fn key(args: &[(&'static str, Arg)]) -> Key {
-        of("kiln", "aten.add.Tensor", args)
+        of("kiln", DeviceId::Host, "aten.add.Tensor", args)
     }
 
     #[test]
@@ -148,8 +153,8 @@ mod tests {
             key(&[("dims", ints(&[1, 2]))]),
             key(&[("dims", ints(&[2, 1]))]),
             key(&[("dims", ints(&[1])), ("more", ints(&[2]))]),
-            of("kiln", "aten.sub.Tensor", &[("self", t(&[2, 3]))]),
-            of("interpreter", "aten.add.Tensor", &[("self", t(&[2, 3]))]),
+            of("kiln", DeviceId::Host, "aten.sub.Tensor", &[("self", t(&[2, 3]))]),
+            of("interpreter", DeviceId::Host, "aten.add.Tensor", &[("self", t(&[2, 3]))]),
         ];
         for (i, a) in all.iter().enumerate() {
             assert!(all[i + 1..].iter().all(|b| a != b), "key {i} is another's");

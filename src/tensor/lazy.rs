@@ -9,14 +9,17 @@ use super::{
     Array, BreakReason, Graph, OpError, Repr, ResultSource, Session, Tensor, TraceError,
     arg::Arg,
     call_site::CallSite,
-    eager::{self, Prepared},
+    eager::{self, Prepared, device_of},
     key::{self, Key},
     lazy_node::{Free, LazyNode, ResultTypes},
     lock::lock,
     replay::{CurrentSegment, OperandSource, RecordedArg, RecordedOp, TrieNode},
     trace::record,
 };
-use crate::{Error, compile::background::ProgramCompiler, lowering::driver::compile::CompileError};
+use crate::{
+    Error, compile::background::ProgramCompiler, lowering::driver::compile::CompileError,
+    runtime::DeviceId,
+};
 use indexmap::IndexMap;
 use kiln_dialects::{Result, ir::Context};
 use std::sync::{
@@ -192,7 +195,8 @@ impl Lazy {
         args: Vec<(&'static str, Arg)>,
         operands: &[Tensor],
     ) -> Result<Arc<ResultTypes>> {
-        let known = types(key::of("", target, &args), site, op, target, &args, operands)?;
+        let known =
+            types(key::of("", DeviceId::Host, target, &args), site, op, target, &args, operands)?;
         // Recorded tensors would stay alive, and so count as live results.
         let args = args
             .iter()
@@ -229,7 +233,7 @@ impl Lazy {
         if let Some(at) = self.inputs.iter().position(|a| Arc::ptr_eq(a, &array)) {
             return Ok(OperandSource::Input(at));
         }
-        let first = OperandSource::First(array.dtype(), array.shape().into());
+        let first = OperandSource::First(array.dtype(), array.shape().into(), array.device());
         self.inputs.push(array);
         Ok(first)
     }
@@ -307,7 +311,9 @@ impl Lazy {
                 Ok(live.iter().filter_map(|n| all.get(*n as usize).cloned()).collect())
             })
         };
-        let prepared = match Prepared::new(&s.name, recorded?, &s.program_compiler) {
+        let compiler =
+            s.program_compiler.on(device_of(&self.inputs).map_err(|e| user(e.to_string()))?);
+        let prepared = match Prepared::new(&s.name, recorded?, &compiler) {
             Ok(prepared) => prepared,
             Err(Error::Compile(CompileError::Cancelled(_))) => return Ok(None),
             Err(e) => return Err(user(e.to_string())),

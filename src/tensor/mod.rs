@@ -33,7 +33,10 @@ mod control;
 mod create;
 mod custom;
 mod derivative;
+pub(crate) mod device;
 mod dim;
+#[cfg(all(feature = "dlpack", target_pointer_width = "64"))]
+mod dlpack;
 mod eager;
 mod elementwise;
 mod emit;
@@ -94,7 +97,7 @@ pub(crate) use {
     array::Mark,
     control::FlatTree,
     custom::{has_effects, register_in},
-    eager::{reset, resolve_slot},
+    eager::{common_device, device_of, reset, resolve_slot},
     gradient::value_and_gradients,
     graph::Place,
     handle::Repr,

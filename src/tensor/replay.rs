@@ -9,7 +9,10 @@ use super::{
     Array, Dim, Operand, Scalar, Tensor, arg::Arg, call_site::CallSite, handle::Repr,
     lazy::Segment, lazy_node::ResultTypes,
 };
-use crate::{capture::aten::Val, runtime::guards::Scalar as Plain};
+use crate::{
+    capture::aten::Val,
+    runtime::{DeviceId, guards::Scalar as Plain},
+};
 use kiln_dialects::{Result, ir::Size, value::DType};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -20,8 +23,8 @@ pub(super) enum OperandSource {
     Result(u32),
     /// An input of the segment that occurred before, by index.
     Input(usize),
-    /// The next new input, with this type.
-    First(DType, Box<[usize]>),
+    /// The next new input, with this type, on this device.
+    First(DType, Box<[usize]>, DeviceId),
 }
 
 /// An argument without its tensors, which can be shared between threads.
@@ -197,8 +200,10 @@ impl CurrentSegment<'_> {
                 self.inputs.get(*n).is_some_and(|have| Arc::ptr_eq(have, array))
             }
             // A repeated input is accepted: in the recorded call it was a distinct tensor.
-            OperandSource::First(dtype, shape) => {
-                let fits = array.dtype() == *dtype && array.shape() == &**shape;
+            OperandSource::First(dtype, shape, device) => {
+                let fits = array.dtype() == *dtype
+                    && array.shape() == &**shape
+                    && array.device() == *device;
                 if fits {
                     self.inputs.push(array.clone());
                 }

@@ -345,7 +345,7 @@ impl TraceState {
             alias
         } else {
             let name = self.unique("constant", NameKind::Result);
-            self.constant(&name, Weight::from_array(array))?
+            self.constant(&name, Weight::from_array(array).map_err(|e| e.to_string())?)?
         };
         self.arrays.insert(key, (array.clone(), alias));
         Ok(alias)

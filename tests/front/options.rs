@@ -178,7 +178,7 @@ fn arrays_come_from_bytes_numbers_values_and_weights() {
         Array::from_weight(&Weight::from_tensor(&value)).expect("a weight").into(),
     ] {
         assert_eq!(
-            (array.bytes(), array.shape(), array.dtype()),
+            (array.bytes().expect("bytes").bytes(), array.shape(), array.dtype()),
             (&bytes[..], &[2usize][..], DType::F32)
         );
     }
@@ -285,7 +285,7 @@ fn explain_reports_memory_passes_and_copies() {
 fn reduce_overhead_reuses_released_memory() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor| x * 2 + 1).mode("reduce-overhead");
-    let at = |t: &Tensor| t.array().expect("elements").bytes().as_ptr();
+    let at = |t: &Tensor| t.array().expect("elements").bytes().expect("bytes").bytes().as_ptr();
     let call = |k: i64| f.call(&(counting(&[1000]) + k)).expect("a result");
     let first = call(0);
     let place = at(&first);

@@ -1,11 +1,17 @@
 //! Zero-copy arguments of other libraries.
 use super::{file, models, options};
-use dlpark::ffi::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLTensor};
+use dlpark::{
+    ffi::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLTensor},
+    metadata::Dynamic,
+};
 use kiln::{
     Executable,
     dialects::value::Data as Values,
     load,
-    runtime::{DeviceId, View, ViewMut, interop::Element},
+    runtime::{
+        DeviceId, View, ViewMut,
+        interop::{Element, dlpack_dtype},
+    },
 };
 use ndarray::{Array2, s};
 
@@ -215,4 +221,24 @@ fn gpu_memory_is_rejected_on_the_host() {
     out_strides = [10, 1];
     assert_eq!(result(out_strides.as_mut_ptr(), DLDeviceType::CPU), Ok(()));
     assert_eq!(y, want.as_slice().unwrap());
+}
+
+/// A tensor to DLPack and back is the same memory; one of other strides is a copy.
+#[test]
+fn tensors_of_dlpack() {
+    let x = kiln::Tensor::from_slice(&[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
+    let at = |x: &kiln::Tensor| x.array().unwrap().view().unwrap().address();
+    let given = x.to_dlpack().unwrap();
+    // SAFETY: valid, and written by nobody.
+    let back = unsafe { kiln::Tensor::from_dlpack(given) }.unwrap();
+    assert_eq!(at(&back), at(&x));
+    // Two rows of two, column-major.
+    let elements = Box::new([1.0f32, 2.0, 3.0, 4.0]);
+    let at = elements.as_ptr().cast_mut().cast();
+    let mut given = Dynamic::new(vec![2i64, 2], vec![1i64, 2]).initialize(elements).unwrap();
+    given.set_data(at).set_dtype(dlpack_dtype("f32").unwrap());
+    given.set_device(DLDevice { device_type: DLDeviceType::CPU, device_id: 0 });
+    // SAFETY: an array of its own.
+    let copy = unsafe { kiln::Tensor::from_dlpack(given.finish()) }.unwrap();
+    assert_eq!(copy.to_vec::<f32>().unwrap(), [1.0, 3.0, 2.0, 4.0]);
 }

@@ -1,7 +1,9 @@
 //! Allocation of device memory and pinned host memory.
 use super::{CudaResult, alive, capture, current, device, lock, put, stream, valid};
 use crate::allocations::{MEMORY, MemoryKind};
-use cudarc::driver::sys::{CUdeviceptr, CUresult, CUstream};
+use cudarc::driver::sys::{
+    CUdevice, CUdeviceptr, CUmemPool_attribute, CUmemoryPool, CUresult, CUstream,
+};
 use std::{
     ffi::{c_uint, c_void},
     ptr,
@@ -59,6 +61,39 @@ pub unsafe extern "C" fn cuMemAllocAsync(
         // SAFETY: room for an address.
         unsafe { put(at, allocate(len, MemoryKind::Device)?) }
     })
+}
+
+/// The one pool. It keeps nothing: what is freed is gone.
+const POOL: usize = 1;
+
+/// The pool of stream-ordered allocations.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetDefaultMemPool(
+    pool: *mut CUmemoryPool,
+    device: CUdevice,
+) -> CUresult {
+    alive(|| {
+        valid(device == 0 && !pool.is_null())?;
+        // SAFETY: room for a handle.
+        unsafe { put(pool, ptr::without_provenance_mut(POOL)) }
+    })
+}
+
+/// Accepts how much the pool may keep.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemPoolSetAttribute(
+    pool: CUmemoryPool,
+    attribute: CUmemPool_attribute,
+    value: *mut c_void,
+) -> CUresult {
+    let known = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    alive(|| valid(pool.addr() == POOL && attribute == known && !value.is_null()))
+}
+
+/// Returns what the pool keeps, which is nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemPoolTrimTo(pool: CUmemoryPool, _keep: usize) -> CUresult {
+    alive(|| valid(pool.addr() == POOL))
 }
 
 /// Frees device memory.

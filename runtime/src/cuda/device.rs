@@ -188,6 +188,18 @@ impl Device {
     pub(super) fn stream(&self) -> Stream {
         self.stream
     }
+    /// The pool of stream-ordered allocations; `None` if the device has none.
+    pub(super) fn default_pool(&self) -> Result<Option<sys::CUmemoryPool>, CudaError> {
+        if !self.stream_ordered {
+            return Ok(None);
+        }
+        let mut pool = std::ptr::null_mut();
+        // SAFETY: a device that the driver has named; writes a handle.
+        unsafe { sys::cuDeviceGetDefaultMemPool(&mut pool, self.number) }
+            .result()
+            .map_err(self.error("asking for a memory pool"))?;
+        Ok(Some(pool))
+    }
     /// Creates a non-blocking stream. The caller destroys it.
     pub(super) fn new_stream(&self) -> Result<Stream, CudaError> {
         let _current = self.enter()?;

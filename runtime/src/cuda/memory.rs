@@ -78,6 +78,27 @@ impl DeviceBuffer {
     }
 }
 
+/// Keeps what the default pool's users free for their next allocations: by default the pool returns
+/// it at each synchronisation, and allocating anew takes milliseconds. Nothing without pools.
+pub fn keep_freed(device: &Device) -> Result<(), CudaError> {
+    let Some(pool) = device.default_pool()? else { return Ok(()) };
+    let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    let mut bytes = u64::MAX;
+    // SAFETY: a live pool, and an attribute of 64 bits.
+    unsafe { sys::cuMemPoolSetAttribute(pool, threshold, (&raw mut bytes).cast()) }
+        .result()
+        .map_err(device.error("setting what a memory pool keeps"))
+}
+
+/// Returns what the default pool keeps and nobody uses.
+pub fn release_freed(device: &Device) -> Result<(), CudaError> {
+    let Some(pool) = device.default_pool()? else { return Ok(()) };
+    // SAFETY: a live pool.
+    unsafe { sys::cuMemPoolTrimTo(pool, 0) }
+        .result()
+        .map_err(device.error("trimming a memory pool"))
+}
+
 /// Copies device to device.
 pub fn copy_on_device(
     device: &Device,

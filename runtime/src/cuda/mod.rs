@@ -29,6 +29,7 @@ mod staging;
 mod state;
 mod stream;
 mod tensor_map;
+mod tensor_memory;
 mod workspace;
 mod workspace_flow;
 
@@ -36,6 +37,7 @@ pub use device::{Device, DeviceInfo, devices, driver_version};
 pub use link::{Image, Images, Library, Linker};
 pub use load::Loaded;
 pub use stream::Stream;
+pub use tensor_memory::{DeviceMemory, Prefetch, release_unused, synchronize, tensor_stream};
 pub use workspace::Allocation;
 
 /// How a program's kernels are launched.

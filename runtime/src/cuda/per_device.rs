@@ -16,8 +16,15 @@ impl<T> PerDevice<T> {
         device: &Device,
         make: impl FnOnce() -> Result<T, CudaError>,
     ) -> Result<Arc<T>, CudaError> {
+        self.at(device.info().index, make)
+    }
+    /// As [`PerDevice::of`], by the device's ordinal.
+    pub fn at(
+        &self,
+        index: usize,
+        make: impl FnOnce() -> Result<T, CudaError>,
+    ) -> Result<Arc<T>, CudaError> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = device.info().index;
         if let Some((_, found)) = kept.iter().find(|(i, _)| *i == index) {
             return Ok(found.clone());
         }

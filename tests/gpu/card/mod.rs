@@ -24,6 +24,7 @@ mod parts;
 pub mod passes;
 mod rows;
 mod solver;
+mod tensors;
 mod transforms;
 mod tuning;
 mod workers;
@@ -58,7 +59,7 @@ pub struct Suite {
     pub emulated: u64,
 }
 
-static SUITES: [&Suite; 15] = [
+static SUITES: [&Suite; 16] = [
     &models::SUITE,
     &rows::SUITE,
     &graphs::SUITE,
@@ -74,6 +75,7 @@ static SUITES: [&Suite; 15] = [
     &solver::SUITE,
     &transforms::SUITE,
     &workspace::SUITE,
+    &tensors::SUITE,
 ];
 
 fn device() -> String {
@@ -193,6 +195,11 @@ fn factorizations_of_the_card_as_on_the_host() {
 #[test]
 fn transforms_of_the_card_as_on_the_host() {
     run(&transforms::SUITE);
+}
+
+#[test]
+fn tensors_stay_on_the_card() {
+    run(&tensors::SUITE);
 }
 
 #[test]
