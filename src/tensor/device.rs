@@ -57,7 +57,7 @@ pub(crate) enum Moving {
 impl Moving {
     /// Starts to copy from the host to a GPU, beside other work there; other ways are gone at once.
     /// Err: as for [`Array::copied_to`].
-    pub fn start(array: Arc<Array>, device: DeviceId) -> Result<Moving, DataError> {
+    pub(crate) fn start(array: Arc<Array>, device: DeviceId) -> Result<Moving, DataError> {
         match device {
             DeviceId::Cuda(index) if array.device() == DeviceId::Host => {
                 let copy = Prefetch::start(index, array.bytes()?.bytes());
@@ -68,7 +68,7 @@ impl Moving {
         }
     }
     /// The tensor, for ops from now on.
-    pub fn finish(self) -> Result<Arc<Array>, DataError> {
+    pub(crate) fn finish(self) -> Result<Arc<Array>, DataError> {
         match self {
             Moving::There(array) => Ok(array),
             Moving::Copied(dtype, shape, copy) => {

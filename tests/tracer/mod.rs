@@ -36,8 +36,8 @@ fn every_method_is_tested() {
         let files = std::fs::read_dir(root().join(folder)).expect("a folder").flatten();
         files.filter_map(|e| std::fs::read_to_string(e.path()).ok()).collect::<Vec<_>>().join("\n")
     };
-    let (source, tests) =
-        (read("../src/tensor"), ["tracer", "front", "gradients", "training"].map(read).concat());
+    let folders = ["tracer", "front", "gradients", "training", "run", "gpu/card"];
+    let (source, tests) = (read("../src/tensor"), folders.map(read).concat());
     let own = regex::Regex::new(r#"(?m)^    (?:pub fn (\w+)|(\w+) "aten\.)"#).expect("a pattern");
     let names = own
         .captures_iter(&source)

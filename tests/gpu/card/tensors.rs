@@ -3,9 +3,11 @@
 use super::*;
 use kiln::{
     Tensor, compile,
+    data::{Loader, Rows},
     dialects::value::DType,
     nn::{self, Linear, Module, Parameter, Scope},
     optim::{AdamW, Optimizer, State},
+    runtime::cuda::DeviceMemory,
     tensor::TraceError,
 };
 
@@ -30,6 +32,7 @@ const CASES: &[Case] = &[
     ("weights", weights),
     ("a weights' file", file),
     ("training", training),
+    ("a loader", loader),
     ("DLPack", dlpack),
     ("errors", errors),
 ];
@@ -70,6 +73,13 @@ fn copies() -> Result<(), Error> {
         same(back.device()?, DeviceId::Host, "back")?;
         same(back.value()?, x.value()?, dtype.name())?;
     }
+    // Memory of the caller's making.
+    let index = on()?.gpu().unwrap_or(0);
+    let memory =
+        DeviceMemory::upload(index, &[1, 0, 1]).map_err(|e| Error::Backend(e.to_string()))?;
+    let own = kiln::tensor::Array::on_device(DType::I1, &[3], memory)?;
+    same(own.device_memory().map(|m| m.len()), Some(3), "its bytes")?;
+    agrees(&Tensor::from(own), &Tensor::from_slice(&[3], &[true, false, true])?, "own memory")?;
     let none = Tensor::from_slice::<f32>(&[0, 3], &[])?.to_device(&device());
     agrees(&(&none + 1), &none.to_device("cpu"), "no elements")
 }
@@ -217,6 +227,19 @@ fn training() -> Result<(), Error> {
     let near = want.iter().zip(&have).all(|(a, b)| (a - b).abs() <= 1e-5 * a.abs());
     let falls = have.last() < have.first();
     if near && falls { Ok(()) } else { Err(Error::Backend(format!("{have:?}, not {want:?}"))) }
+}
+
+fn loader() -> Result<(), Error> {
+    let (x, t) = (numbers(&[50, 300], 0.4)?, Tensor::from_slice(&[50], &[1i64; 50])?);
+    let rows = || Rows::new((x.clone(), t.clone()));
+    let host = Loader::new(rows()?, 16).shuffle(3);
+    let there = Loader::new(rows()?, 16).shuffle(3).threads(2).device(&device());
+    for (have, want) in there.epoch(2)?.zip(host.epoch(2)?) {
+        let (have, want) = (have?, want?);
+        agrees(&have.0, &want.0, "inputs")?;
+        agrees(&(have.0.sum(1, false) + &have.1), &(want.0.sum(1, false) + &want.1), "a sum")?;
+    }
+    Ok(())
 }
 
 fn dlpack() -> Result<(), Error> {
