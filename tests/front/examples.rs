@@ -175,7 +175,7 @@ fn a_graph_and_a_pass_of_meliors_run() {
 #[test]
 fn a_gpt_learns_to_write() {
     crate::watchdog::arm();
-    let (text, losses) = gpt::run(40, 20).expect("a text");
+    let (text, losses) = gpt::run("cpu", 40, 20).expect("a text");
     // Of 60 characters each is as likely as the others at first: ln 60 = 4.1.
     assert!((3.8..5.0).contains(&losses[0]) && losses[39] < 3.2, "{losses:?}");
     assert!(text.contains("step 40: loss") && text.contains("From fairest creatures"), "{text}");
