@@ -32,7 +32,11 @@ fn main() -> Result<(), kiln::Error> {
     let device = arguments.first().filter(|a| !a.starts_with("--")).map_or("cpu", String::as_str);
     let start = Instant::now();
     let (text, losses) = run(device, 400, 400)?;
-    println!("{text}\n\n{} steps in {:.1} s on {device}", losses.len(), start.elapsed().as_secs_f64());
+    println!(
+        "{text}\n\n{} steps in {:.1} s on {device}",
+        losses.len(),
+        start.elapsed().as_secs_f64()
+    );
     if let Some(file) = file {
         draw(&losses, Path::new(file)).map_err(|e| TraceError::User(e.to_string().into()))?;
         println!("the losses are in {file}");
@@ -145,11 +149,7 @@ fn user(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TraceError {
 
 /// Trains for some steps on a device, then writes some characters. The text to print, and the loss
 /// of each step.
-pub fn run(
-    device: &str,
-    steps: usize,
-    letters: usize,
-) -> Result<(String, Vec<f64>), kiln::Error> {
+pub fn run(device: &str, steps: usize, letters: usize) -> Result<(String, Vec<f64>), kiln::Error> {
     let mut alphabet: Vec<char> = TEXT.chars().collect();
     alphabet.sort_unstable();
     alphabet.dedup();

@@ -31,6 +31,7 @@ mod linear;
 pub(crate) mod mode;
 mod norm;
 mod parameter;
+mod recurrent;
 mod sequential;
 pub(crate) mod stored;
 
@@ -46,6 +47,7 @@ pub use linear::Linear;
 pub use mode::train;
 pub use norm::{BatchNorm, LayerNorm, RmsNorm};
 pub use parameter::{Parameter, Scope};
+pub use recurrent::Recurrent;
 pub use sequential::Sequential;
 
 use crate::{compile::Compiled, runtime::DataError, tensor::Tensor};

@@ -3,3 +3,4 @@ mod data;
 mod losses;
 mod modes;
 mod network;
+mod recurrent;

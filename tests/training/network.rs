@@ -27,8 +27,11 @@ pub struct Recorded(BTreeMap<String, Weight>);
 
 impl Recorded {
     pub fn open() -> Recorded {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/training/network.safetensors");
-        Recorded(weight::open(&path).unwrap())
+        Recorded::of_file("network")
+    }
+    pub fn of_file(name: &str) -> Recorded {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/training");
+        Recorded(weight::open(&folder.join(format!("{name}.safetensors"))).unwrap())
     }
     pub fn get(&self, name: &str) -> Tensor {
         let found = self.0.get(name).unwrap_or_else(|| panic!("no {name}"));

@@ -1,7 +1,7 @@
 """Makes network.safetensors: a convolutional network with batch norm that PyTorch trains for four
 steps of AdamW; its state_dict before and after each, the loss of each, and what it gives in
 evaluation mode afterwards. `network.rs` does the same. Also losses and their gradients, for
-`losses.rs`.
+`losses.rs`. And recurrent.safetensors: recurrent layers with their gradients, for `recurrent.rs`.
 
     python record.py [DIR]
 """
@@ -43,6 +43,27 @@ def losses():
     return {k: v.detach().clone() for k, v in out.items()}
 
 
+def recurrent():
+    """Outputs and final states of recurrent layers, and gradients of the sum of their squares by input, state and weights."""
+    torch.manual_seed(0)
+    out = {"x": torch.randn(2, 4, 3)}
+    kinds = {"lstm": nn.LSTM, "gru": nn.GRU, "tanh": nn.RNN, "relu": lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k)}
+    for name, kind in kinds.items():
+        for form, options in {"one": {"bias": False}, "two": {"num_layers": 2, "bidirectional": True}}.items():
+            net, x = kind(3, 5, batch_first=True, **options), out["x"].clone().requires_grad_()
+            rows = net.num_layers * (1 + net.bidirectional)
+            state = [torch.randn(rows, 2, 5, requires_grad=True) for _ in range(2 if name == "lstm" else 1)]
+            y, last = net(x, tuple(state) if name == "lstm" else state[0])
+            last = list(last) if name == "lstm" else [last]
+            weights = dict(net.named_parameters())
+            by = torch.autograd.grad(sum(t.square().sum() for t in [y, *last]), [x, *state, *weights.values()])
+            found = {"y": y, "by/x": by[0]} | {f"state/{i}": s for i, s in enumerate(state)} | {f"last/{i}": s for i, s in enumerate(last)}
+            found |= {f"by/{i}": b for i, b in enumerate(by[1 : 1 + len(state)])}
+            found |= weights | {f"by/{k}": b for k, b in zip(weights, by[1 + len(state) :])}
+            out |= {f"{name}/{form}/{k}": v for k, v in found.items()}
+    return out
+
+
 def main(directory):
     torch.manual_seed(0)
     # No biases before batch norm: their gradient is 0 but for rounding, which AdamW scales up.
@@ -68,7 +89,8 @@ def main(directory):
     net.eval()
     out["evaluated"] = net(out["x"][0]).detach()
     out |= losses()
-    save_file({k: v.contiguous() for k, v in out.items()}, Path(directory) / "network.safetensors")
+    for name, found in {"network": out, "recurrent": recurrent()}.items():
+        save_file({k: v.detach().contiguous() for k, v in found.items()}, Path(directory) / f"{name}.safetensors")
 
 
 main(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent)
