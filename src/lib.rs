@@ -83,6 +83,6 @@ pub use compile::{
     Compiled, OptionInfo, compile, disable, explain, list_mode_options, list_options, reset,
 };
 pub use tensor::{
-    Ptx, Scalar, Tensor, checkpoint, cond, custom_op, grad, jvp, map, mark_dynamic, mark_static,
-    scan, scan_reverse, trace, trace_all, value_and_grad, vjp, vmap, while_loop,
+    Ptx, Scalar, Tensor, autocast, checkpoint, cond, custom_op, grad, jvp, map, mark_dynamic,
+    mark_static, scan, scan_reverse, trace, trace_all, value_and_grad, vjp, vmap, while_loop,
 };

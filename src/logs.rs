@@ -26,6 +26,7 @@ pub const CHANNELS: &[(&str, &str)] = &[
         "the code of kernels: PTX, or the llvm dialect; of machine code that was compiled before its size",
     ),
     ("options", "options that change nothing, and why"),
+    ("autocast", "arguments that autocast converts"),
 ];
 
 /// Translates the text of `KILN_LOG` into `tracing` filter directives. `NAME` enables a channel,

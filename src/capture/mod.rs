@@ -1,6 +1,6 @@
 //! Capture: imports a framework's graph at level `graph`.
 pub mod aten;
-mod autocast;
+pub(crate) mod autocast;
 mod autocast_args;
 mod bits;
 mod control;

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Error,
     runtime::{CallError, guards::LeafView},
-    tensor::{Segments, TraceError, eagerly, in_segments, is_disabled, lock},
+    tensor::{Segments, TraceError, eagerly, in_segments, is_autocast, is_disabled, lock},
 };
 use std::{
     panic::Location,
@@ -44,6 +44,10 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let whole = |all| rebuild::<A>(all).map_err(Error::from);
         if traced(&all) || self.settings.disable {
             return Ok(self.function.invoke(whole(all)?).into_tree()?);
+        }
+        if is_autocast() {
+            let why = "is called in an autocast context: autocast goes inside of what is compiled";
+            return Err(Error::Setting(format!("{} {why}", self.settings.name)));
         }
         if self.backend.is_none() || is_disabled() {
             return self.eager(whole(all)?);

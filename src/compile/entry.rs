@@ -447,6 +447,13 @@ impl EntryCompiler<'_> {
         }
         add_assumptions(&mut guards, &session)
             .map_err(|e| Error::Backend(format!("a size of the function {e}")))?;
+        for ((op, from, to), n) in &session.casts {
+            let many = if *n > 1 { format!("{n} times ") } else { String::new() };
+            (self.remark)(
+                Topic::Autocast,
+                format!("{op} takes {many}{to} where it is given {from}"),
+            );
+        }
         let text = if self.settings.keep_graphs {
             GraphModule::new(self.name, &captured).text()
         } else {

@@ -18,6 +18,8 @@ pub enum Topic {
     Options,
     /// A failure of background compilation.
     Asynchronous,
+    /// Arguments that [`autocast`](crate::autocast) converts.
+    Autocast,
 }
 
 impl Topic {
@@ -29,6 +31,7 @@ impl Topic {
             Topic::CacheLimit => "cache_limit",
             Topic::Options => "options",
             Topic::Asynchronous => "asynchronous",
+            Topic::Autocast => "autocast",
         }
     }
 }
@@ -67,6 +70,7 @@ impl Remark {
             Topic::CacheLimit => tracing::warn!(target: "kiln::recompiles", "{self}"),
             Topic::Options => tracing::info!(target: "kiln::options", "{self}"),
             Topic::Asynchronous => tracing::warn!(target: "kiln::recompiles", "{self}"),
+            Topic::Autocast => tracing::info!(target: "kiln::autocast", "{self}"),
         }
     }
 }

@@ -30,6 +30,7 @@ mod clip;
 mod file;
 mod lion;
 mod muon;
+mod scale;
 mod schedule;
 mod sgd;
 
@@ -38,6 +39,7 @@ pub use adam::{Adam, AdamW};
 pub use clip::{clip_by_global_norm, ema, global_norm};
 pub use lion::Lion;
 pub use muon::{Muon, Scaling};
+pub use scale::{LossScale, Scale};
 pub use schedule::Schedule;
 pub use sgd::Sgd;
 

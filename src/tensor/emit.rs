@@ -1,7 +1,7 @@
 //! Dispatch: adds an ATen row to a graph, or runs it eagerly.
 use super::{
-    Operand, Tensor, arg::Arg, call_site::CallSite, eager, graph::Graph, handle::Repr, modes,
-    state::NameKind,
+    Operand, Tensor, arg::Arg, autocast, call_site::CallSite, eager, graph::Graph, handle::Repr,
+    modes, state::NameKind,
 };
 use crate::capture::{
     aten::{self, Args, Outcome, Val},
@@ -17,6 +17,7 @@ pub(super) fn exactly<const R: usize>(
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
 ) -> [Tensor; R] {
+    let args = autocast::cast(op, target, args);
     if let Some(made) = modes::replay(None, target, &args) {
         return made;
     }
@@ -30,6 +31,7 @@ pub(super) fn row(
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
 ) -> Vec<Tensor> {
+    let args = autocast::cast(op, target, args);
     graph_of(&operands(&args)).row(site, op, target, args)
 }
 
@@ -50,6 +52,7 @@ impl Graph {
         target: &'static str,
         args: Vec<(&'static str, Arg)>,
     ) -> [Tensor; R] {
+        let args = autocast::cast(op, target, args);
         let operands = operands(&args);
         let all = self.row(site, op, target, args);
         let (n, first) = (all.len(), all.iter().find(|t| t.is_poisoned()).cloned());

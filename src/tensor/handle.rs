@@ -1,5 +1,7 @@
 //! Tensor handles.
-use super::{Array, Dim, Graph, OpError, TraceError, arg::Arg, emit, lazy_node::LazyNode, modes};
+use super::{
+    Array, Dim, Graph, OpError, TraceError, arg::Arg, emit, is_autocast, lazy_node::LazyNode, modes,
+};
 use crate::capture::storage::Alias;
 use kiln_dialects::{
     sym,
@@ -182,7 +184,10 @@ impl Tensor {
         args: [(&'static str, Arg); N],
     ) -> [Tensor; R] {
         let site = Location::caller();
-        if let Some(made) = modes::replay(Some(self), target, &args) {
+        // Under autocast, the op's own arguments are known after conversion only.
+        if !is_autocast()
+            && let Some(made) = modes::replay(Some(self), target, &args)
+        {
             return made;
         }
         let mut all = Vec::with_capacity(N + 1);

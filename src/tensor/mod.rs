@@ -26,6 +26,7 @@
 //! `Sequential`.
 mod arg;
 pub(crate) mod array;
+mod autocast;
 mod axes;
 mod call_site;
 mod checkpoint;
@@ -73,6 +74,7 @@ mod vmap;
 
 pub use arg::Operand;
 pub use array::Array;
+pub use autocast::{autocast, without_autocast};
 pub use axes::Axes;
 pub use checkpoint::{Checkpoint, checkpoint};
 pub use control::{cond, map, scan, scan_reverse, while_loop};
@@ -97,6 +99,7 @@ pub use trace::{Traced, trace, trace_all, trace_into};
 pub use vmap::{Vmap, vmap};
 pub(crate) use {
     array::Mark,
+    autocast::is_autocast,
     control::FlatTree,
     custom::{has_effects, register_in},
     eager::{common_device, device_of, reset, resolve_slot},

@@ -8,7 +8,10 @@ use kiln_dialects::{
     ops::CompareKind,
     sym::{self, Atom},
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 /// A comparison of sizes assumed for this call, which becomes a guard.
 #[derive(Clone, Debug)]
@@ -96,6 +99,8 @@ pub(crate) struct Session {
     pub freeze: bool,
     /// Whether concrete tensors that the function reads are lifted inputs, not constants.
     pub lift_arrays: bool,
+    /// Conversions by [`autocast`](super::autocast): op, from, to; how many tensors.
+    pub casts: BTreeMap<(&'static str, &'static str, &'static str), usize>,
     /// The first graph break.
     pub read: Option<OpError>,
 }

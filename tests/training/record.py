@@ -1,7 +1,8 @@
 """Makes network.safetensors: a convolutional network with batch norm that PyTorch trains for four
 steps of AdamW; its state_dict before and after each, the loss of each, and what it gives in
 evaluation mode afterwards. `network.rs` does the same. Also losses and their gradients, for
-`losses.rs`. And recurrent.safetensors: recurrent layers with their gradients, for `recurrent.rs`.
+`losses.rs`. And recurrent.safetensors: recurrent layers with their gradients, for `recurrent.rs`; and
+autocast.safetensors: a network under autocast, and a scaled one of f16, for `mixed.rs`.
 
     python record.py [DIR]
 """
@@ -64,6 +65,30 @@ def recurrent():
     return out
 
 
+def autocast():
+    """Two layers under autocast of processors: result, loss, gradients. A weight of f32 under torch.amp.GradScaler, whose
+    gradients overflow in the second and fourth step: weight, momentum and scale after each."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
+    x, t = torch.randn(6, 8), torch.randint(4, (6,))
+    with torch.autocast("cpu", torch.bfloat16):
+        y = net(x)
+        loss = F.cross_entropy(y, t)
+    weights = dict(net.named_parameters())
+    by = torch.autograd.grad(loss, list(weights.values()))
+    out = {"x": x, "t": t, "y": y, "loss": loss} | weights | {f"by/{k}": b for k, b in zip(weights, by)}
+    w = nn.Parameter(torch.tensor([1.0, -2.0]))
+    sgd, scaler = torch.optim.SGD([w], lr=0.1, momentum=0.9), torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)
+    out["scaled/w"] = w.detach().clone()
+    for step, factor in enumerate([1.0, float("inf"), 2.0, float("nan"), 3.0, 1.0, 0.5, 1.0]):
+        sgd.zero_grad()
+        scaler.scale((w.square() * factor).sum()).backward()
+        scaler.step(sgd)
+        scaler.update()
+        out[f"scaled/{step}/w"], out[f"scaled/{step}/scale"] = w.detach().clone(), torch.tensor(scaler.get_scale())
+    return out
+
+
 def main(directory):
     torch.manual_seed(0)
     # No biases before batch norm: their gradient is 0 but for rounding, which AdamW scales up.
@@ -89,7 +114,7 @@ def main(directory):
     net.eval()
     out["evaluated"] = net(out["x"][0]).detach()
     out |= losses()
-    for name, found in {"network": out, "recurrent": recurrent()}.items():
+    for name, found in {"network": out, "recurrent": recurrent(), "autocast": autocast()}.items():
         save_file({k: v.detach().contiguous() for k, v in found.items()}, Path(directory) / f"{name}.safetensors")
 
 
