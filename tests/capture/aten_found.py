@@ -17,6 +17,12 @@ def found():
                 add(lambda x, y, r=reduction: F.binary_cross_entropy_with_logits(x, y.sigmoid(), reduction=r), f(3, 4, dtype=x), f(3, 4, dtype=y))
     add(lambda x, y: torch.cdist(x, y), torch.zeros(1, 0, dtype=torch.bfloat16), torch.zeros(0, 0, 0))
 
+    # The sign of NaN; positions of values among boundaries of another dtype; no elements by 0.
+    add(lambda x: (torch.sign(x), torch.sgn(-x)), torch.tensor([float("nan"), -2.0, -0.0, 0.0, float("inf")]))
+    for d in (torch.int64, torch.float32):
+        add(lambda x, s: torch.bucketize(x, s), torch.tensor([-5, 3, 300], dtype=d), torch.tensor([0, 1, 4], dtype=torch.uint8))
+    add(lambda x: (x % 0, x.div(0, rounding_mode="floor"), torch.fmod(x, 0)), i(-9, 9, 0, 3))
+
     # Writes through bits of another dtype.
     def bits(x, dtype):
         y = x.clone()

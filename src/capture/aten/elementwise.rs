@@ -135,7 +135,16 @@ const OTHERS: &[Row] = &[
         arguments: "self",
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
-            let y = if dtype_of(x)? == DType::I1 { x } else { cx.unary(UnaryKind::Sign, x)? };
+            let d = dtype_of(x)?;
+            if d == DType::I1 {
+                return cx.one(x);
+            }
+            let mut y = cx.unary(UnaryKind::Sign, x)?;
+            if d.is_float() {
+                // That of NaN is 0 in PyTorch, and NaN in the dialect.
+                let (is_number, zero) = (cx.compare(CompareKind::Eq, x, x)?, cx.number(d, 0.0)?);
+                y = cx.select(is_number, y, zero)?;
+            }
             cx.one(y)
         },
     },

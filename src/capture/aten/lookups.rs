@@ -115,8 +115,7 @@ fn isin(cx: &mut Cx, a: &Args<'_>, elements: &str, tests: &str) -> Result<Outcom
 
 /// How many elements of a sorted sequence are below a value, or not above it.
 fn searchsorted(cx: &mut Cx, a: &Args<'_>, sequence: &str) -> Result<Outcome> {
-    let mut s = cx.tensor(a, sequence)?;
-    let x = cx.operand(a, "self", dtype_of(s)?)?;
+    let (x, mut s) = cx.promoted(a, "self", sequence)?;
     if rank_of(s) == 0 {
         return Err("boundaries tensor should have positive dimension, but got 0 dimension".into());
     }

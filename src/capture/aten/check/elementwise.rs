@@ -1,5 +1,5 @@
 //! Checks of elementwise overloads, selection and fills.
-use super::{Call, Checks, Val, scalar_name, wants};
+use super::{Call, Checks, Ty, Val, scalar_name, wants};
 use kiln_dialects::{
     ir::{Result, Size},
     value::DType,
@@ -28,13 +28,14 @@ fn rounding(c: &mut Call) -> Result<()> {
     })
 }
 
-/// Integer division by 0 is rejected; float division gives infinity or NaN.
+/// Integer division by 0 is rejected, but of no elements; float division gives infinity or NaN.
 fn divisor(c: &mut Call) -> Result<()> {
     let zero =
         matches!(c.a.values.get("other"), Some(Val::Int(Size::Static(0)) | Val::Bool(false)));
     let rounds = c.packet() != "div" || c.a.has("rounding_mode");
-    let float = c.optional("self")?.is_none_or(|t| t.dtype.is_float());
-    wants(float || !(zero && rounds), || "ZeroDivisionError".into())
+    let divides = |t: &Ty| !t.dtype.is_float() && !t.dims.contains(&Some(0));
+    let rejected = zero && rounds && c.optional("self")?.is_some_and(|t| divides(&t));
+    wants(!rejected, || "ZeroDivisionError".into())
 }
 
 fn pow(c: &mut Call) -> Result<()> {
