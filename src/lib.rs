@@ -85,4 +85,5 @@ pub use compile::{
 pub use tensor::{
     Ptx, Scalar, Tensor, autocast, checkpoint, cond, custom_op, grad, jvp, map, mark_dynamic,
     mark_static, scan, scan_reverse, trace, trace_all, value_and_grad, vjp, vmap, while_loop,
+    while_loop_bounded,
 };

@@ -318,3 +318,64 @@ fn a_detached_tensor_is_a_constant() {
     let wanted: Vec<f64> = elements(&x).iter().map(|x| 2.0 * x).collect();
     assert_eq!(elements(&second.call(&x).unwrap()), wanted);
 }
+
+/// Powers of two of x until the sum passes a limit: by values, with a parameter that the condition
+/// reads, twice differentiated, and in batches.
+#[test]
+fn bounded_loops_have_gradients() {
+    let f = |x: Tensor, w: Tensor| -> Result<Tensor, TraceError> {
+        let body = |(y, n): (Tensor, Tensor)| (&y * &w + y.sin(), n + 1.0);
+        let below = |(y, _): (Tensor, Tensor)| y.square().sum(.., false).lt(50.0);
+        let zero = Tensor::scalar(0.0f64)?;
+        let (y, n) = kiln::while_loop_bounded(9, below, body, (x, zero))?;
+        Ok((y * (n + 1.0)).sum(.., false))
+    };
+    for start in [0.4, 1.1, 9.0] {
+        let x = Tensor::from_slice(&[2], &[start, 0.7]).unwrap();
+        let w = Tensor::from_slice(&[2], &[1.3, 0.9]).unwrap();
+        let value = |x: Tensor, w: Tensor| f(x, w).unwrap().item::<f64>().unwrap();
+        // A loop without a limit gives the same.
+        let by = kiln::compile(kiln::grad(|(x, w): (Tensor, Tensor)| f(x, w)));
+        let (by_x, by_w) = by.call(((&x).into(), (&w).into())).unwrap();
+        for i in 0..2 {
+            let step = |at: f64| {
+                let mut moved = [0.0; 2];
+                moved[i] = at;
+                Tensor::from_slice(&[2], &moved).unwrap()
+            };
+            let of = |f: &dyn Fn(Tensor) -> f64| (f(step(1e-6)) - f(step(-1e-6))) / 2e-6;
+            let (wanted_x, wanted_w) =
+                (of(&|d| value(&x + d, w.clone())), of(&|d| value(x.clone(), &w + d)));
+            let (have_x, have_w) = (elements(&by_x)[i], elements(&by_w)[i]);
+            assert!(
+                (have_x - wanted_x).abs() < 1e-5 * (1.0 + wanted_x.abs()),
+                "{have_x} {wanted_x}"
+            );
+            assert!(
+                (have_w - wanted_w).abs() < 1e-5 * (1.0 + wanted_w.abs()),
+                "{have_w} {wanted_w}"
+            );
+        }
+    }
+    // No iteration, and more than the limit allows.
+    let twice = |limit: usize| {
+        move |x: Tensor| {
+            kiln::while_loop_bounded(limit, |y: Tensor| y.gt(0.0), |y: Tensor| y * 2, x)
+        }
+    };
+    let x = Tensor::scalar(3.0f64).unwrap();
+    for limit in [0, 1, 5] {
+        let wanted = 3.0 * f64::powi(2.0, limit as i32);
+        assert_eq!(twice(limit)(x.clone()).unwrap().item::<f64>().unwrap(), wanted);
+        let compiled = kiln::compile(twice(limit)).call(&x).unwrap();
+        assert_eq!(compiled.item::<f64>().unwrap(), wanted);
+    }
+    let second = kiln::grad(kiln::grad(|x: Tensor| {
+        kiln::while_loop_bounded(4, |y: Tensor| y.lt(10.0), |y: Tensor| y.square(), x)
+    }));
+    // x^4 from 2.
+    assert_eq!(
+        kiln::compile(second).call(Tensor::scalar(2.0f64).unwrap()).unwrap().item::<f64>().unwrap(),
+        48.0
+    );
+}
