@@ -1,8 +1,10 @@
 //! From a call to a program: trace with symbolic sizes, add guards, compile. Retries with fewer
 //! symbols if the function constrains one.
 use super::{
-    background::{ProgramCompiler, ProgramFuture},
+    background::ProgramCompiler,
+    compiled_graph::{CompiledGraph, ResultLeaf},
     conditions::add_assumptions,
+    placed::Placed,
     remark::Topic,
     settings::Settings,
     specialisation::{DimSpecialisation, LeafSpecialisation, Specialisation},
@@ -11,16 +13,13 @@ use super::{
 use crate::{
     Error,
     backend::GraphModule,
-    dialects::{ir::Context, ops::CompareKind, sym::Dim as SymDim, value::DType},
+    dialects::{ir::Context, ops::CompareKind, sym::Dim as SymDim},
     lowering::driver::compile::CompileError,
-    nn::stored::{self, Stored},
-    runtime::{
-        DataError, DeviceId, Guards,
-        guards::{InputGuard, LeafView, Scalar},
-    },
+    nn::stored::Stored,
+    runtime::{DeviceId, Guards, guards::InputGuard},
     tensor::{
-        self, Array, Graph, Lifted, NumberArgument, OpError, Recorded, ResultSource, Session,
-        Tensor, TraceError, has_effects, record, resolve_slot,
+        self, Graph, Lifted, NumberArgument, OpError, Recorded, ResultSource, Session, TraceError,
+        has_effects, record,
     },
 };
 use std::{
@@ -49,53 +48,11 @@ pub(super) struct Entry {
     pub compile_time: Duration,
 }
 
-/// Where weights were when a program was compiled for their devices.
-#[derive(Default)]
-struct Placed {
-    weights: Vec<(Arc<Stored>, DeviceId)>,
-    /// The moves of any weight that have been looked at.
-    moves: AtomicU64,
-}
-
-impl Placed {
-    /// Whether all are where they were.
-    fn is_current(&self) -> bool {
-        let moves = stored::moves();
-        if self.moves.load(Ordering::Relaxed) == moves {
-            return true;
-        }
-        let same = self.weights.iter().all(|(w, device)| w.device() == *device);
-        if same {
-            self.moves.store(moves, Ordering::Relaxed);
-        }
-        same
-    }
-}
-
 /// How an entry runs.
 pub(super) enum EntryCode {
     Graph(CompiledGraph),
     /// In segments, since the function reads values.
     Segments,
-}
-
-/// A captured and compiled graph.
-pub(super) struct CompiledGraph {
-    /// `None` if nothing has to be computed.
-    pub program: Option<Arc<ProgramFuture>>,
-    /// Inputs after the arguments: lifted weights, which each call reads anew, and numbers.
-    lifted: Vec<Lifted>,
-    results: Vec<ResultLeaf>,
-    /// The captured graph as text, if kept.
-    pub text: String,
-}
-
-/// A leaf of the function's result.
-enum ResultLeaf {
-    Tensor(ResultSource),
-    Scalar(Scalar),
-    /// A number, computed as a 0-d tensor.
-    Number(ResultSource),
 }
 
 /// Why no entry was made.
@@ -152,84 +109,6 @@ impl Entry {
             .find(|(w, version)| w.version() != *version)
             .map(|(w, _)| w.name.as_str())
     }
-}
-
-impl CompiledGraph {
-    /// Runs it on arguments that satisfy the guards; `leaf_views` is their view for guards. `None`
-    /// if the program is still being compiled, or failed to compile.
-    pub fn run(
-        &self,
-        leaves: &[Leaf],
-        leaf_views: &[LeafView],
-    ) -> Result<Option<Vec<Leaf>>, Error> {
-        let program = match self.program.as_ref().map(|p| p.ready()) {
-            None => None,
-            Some(None) => return Ok(None),
-            Some(ready) => ready,
-        };
-        let lifted = self
-            .lifted
-            .iter()
-            .map(|input| lifted(input, leaves))
-            .collect::<Result<Vec<Arc<Array>>, _>>()?;
-        let results: Vec<Arc<Array>> = match program {
-            None => vec![],
-            Some(program) => {
-                let mut views = Vec::with_capacity(leaf_views.len() + lifted.len());
-                views.extend(leaf_views.iter().filter_map(|g| {
-                    if let LeafView::Tensor(view) = g { Some(*view) } else { None }
-                }));
-                views.extend(lifted.iter().map(|a| a.as_view()));
-                program.run(&views)?.into_iter().map(Arc::new).collect()
-            }
-        };
-        let input = |n| {
-            leaves.iter().filter_map(super::specialisation::array).chain(&lifted).nth(n).cloned()
-        };
-        let leaf = |r: &ResultLeaf| match r {
-            ResultLeaf::Scalar(s) => Ok(Leaf::Scalar(*s)),
-            ResultLeaf::Tensor(slot) => {
-                Ok(Leaf::Tensor(resolve_slot(slot, &results, input)?.into()))
-            }
-            ResultLeaf::Number(slot) => {
-                let array: Tensor = resolve_slot(slot, &results, input)?.into();
-                let float = array.dtype()?.is_float();
-                let value =
-                    if float { Scalar::Float(array.item()?) } else { Scalar::Int(array.item()?) };
-                Ok(Leaf::Number(tensor::Scalar::plain(value)))
-            }
-        };
-        self.results.iter().map(leaf).collect::<Result<_, _>>().map(Some)
-    }
-}
-
-/// The value of a lifted input in a call.
-fn lifted(input: &Lifted, leaves: &[Leaf]) -> Result<Arc<Array>, Error> {
-    let value = |leaf: &usize| match leaves.get(*leaf) {
-        Some(Leaf::Number(s)) => s.peek(),
-        Some(Leaf::Scalar(s)) => *s,
-        _ => Scalar::Count(0),
-    };
-    let made = match input {
-        Lifted::Weight(w) => {
-            return w
-                .array()
-                .ok_or_else(|| Error::Weight(format!("weight {} has no value", w.name)));
-        }
-        Lifted::Array(array) => return Ok(array.clone()),
-        Lifted::Number(leaf) => match value(leaf) {
-            Scalar::Float(x) => Array::from_slice(&[], &[x]),
-            Scalar::Int(n) => Array::from_slice(&[], &[n]),
-            other => Err(format!("{other} is no number").into()),
-        },
-        Lifted::Size(leaf) => match value(leaf) {
-            Scalar::Int(n) => usize::try_from(n)
-                .map_err(DataError::malformed)
-                .and_then(|n| Array::from_bytes(DType::I8, &[0, n], &[])),
-            other => Err(format!("{other} is no size").into()),
-        },
-    };
-    Ok(made.map(Arc::new)?)
 }
 
 /// Compiles entries of a function.
@@ -459,12 +338,7 @@ impl EntryCompiler<'_> {
         } else {
             String::new()
         };
-        let moves = AtomicU64::new(stored::moves());
-        let weights = session.lifted.iter().filter_map(|l| match l {
-            Lifted::Weight(w) => Some((w.clone(), w.device())),
-            _ => None,
-        });
-        let placed = Placed { weights: weights.collect(), moves };
+        let placed = Placed::of(&session.lifted);
         let program_compiler = self.program_compiler.on(self.device(spec, &session.lifted)?);
         let computed = result_sources.iter().any(|s| matches!(s, ResultSource::Result(_)));
         let program = if computed || has_effects(captured.module.op()) {

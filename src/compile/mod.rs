@@ -4,6 +4,7 @@
 pub(crate) mod background;
 mod call;
 mod compiled;
+mod compiled_graph;
 mod conditions;
 mod disable;
 mod entry;
@@ -11,6 +12,7 @@ mod explain;
 mod fullgraph;
 mod function;
 mod new_entry;
+mod placed;
 mod reasons;
 mod remark;
 mod settings;

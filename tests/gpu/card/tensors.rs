@@ -29,6 +29,7 @@ const CASES: &[Case] = &[
     ("ops", ops),
     ("a compiled function", compiled),
     ("a function that reads values", segments),
+    ("control flow", control),
     ("weights", weights),
     ("a weights' file", file),
     ("training", training),
@@ -125,6 +126,22 @@ fn segments() -> Result<(), Error> {
     let want = f.call(&x)?;
     for _ in 0..2 {
         agrees(&f.call(x.to_device(&device()))?, &want, "in segments")?;
+    }
+    Ok(())
+}
+
+/// Between its programs the host waits for conditions.
+fn control() -> Result<(), Error> {
+    let f = compile(|x: Tensor| -> Result<Tensor, TraceError> {
+        let small = |x: Tensor| x.abs().amax(.., false).lt(100.0);
+        let x = kiln::while_loop(small, |x: Tensor| x * 2, x)?;
+        let positive = x.sum(.., false).gt(0.0);
+        kiln::cond(positive, |x: Tensor| x.exp().log1p(), |x: Tensor| -x, x)
+    });
+    let f = f.fullgraph(true);
+    for sign in [1.0, -1.0] {
+        let x = &numbers(&[4, 9], 0.3)? * sign;
+        agrees(&f.call(x.to_device(&device()))?, &f.call(&x)?, "branches and loops")?;
     }
     Ok(())
 }
