@@ -1,7 +1,9 @@
 //! Tensor data in host memory, or in that of a GPU.
 use super::lock;
 use crate::runtime::{
-    Buffer, Bytes, DataError, DeviceId, View, cuda::DeviceMemory, interop::Element,
+    Buffer, Bytes, CallError, DataError, DeviceId, View,
+    cuda::{self, DeviceMemory},
+    interop::Element,
 };
 use kiln_dialects::value::{self, DType, count};
 use std::sync::Mutex;
@@ -153,10 +155,15 @@ impl Array {
         all.retain(|(d, _)| *d != dim);
         all.push((dim, mark));
     }
-    /// A view as a program argument. Err: never, for arrays made here.
-    pub fn view(&self) -> Result<View<'_>, crate::runtime::CallError> {
+    /// A view as a program argument. That of elements on a GPU waits for them, since a call may run
+    /// on any stream. Err: the GPU or its driver fails.
+    pub fn view(&self) -> Result<View<'_>, CallError> {
+        if let DeviceId::Cuda(index) = self.device() {
+            cuda::synchronize(index)?;
+        }
         Ok(self.as_view())
     }
+    /// As [`Array::view`], for a call on the stream of a GPU's tensors.
     pub(crate) fn as_view(&self) -> View<'_> {
         let dtype = self.dtype.name();
         match &self.storage {

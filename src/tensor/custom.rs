@@ -4,11 +4,12 @@ use super::{
     Array, Dim, Graph, Ptx, Tensor, TraceError,
     call_site::CallSite,
     control::tracing,
+    eager::device_of,
     region::{RegionOp, Spec},
     tensor_type::TensorType,
 };
 use crate::runtime::{
-    Buffer, Bytes, View, ViewMut,
+    Buffer, Bytes, DeviceId, View, ViewMut,
     custom::{self, UserError},
 };
 use kiln_dialects::{
@@ -303,6 +304,10 @@ impl CustomOp {
             TraceError::Module("a custom op without a function of the host".into())
         })?;
         let arrays = inputs.iter().map(Tensor::array).collect::<Result<Vec<_>, _>>()?;
+        let device = device_of(&arrays).map_err(|e| TraceError::User(e.to_string().into()))?;
+        // The function reads host memory.
+        let arrays = arrays.into_iter().map(|a| a.beside(DeviceId::Host));
+        let arrays = arrays.collect::<Result<Vec<_>, _>>()?;
         let run = || -> Result<Vec<Array>, UserError> {
             let types: Vec<TensorType> = arrays
                 .iter()
@@ -336,7 +341,8 @@ impl CustomOp {
         let made = run().map_err(|e| {
             graph.refuse(site, "custom_op", format!("'{}' {e}", self.0.name), inputs).error()
         })?;
-        Ok(made.into_iter().map(Tensor::from).collect())
+        let made = made.into_iter().map(|a| Ok(Arc::new(a).beside(device)?.into()));
+        made.collect()
     }
 }
 

@@ -57,9 +57,10 @@ pub fn release_unused(index: usize) -> Result<(), CudaError> {
     release_freed(&home.device)
 }
 
-/// Copies to a GPU that are under way.
+/// A copy to a GPU that is under way.
 pub struct Prefetch {
-    memory: DeviceMemory,
+    /// `None` once it is handed over.
+    memory: Option<DeviceMemory>,
     copied: Event,
 }
 
@@ -69,20 +70,37 @@ impl Prefetch {
         let home = tensor_device(index)?;
         let _current = home.device.enter()?;
         let (stream, staging) = (home.copies.0, &home.copies.1);
+        let copied = Event::new(&home.device)?;
         // Allocated on this stream, since that of tensors may be far behind.
         let memory = DeviceMemory::allocate_on(home.clone(), bytes.len(), stream)?;
         let mut staging = staging.lock().unwrap_or_else(PoisonError::into_inner);
-        staging.upload(memory.address(), bytes, stream, false)?;
-        let copied = Event::new(&home.device)?;
-        copied.record(&home.device, stream)?;
-        Ok(Prefetch { memory, copied })
+        let sent = staging.upload(memory.address(), bytes, stream, false);
+        if let Err(e) = sent.and_then(|()| copied.record(&home.device, stream)) {
+            // Part of the copy may be under way to memory that is about to be freed.
+            let _ = stream.wait(&home.device);
+            return Err(e);
+        }
+        Ok(Prefetch { memory: Some(memory), copied })
     }
     /// The copy, for work that is enqueued from now on; the host does not wait.
-    pub fn finish(self) -> Result<DeviceMemory, CudaError> {
-        let device = &self.memory.home.device;
+    pub fn finish(mut self) -> Result<DeviceMemory, CudaError> {
+        self.order()?;
+        let taken = || CudaError::Driver { what: "taking a copy", reason: "it was taken".into() };
+        self.memory.take().ok_or_else(taken)
+    }
+    /// Orders what is enqueued on the stream of tensors from now on after the copy.
+    fn order(&self) -> Result<(), CudaError> {
+        let Some(memory) = &self.memory else { return Ok(()) };
+        let device = &memory.home.device;
         let _current = device.enter()?;
-        self.copied.stream_wait(device, device.stream())?;
-        Ok(self.memory)
+        self.copied.stream_wait(device, device.stream())
+    }
+}
+
+impl Drop for Prefetch {
+    /// Memory that nobody took is freed on the stream of tensors, after the copy to it.
+    fn drop(&mut self) {
+        let _ = self.order();
     }
 }
 

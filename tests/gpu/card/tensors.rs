@@ -30,6 +30,7 @@ const CASES: &[Case] = &[
     ("a compiled function", compiled),
     ("a function that reads values", segments),
     ("control flow", control),
+    ("a custom op", custom),
     ("weights", weights),
     ("a weights' file", file),
     ("training", training),
@@ -146,6 +147,25 @@ fn control() -> Result<(), Error> {
     Ok(())
 }
 
+/// Its function reads host memory.
+fn custom() -> Result<(), Error> {
+    let sorted = kiln::custom_op("test::sorted")
+        .shape(|x| Ok(x.to_vec()))
+        .host(|inputs, outputs| {
+            let to = outputs[0].elements_mut::<f32>()?;
+            to.copy_from_slice(inputs[0].elements::<f32>()?);
+            to.sort_by(f32::total_cmp);
+            Ok(())
+        })
+        .register()?;
+    let x = numbers(&[3, 5], 0.8)?;
+    let there = x.to_device(&device());
+    let want = sorted.one(&[x.clone()]);
+    agrees(&sorted.one(&[there.clone()]), &want, "at once")?;
+    let f = compile(move |x: Tensor| sorted.one(&[x * 2]) - 1).fullgraph(true);
+    agrees(&f.call(&there)?, &f.call(&x)?, "compiled")
+}
+
 /// Two layers.
 struct Net(Linear, Linear);
 
@@ -251,6 +271,8 @@ fn loader() -> Result<(), Error> {
     let rows = || Rows::new((x.clone(), t.clone()));
     let host = Loader::new(rows()?, 16).shuffle(3);
     let there = Loader::new(rows()?, 16).shuffle(3).threads(2).device(&device());
+    // Batches that nobody takes.
+    drop(there.epoch(1)?.next());
     for (have, want) in there.epoch(2)?.zip(host.epoch(2)?) {
         let (have, want) = (have?, want?);
         agrees(&have.0, &want.0, "inputs")?;
