@@ -1,38 +1,8 @@
 //! `torch.autocast` for functions of tensors: ops take their arguments in the precision that
 //! PyTorch's lists give for them (`src/capture/autocast.rs`).
-use super::{Graph, Operand, Tensor, TraceError, arg::Arg};
-use crate::{
-    capture::autocast::{Autocast, Policy},
-    compile::Returns,
-    runtime::DataError,
-};
+use super::{TraceError, autocast_context::within};
+use crate::{capture::autocast::Autocast, compile::Returns, runtime::DataError};
 use kiln_dialects::value::DType;
-use std::cell::RefCell;
-
-thread_local! {
-    /// The calls of [`autocast`] of this thread, innermost last; `None` disables the outer ones.
-    static CONTEXTS: RefCell<Vec<Option<Autocast>>> = const { RefCell::new(vec![]) };
-}
-
-/// Leaves a context, also when a function panics.
-struct Leave;
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        CONTEXTS.with_borrow_mut(Vec::pop);
-    }
-}
-
-fn within<R>(context: Option<Autocast>, f: impl FnOnce() -> R) -> R {
-    CONTEXTS.with_borrow_mut(|all| all.push(context));
-    let _leave = Leave;
-    f()
-}
-
-/// Whether ops of this thread convert their arguments.
-pub(crate) fn is_autocast() -> bool {
-    CONTEXTS.with_borrow(|all| all.last().is_some_and(Option::is_some))
-}
 
 /// Calls a function in mixed precision, as `torch.autocast(device, dtype)`: matrix products,
 /// convolutions and attention take their f32 arguments in `dtype` (bf16 or f16), ops that need range
@@ -65,56 +35,4 @@ pub fn autocast<R: Returns>(
 /// Calls a function outside of the contexts around it, as `torch.autocast(enabled=False)`.
 pub fn without_autocast<R>(f: impl FnOnce() -> R) -> R {
     within(None, f)
-}
-
-/// Converts the arguments of a row by the context around it.
-#[track_caller]
-pub(super) fn cast(
-    op: &'static str,
-    target: &str,
-    args: Vec<(&'static str, Arg)>,
-) -> Vec<(&'static str, Arg)> {
-    let context = CONTEXTS.with_borrow(|all| all.last().copied().flatten());
-    let Some((context, policy)) = context.and_then(|c| Some((c, c.policy(target)?))) else {
-        return args;
-    };
-    let names_dtype = || args.iter().any(|(name, _)| *name == "dtype");
-    let to = match policy {
-        Policy::Lower => context.dtype,
-        Policy::SingleByDefault if names_dtype() => return args,
-        Policy::Single | Policy::SingleByDefault => DType::F32,
-        // Of the eligible dtypes, f32 is the only one wider than the context's.
-        Policy::Promote => {
-            let all = args.iter().flat_map(|(_, a)| a.tensors());
-            let wide = all.filter_map(|t| eligible(&t)).any(|d| d == DType::F32);
-            if wide { DType::F32 } else { context.dtype }
-        }
-    };
-    let one = |t: Tensor| match eligible(&t) {
-        Some(from) if from != to => {
-            note(&t.graph(), op, from, to);
-            t.to(to)
-        }
-        _ => t,
-    };
-    let arg = |arg: Arg| match arg {
-        Arg::Operand(Operand::Tensor(t)) => Arg::Operand(Operand::Tensor(one(t))),
-        Arg::Tensors(all) => Arg::Tensors(all.into_iter().map(one).collect()),
-        other => other,
-    };
-    args.into_iter().map(|(name, a)| (name, arg(a))).collect()
-}
-
-/// The dtype of a tensor that is converted: a float, f64 aside.
-fn eligible(t: &Tensor) -> Option<DType> {
-    t.dtype().ok().filter(|d| d.is_float() && *d != DType::F64)
-}
-
-/// Counts a conversion, which a compiled function reports.
-fn note(graph: &Graph, op: &'static str, from: DType, to: DType) {
-    if let Ok(mut state) = graph.state()
-        && let Some(session) = &mut state.session
-    {
-        *session.casts.entry((op, from.name(), to.name())).or_default() += 1;
-    }
 }

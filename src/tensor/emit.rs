@@ -1,13 +1,14 @@
 //! Dispatch: adds an ATen row to a graph, or runs it eagerly.
 use super::{
-    Operand, Tensor, arg::Arg, autocast, call_site::CallSite, eager, graph::Graph, handle::Repr,
-    modes, state::NameKind,
+    Operand, Tensor, arg::Arg, autocast_context, call_site::CallSite, eager, graph::Graph,
+    handle::Repr, modes, state::NameKind,
 };
 use crate::capture::{
     aten::{self, Args, Outcome, Val},
+    autocast::Policy,
     storage::Alias,
 };
-use kiln_dialects::{Error, Result, ir::Size};
+use kiln_dialects::{Error, Result, ir::Size, value::DType};
 use std::panic::Location;
 
 /// Dispatches a row with a fixed number of results.
@@ -17,7 +18,7 @@ pub(super) fn exactly<const R: usize>(
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
 ) -> [Tensor; R] {
-    let args = autocast::cast(op, target, args);
+    let args = cast(op, target, args);
     if let Some(made) = modes::replay(None, target, &args) {
         return made;
     }
@@ -31,7 +32,7 @@ pub(super) fn row(
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
 ) -> Vec<Tensor> {
-    let args = autocast::cast(op, target, args);
+    let args = cast(op, target, args);
     graph_of(&operands(&args)).row(site, op, target, args)
 }
 
@@ -52,7 +53,7 @@ impl Graph {
         target: &'static str,
         args: Vec<(&'static str, Arg)>,
     ) -> [Tensor; R] {
-        let args = autocast::cast(op, target, args);
+        let args = cast(op, target, args);
         let operands = operands(&args);
         let all = self.row(site, op, target, args);
         let (n, first) = (all.len(), all.iter().find(|t| t.is_poisoned()).cloned());
@@ -186,4 +187,56 @@ impl Graph {
 
 fn operands(args: &[(&'static str, Arg)]) -> Vec<Tensor> {
     args.iter().flat_map(|(_, a)| a.tensors()).collect()
+}
+
+/// Converts the arguments of a row by the context around it.
+#[track_caller]
+fn cast(
+    op: &'static str,
+    target: &str,
+    args: Vec<(&'static str, Arg)>,
+) -> Vec<(&'static str, Arg)> {
+    let context = autocast_context::current();
+    let Some((context, policy)) = context.and_then(|c| Some((c, c.policy(target)?))) else {
+        return args;
+    };
+    let names_dtype = || args.iter().any(|(name, _)| *name == "dtype");
+    let to = match policy {
+        Policy::Lower => context.dtype,
+        Policy::SingleByDefault if names_dtype() => return args,
+        Policy::Single | Policy::SingleByDefault => DType::F32,
+        // Of the eligible dtypes, f32 is the only one wider than the context's.
+        Policy::Promote => {
+            let all = args.iter().flat_map(|(_, a)| a.tensors());
+            let wide = all.filter_map(|t| eligible(&t)).any(|d| d == DType::F32);
+            if wide { DType::F32 } else { context.dtype }
+        }
+    };
+    let one = |t: Tensor| match eligible(&t) {
+        Some(from) if from != to => {
+            note(&t.graph(), op, from, to);
+            t.to(to)
+        }
+        _ => t,
+    };
+    let arg = |arg: Arg| match arg {
+        Arg::Operand(Operand::Tensor(t)) => Arg::Operand(Operand::Tensor(one(t))),
+        Arg::Tensors(all) => Arg::Tensors(all.into_iter().map(one).collect()),
+        other => other,
+    };
+    args.into_iter().map(|(name, a)| (name, arg(a))).collect()
+}
+
+/// The dtype of a tensor that is converted: a float, f64 aside.
+fn eligible(t: &Tensor) -> Option<DType> {
+    t.dtype().ok().filter(|d| d.is_float() && *d != DType::F64)
+}
+
+/// Counts a conversion, which a compiled function reports.
+fn note(graph: &Graph, op: &'static str, from: DType, to: DType) {
+    if let Ok(mut state) = graph.state()
+        && let Some(session) = &mut state.session
+    {
+        *session.casts.entry((op, from.name(), to.name())).or_default() += 1;
+    }
 }

@@ -27,6 +27,7 @@
 mod arg;
 pub(crate) mod array;
 mod autocast;
+mod autocast_context;
 mod axes;
 mod bounded;
 mod call_site;
@@ -101,7 +102,7 @@ pub use trace::{Traced, trace, trace_all, trace_into};
 pub use vmap::{Vmap, vmap};
 pub(crate) use {
     array::Mark,
-    autocast::is_autocast,
+    autocast_context::is_autocast,
     control::FlatTree,
     custom::{has_effects, register_in},
     eager::{common_device, device_of, reset, resolve_slot},

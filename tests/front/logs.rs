@@ -37,6 +37,11 @@ fn child() {
         ])
         .name("measured");
     f.call(counting(&[4])).expect("a result");
+    let f = kiln::compile(|x: Tensor| {
+        kiln::autocast("cpu", kiln::dialects::value::DType::BF16, || x.matmul(&x))
+    })
+    .name("mixed");
+    f.call(counting(&[4, 4])).expect("a result");
     // An argument in another memory order than declared.
     let context = Context::new();
     let (module, _) = Module::parse(context.ctx(), SOURCE.as_bytes(), "m.mlir").expect("IR");
