@@ -160,8 +160,8 @@ fn custom() -> Result<(), Error> {
         .register()?;
     let x = numbers(&[3, 5], 0.8)?;
     let there = x.to_device(&device());
-    let want = sorted.one(&[x.clone()]);
-    agrees(&sorted.one(&[there.clone()]), &want, "at once")?;
+    let want = sorted.one(std::slice::from_ref(&x));
+    agrees(&sorted.one(std::slice::from_ref(&there)), &want, "at once")?;
     let f = compile(move |x: Tensor| sorted.one(&[x * 2]) - 1).fullgraph(true);
     agrees(&f.call(&there)?, &f.call(&x)?, "compiled")
 }
