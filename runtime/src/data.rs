@@ -25,6 +25,10 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// As [`DataError::Mismatch`], from any error.
+    pub fn mismatch(e: impl ToString) -> DataError {
+        DataError::Mismatch(e.to_string())
+    }
     /// As [`DataError::Malformed`], from any error.
     pub fn malformed(e: impl ToString) -> DataError {
         DataError::Malformed(e.to_string())

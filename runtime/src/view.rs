@@ -131,19 +131,6 @@ impl<'a> View<'a> {
         // SAFETY: the caller's promise.
         unsafe { View::at(DeviceId::Cuda(index), dtype, shape, strides, address as *const u8) }
     }
-    /// Row-major elements in the memory of a device.
-    ///
-    /// # Safety
-    /// As for [`View::on_cuda`]; on the host, the memory lives for `'a`.
-    pub unsafe fn on_device(
-        device: DeviceId,
-        dtype: &'a str,
-        shape: &'a [usize],
-        address: u64,
-    ) -> View<'a> {
-        // SAFETY: the caller's promise.
-        unsafe { View::at(device, dtype, shape, None, address as *const u8) }
-    }
     /// Elements in host memory, with strides in elements; negative and 0 are allowed.
     ///
     /// # Safety

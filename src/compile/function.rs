@@ -126,14 +126,14 @@ pub(super) fn leaves(tree: &impl Tree) -> Vec<Leaf> {
 }
 
 /// As [`leaves`], by value.
-pub(super) fn into_leaves(tree: impl Tree) -> Vec<Leaf> {
+pub(crate) fn into_leaves(tree: impl Tree) -> Vec<Leaf> {
     let mut out = Vec::with_capacity(tree.size_hint());
     tree.into_leaves(&mut out);
     out
 }
 
 /// Unflattens a structure, which must consume all leaves.
-pub(super) fn rebuild<T: Tree>(leaves: Vec<Leaf>) -> Result<T, TreeError> {
+pub(crate) fn rebuild<T: Tree>(leaves: Vec<Leaf>) -> Result<T, TreeError> {
     let mut left: Leaves = leaves.into_iter();
     let tree = T::rebuild(&mut left)?;
     if left.next().is_some() {

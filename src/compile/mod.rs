@@ -25,6 +25,7 @@ pub use compiled::{Compiled, compile};
 pub use disable::{Disabled, disable};
 pub use explain::{Explanation, GraphBreak, GraphInfo, explain};
 pub use function::{Arguments, FirstArgument, Function, Pack};
+pub(crate) use function::{into_leaves, rebuild};
 pub use remark::{Remark, Topic};
 pub use settings::{OptionInfo, Settings, list_mode_options, list_options};
 pub use state::reset;

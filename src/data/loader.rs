@@ -1,7 +1,7 @@
 //! Loading of batches by threads, ahead of their use.
 use super::{Dataset, queue::Queue};
 use crate::{
-    compile::{Leaf, Tree},
+    compile::{Leaf, Tree, into_leaves, rebuild},
     runtime::{DataError, DeviceId},
     tensor::{
         TraceError,
@@ -121,13 +121,11 @@ fn moving<D: Dataset>(dataset: &D, examples: &[usize], device: DeviceId) -> Part
     };
     let batch =
         catch_unwind(AssertUnwindSafe(|| dataset.batch(examples))).unwrap_or_else(panicked)?;
-    let mut leaves = vec![];
-    batch.into_leaves(&mut leaves);
     let part = |leaf| match leaf {
         Leaf::Tensor(t) => Ok(Part::Tensor(Moving::start(t.array()?, device)?)),
         other => Ok(Part::Fixed(other)),
     };
-    leaves.into_iter().map(part).collect()
+    into_leaves(batch).into_iter().map(part).collect()
 }
 
 /// The batches of an epoch, in order; see [`Loader::epoch`].
@@ -147,7 +145,7 @@ impl<B: Tree> Iterator for Epoch<B> {
         };
         let batch = |parts: Vec<Part>| {
             let leaves = parts.into_iter().map(leaf).collect::<Result<Vec<_>, DataError>>()?;
-            B::rebuild(&mut leaves.into_iter()).map_err(TraceError::module)
+            rebuild(leaves).map_err(TraceError::module)
         };
         self.queue.take().map(|made| made.and_then(batch))
     }

@@ -1,7 +1,7 @@
 //! Datasets in memory.
 use super::Dataset;
 use crate::{
-    compile::{Leaf, Tree},
+    compile::{Leaf, Tree, into_leaves, rebuild},
     runtime::{Buffer, Bytes, DataError},
     tensor::{Array, Tensor, TraceError},
 };
@@ -21,18 +21,12 @@ enum Row {
     Fixed(Leaf),
 }
 
-fn leaves_of<T: Tree>(tree: T) -> Vec<Leaf> {
-    let mut all = vec![];
-    tree.into_leaves(&mut all);
-    all
+fn mismatch(reason: String) -> TraceError {
+    DataError::mismatch(reason).into()
 }
 
 fn rebuilt<T: Tree>(leaves: Vec<Leaf>) -> Result<T, TraceError> {
-    T::rebuild(&mut leaves.into_iter()).map_err(TraceError::module)
-}
-
-fn mismatch(reason: String) -> TraceError {
-    DataError::Mismatch(reason).into()
+    rebuild(leaves).map_err(TraceError::module)
 }
 
 impl<T: Tree> Rows<T> {
@@ -41,7 +35,7 @@ impl<T: Tree> Rows<T> {
     #[track_caller]
     pub fn new(tree: T) -> Result<Rows<T>, TraceError> {
         let (mut len, mut leaves) = (None, vec![]);
-        for leaf in leaves_of(tree) {
+        for leaf in into_leaves(tree) {
             let Leaf::Tensor(t) = leaf else {
                 leaves.push(Row::Fixed(leaf));
                 continue;
@@ -68,8 +62,8 @@ impl Row {
         };
         let (rows, width) = (shape[0], bytes.len() / shape[0].max(1));
         let parts = examples.iter().map(|i| {
-            let row = bytes.bytes().get(i * width..(i + 1) * width).filter(|_| *i < rows);
-            row.ok_or_else(|| mismatch(format!("there is no row {i} of {rows}")))
+            let row = (*i < rows).then(|| bytes.bytes().get(i * width..(i + 1) * width));
+            row.flatten().ok_or_else(|| mismatch(format!("there is no row {i} of {rows}")))
         });
         let parts = parts.collect::<Result<Vec<_>, _>>()?;
         let mut shape = shape.clone();
@@ -109,7 +103,7 @@ pub fn stack<T: Tree>(examples: Vec<T>) -> Result<T, TraceError> {
     let mut columns: Vec<Vec<Leaf>> = vec![];
     let n = examples.len();
     for (i, example) in examples.into_iter().enumerate() {
-        let leaves = leaves_of(example);
+        let leaves = into_leaves(example);
         columns.resize_with(columns.len().max(leaves.len()), Vec::new);
         columns.iter_mut().zip(leaves).for_each(|(column, leaf)| column.push(leaf));
         if columns.iter().any(|c| c.len() != i + 1) {

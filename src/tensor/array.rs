@@ -173,7 +173,7 @@ impl Array {
             },
             // SAFETY: the same; the memory is freed in the order of the stream that calls run on.
             Storage::Device(memory) => unsafe {
-                View::on_device(memory.device(), dtype, &self.shape, memory.address())
+                View::on_cuda(memory.index(), dtype, &self.shape, None, memory.address())
             },
         }
     }

@@ -27,8 +27,7 @@ pub fn autocast<R: Returns>(
     f: impl FnOnce() -> R,
 ) -> Result<R::Tree, TraceError> {
     let device = super::device::parse(device)?.gpu().map_or("cpu", |_| "cuda");
-    let context =
-        Autocast::new(device, Some(dtype)).map_err(|e| DataError::Mismatch(e.to_string()))?;
+    let context = Autocast::new(device, Some(dtype)).map_err(DataError::mismatch)?;
     within(Some(context), || f().into_tree())
 }
 

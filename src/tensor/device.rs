@@ -34,7 +34,7 @@ impl Tensor {
         let site = Location::caller();
         let moved = || -> Result<Tensor, TraceError> {
             let (device, array) = (parse(device)?, self.array()?);
-            Ok(array.copied_to(device)?.map_or_else(|| array.into(), Tensor::from))
+            Ok(array.beside(device)?.into())
         };
         moved().unwrap_or_else(|e| self.graph().refuse(site, "to_device", e, &[]))
     }

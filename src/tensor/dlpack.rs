@@ -1,10 +1,7 @@
 //! Tensors from DLPack's and to them, without copies, on the host and on GPUs.
 use super::{Array, Tensor, TraceError};
 use crate::runtime::{
-    Bytes, DataError, DeviceId, View,
-    cuda::{self, DeviceMemory},
-    interop::dlpack_dtype,
-    view::tensor_bytes,
+    Bytes, DataError, DeviceId, View, cuda::DeviceMemory, interop::dlpack_dtype, view::tensor_bytes,
 };
 use dlpark::{
     DlpackFlags, Managed, ManagedTensorBase,
@@ -13,10 +10,6 @@ use dlpark::{
 };
 use kiln_dialects::value::DType;
 use std::sync::Arc;
-
-fn mismatch(e: impl ToString) -> DataError {
-    DataError::Mismatch(e.to_string())
-}
 
 impl Tensor {
     /// Takes a tensor of another library: in place if it is dense and row-major, else, on the host,
@@ -32,22 +25,25 @@ impl Tensor {
         M: ManagedTensorBase + 'static,
     {
         // SAFETY: the caller's promise.
-        let view = unsafe { View::from_dlpack(t.tensor()) }.map_err(mismatch)?;
-        let dtype = DType::from_name(view.dtype()).ok_or_else(|| mismatch(view.dtype()))?;
+        let view = unsafe { View::from_dlpack(t.tensor()) }.map_err(DataError::mismatch)?;
+        let dtype =
+            DType::from_name(view.dtype()).ok_or_else(|| DataError::mismatch(view.dtype()))?;
         let (shape, device) = (view.shape().to_vec(), view.device());
-        let len = tensor_bytes("tensor", "", view.dtype(), &shape).map_err(mismatch)?;
+        let len = tensor_bytes("tensor", "", view.dtype(), &shape).map_err(DataError::mismatch)?;
         let (at, in_place) = (view.address(), view.is_row_major());
         let array = match device {
-            DeviceId::Host if !in_place => {
-                Array::new(dtype, &shape, Bytes::owned(view.copied().map_err(mismatch)?))?
-            }
+            DeviceId::Host if !in_place => Array::new(
+                dtype,
+                &shape,
+                Bytes::owned(view.copied().map_err(DataError::mismatch)?),
+            )?,
             DeviceId::Host => {
                 // SAFETY: as many bytes as the shape says, by the caller's promise.
                 let bytes = unsafe { std::slice::from_raw_parts(at, len) };
                 Array::new(dtype, &shape, Bytes::part_of(Arc::new(t), bytes))?
             }
             DeviceId::Cuda(_) if !in_place => {
-                return Err(mismatch("has strides on a GPU: make it contiguous").into());
+                return Err(DataError::mismatch("has strides on a GPU: make it contiguous").into());
             }
             DeviceId::Cuda(index) => {
                 // SAFETY: the caller's promise.
@@ -63,23 +59,22 @@ impl Tensor {
     #[track_caller]
     pub fn to_dlpack(&self) -> Result<Managed<DLManagedTensorVersioned>, TraceError> {
         let array = self.array()?;
-        let (device_type, device_id, address) = match array.device_memory() {
-            None => (DLDeviceType::CPU, 0, array.as_view().address()),
-            Some(memory) => {
-                let index = memory.device().gpu().unwrap_or(0);
-                cuda::synchronize(index).map_err(DataError::device)?;
-                let index = i32::try_from(index).map_err(mismatch)?;
-                (DLDeviceType::CUDA, index, memory.address() as *const u8)
-            }
+        let (device_type, index) = match array.device() {
+            DeviceId::Host => (DLDeviceType::CPU, 0),
+            DeviceId::Cuda(index) => (DLDeviceType::CUDA, index),
         };
-        let dtype = dlpack_dtype(array.dtype().name()).ok_or_else(|| mismatch("has no type"))?;
+        let device_id = i32::try_from(index).map_err(DataError::mismatch)?;
+        // Waits for elements on a GPU.
+        let address = array.view().map_err(DataError::device)?.address();
+        let dtype =
+            dlpack_dtype(array.dtype().name()).ok_or_else(|| DataError::mismatch("has no type"))?;
         let shape: Vec<i64> = array.shape().iter().map(|n| *n as i64).collect();
         let strides = crate::capture::weight::contiguous(array.shape());
         let made = Dynamic::new(shape, strides).initialize(array);
-        let mut made = made.map_err(mismatch)?;
+        let mut made = made.map_err(DataError::mismatch)?;
         made.set_data(address.cast_mut().cast()).set_dtype(dtype);
         made.set_device(DLDevice { device_type, device_id });
-        made.set_flags(DlpackFlags::READ_ONLY).map_err(mismatch)?;
+        made.set_flags(DlpackFlags::READ_ONLY).map_err(DataError::mismatch)?;
         // SAFETY: the array, which the tensor keeps, holds these elements; nobody writes them.
         Ok(unsafe { made.finish() })
     }

@@ -56,12 +56,12 @@ impl Prepared {
         let missing = || crate::Error::Backend("has no program yet".into());
         let program = self.program.as_ref().map(|p| p.ready().ok_or_else(missing)).transpose()?;
         let computed = computed(program.map(|p| &**p), inputs)?;
-        let device = device_of(inputs).map_err(|e| crate::Error::Backend(e.to_string()))?;
         let one = |slot| {
             let found = resolve_slot(slot, &computed, |i| inputs.get(i).cloned())?;
             // A tensor made after another, as by `zeros_like`, is where that one is.
-            let is_constant = matches!(slot, ResultSource::Constant(_));
-            Ok(if is_constant { found.beside(device)? } else { found })
+            let ResultSource::Constant(_) = slot else { return Ok(found) };
+            let device = device_of(inputs).map_err(|e| crate::Error::Backend(e.to_string()))?;
+            Ok(found.beside(device)?)
         };
         self.result_sources.iter().map(one).collect()
     }

@@ -22,7 +22,7 @@ pub(super) fn exactly<const R: usize>(
     if let Some(made) = modes::replay(None, target, &args) {
         return made;
     }
-    graph_of(&operands(&args)).exactly(site, op, target, args)
+    graph_of(&operands(&args)).dispatch(site, op, target, args)
 }
 
 /// Dispatches a row with any number of results.
@@ -53,7 +53,16 @@ impl Graph {
         target: &'static str,
         args: Vec<(&'static str, Arg)>,
     ) -> [Tensor; R] {
-        let args = cast(op, target, args);
+        self.dispatch(site, op, target, cast(op, target, args))
+    }
+    /// As [`Graph::exactly`], of arguments in their precision.
+    fn dispatch<const R: usize>(
+        &self,
+        site: CallSite,
+        op: &'static str,
+        target: &'static str,
+        args: Vec<(&'static str, Arg)>,
+    ) -> [Tensor; R] {
         let operands = operands(&args);
         let all = self.row(site, op, target, args);
         let (n, first) = (all.len(), all.iter().find(|t| t.is_poisoned()).cloned());

@@ -51,9 +51,9 @@ pub fn synchronize(index: usize) -> Result<(), CudaError> {
 /// Returns the memory that freed tensors of GPU `index` have left to other processes. It is kept for
 /// later tensors otherwise, as PyTorch's allocator keeps it.
 pub fn release_unused(index: usize) -> Result<(), CudaError> {
+    synchronize(index)?;
     let home = tensor_device(index)?;
     let _current = home.device.enter()?;
-    home.device.stream().wait(&home.device)?;
     release_freed(&home.device)
 }
 
@@ -209,7 +209,7 @@ impl DeviceMemory {
         self.len == 0
     }
     /// The GPU's ordinal.
-    fn index(&self) -> usize {
+    pub fn index(&self) -> usize {
         self.home.device.info().index
     }
     /// The GPU that holds it.
