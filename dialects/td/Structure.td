@@ -43,6 +43,12 @@ def Kiln_RequireOp : Kiln_Op<"require", [MemoryEffects<[MemAlloc<FactResource>]>
   let arguments = (ins Kiln_CompareKind:$kind, Index:$lhs, Index:$rhs, StrAttr:$message);
   let assemblyFormat = "$kind $lhs `,` $rhs $message attr-dict";
 }
+def Kiln_RequireIndexOp : Kiln_Op<"require_index", [MemoryEffects<[MemAlloc<FactResource>]>]> {
+  let summary = "A guard on an argument's elements: each is an index into a dimension of that size. Host programs check it at every call; `wraps` allows negative indices, which count from the end";
+  let formula = "(wraps ? -size : 0) <= index[i...] < size";
+  let arguments = (ins Tensor:$index, Index:$size, UnitAttr:$wraps, StrAttr:$message);
+  let assemblyFormat = "$index `below` $size (`wraps` $wraps^)? $message attr-dict `:` type($index)";
+}
 def Kiln_GlobalOp : Kiln_Op<"global", [Symbol]> {
   let summary = "A weight, buffer or large constant: by the name of its source, or a literal of up to 4 KiB";
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility, UnitAttr:$is_mutable,

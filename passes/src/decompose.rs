@@ -143,6 +143,7 @@ pub(crate) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
         Attention => return attention::expand(op, b),
         StructuredIndex | StructuredContract | StructuredScan | StructuredFft
         | StructuredAttention | OptimizationBarrier | Sym | SymExpr | Dim | BindShape | Require
+        | RequireIndex
         | Global | GetGlobal | Launch | Arena | ArenaSize | Output | Neg | Abs | Sign | Exp
         | Exp2 | Expm1 | Log | Log1p | Log2 | Sqrt | Rsqrt | Sin | Cos | Tan | Asin | Acos
         | Atan | Sinh | Cosh | Tanh | Erf | Ceil | Floor | RoundEven | Trunc | Not | IsFinite

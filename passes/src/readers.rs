@@ -1,15 +1,16 @@
 //! The readers of values.
 use kiln_dialects::{
     ir::*,
-    ops::{BindShape, OpKind},
+    ops::OpKind,
     rules::tensor_type,
 };
 
 /// The only op that reads the elements of a value.
 pub fn only_reader(v: Value) -> Option<Op> {
     let uses = v.uses();
-    // Sizes that are stated read no elements.
-    let mut readers = uses.iter().map(|u| u.0).filter(|u| BindShape::of(*u).is_none());
+    // What states sizes or guards a call reads no elements.
+    let guard = |op: &Op| matches!(op.kind(), Some(OpKind::BindShape | OpKind::RequireIndex));
+    let mut readers = uses.iter().map(|u| u.0).filter(|u| !guard(u));
     readers.next().filter(|_| readers.next().is_none())
 }
 

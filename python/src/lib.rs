@@ -7,9 +7,9 @@ use compiler::{
     capture::{CaptureError, aten, weight::Weight},
     dialects::value::DType,
 };
-use kiln_runtime::{View, ViewMut, cuda::Stream, program::Dim, view::byte_size};
+use kiln_runtime::{CallError, View, ViewMut, cuda::Stream, program::Dim, view::byte_size};
 use pyo3::{
-    exceptions::{PyRuntimeError, PyValueError},
+    exceptions::{PyIndexError, PyRuntimeError, PyValueError},
     prelude::*,
     types::{PyBytes, PyList},
 };
@@ -268,7 +268,10 @@ impl Program {
             }
             self.exe.call(&read, &mut written)
         });
-        done.map_err(failed)
+        done.map_err(|e| match e {
+            CallError::Index { .. } => PyIndexError::new_err(e.to_string()),
+            other => failed(other),
+        })
     }
 }
 

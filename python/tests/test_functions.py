@@ -263,3 +263,28 @@ def test_samplers_of_cudnn_are_grid_sample():
     want, cotangent = torch.nn.functional.grid_sample(x, at, align_corners=True), torch.randn(2, 3, 4, 3)
     torch.testing.assert_close(cudnn_grid_sampler(x, at), want)
     torch.testing.assert_close(cudnn_grid_sampler_backward(x, at, cotangent), torch.autograd.grad(want, (x, at), cotangent))
+
+
+OUT_OF_RANGE = {
+    "embedding": lambda x, i: torch.nn.functional.embedding(i, x),
+    "index": lambda x, i: x[i],
+    "index_select": lambda x, i: x.index_select(0, i),
+    "gather": lambda x, i: x.gather(0, i[:, None]),
+    "scatter_add": lambda x, i: x.scatter_add(0, i[:, None].expand(-1, 4), x),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_indices_out_of_range_are_refused_on_processors(name, device):
+    if device != "cpu":
+        pytest.skip("kernels on GPUs read the nearest element")
+    fast, x = compiled(OUT_OF_RANGE[name]), f(5, 4)
+    same(fast(x, torch.tensor([0, 4])), OUT_OF_RANGE[name](x, torch.tensor([0, 4])))
+    for index in ([0, 5], [-6, 1], *([] if name == "index" else [[-1, 0]])):
+        with pytest.raises((IndexError, RuntimeError)):
+            OUT_OF_RANGE[name](x, torch.tensor(index))
+        with pytest.raises(IndexError, match="is out of bounds for a dimension of size 5"):
+            fast(x, torch.tensor(index))
+    # Negative ones count from the end.
+    if name == "index":
+        same(fast(x, torch.tensor([-5, -1])), x[torch.tensor([-5, -1])])

@@ -48,6 +48,10 @@ DISTRIBUTIONS = {
     "bfloat16": (lambda n, d: torch.rand(n, dtype=torch.bfloat16, device=d).float(), 0.498, 1 / 12),
     "permutation": (lambda n, d: torch.randperm(n, device=d)[: n // 2].double() / n, 0.5, 1 / 12),
     "multinomial": (lambda n, d: torch.multinomial(torch.tensor([1.0, 0, 3], device=d), n, replacement=True).double(), 1.5, 0.75),
+    "poisson": (lambda n, d: torch.poisson(torch.full((n,), 7.0, device=d)), 7, 7),
+    "many poisson": (lambda n, d: torch.poisson(torch.full((n,), 70.0, device=d)), 70, 70),
+    "binomial": (lambda n, d: torch.binomial(torch.full((n,), 100.0, device=d), torch.full((n,), 0.7, device=d)), 70, 21),
+    "gamma": (lambda n, d: torch._standard_gamma(torch.full((n,), 3.0, device=d)), 3, 3),
     "alpha dropout": (lambda n, d: F.alpha_dropout(torch.randn(n, device=d), 0.4, training=True), 0, 1),
 }
 

@@ -338,6 +338,7 @@ impl Loaded {
                     .chain(outputs.iter().map(|v| v.data as u64));
                 let all = tensors.chain(self.globals.iter().map(|g| g.data as u64));
                 words[2..].iter_mut().zip(all).for_each(|(word, value)| *word = value);
+                self.check_indices(words, inputs, &[], &[])?;
                 self.enter(words, fixed.arena, threads, profile)
             });
         }
@@ -387,9 +388,27 @@ impl Loaded {
             }
             self.globals.iter().for_each(|g| push(g.data as u64));
             symbols.iter().for_each(|s| push(*s as u64));
+            self.check_indices(words, inputs, &symbols, &exprs)?;
             let bytes = p.arena.size(&symbols, &exprs)?;
             self.enter(words, bytes, threads, profile)
         })
+    }
+
+    /// Checks the elements of inputs that are indices, which follow two words of the array.
+    fn check_indices(
+        &self,
+        words: &[u64],
+        inputs: &[View],
+        symbols: &[i64],
+        exprs: &[i64],
+    ) -> Result<(), CallError> {
+        if self.program.indices.is_empty() {
+            return Ok(());
+        }
+        let count = |i: usize| inputs[i].shape.iter().product();
+        // SAFETY: the inputs have been checked against the program, and are dense at these
+        // addresses.
+        unsafe { self.program.check_indices(&words[2..], count, |d| Ok(d.value(symbols, exprs)?)) }
     }
 
     /// Calls the entry with its argument array, of which it sets the first two words. Every tensor

@@ -61,6 +61,18 @@ pub enum CallError {
         /// The value of the right-hand side.
         rhs: i64,
     },
+    /// An element of an input is no index into the dimension that the model reads by it.
+    #[error("input '{input}': index {index} is out of bounds for a dimension of size {size} ({text})")]
+    Index {
+        /// The input.
+        input: String,
+        /// The index.
+        index: i64,
+        /// The size of the dimension.
+        size: i64,
+        /// The op, its source location and the dimension.
+        text: String,
+    },
     /// A size expression has no value.
     #[error(transparent)]
     Size(#[from] SizeError),

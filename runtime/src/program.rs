@@ -1,18 +1,20 @@
 //! The manifest of a compiled program, as plain data: its arguments, its sizes, and how to launch
 //! its kernels.
 mod evaluate;
+mod indices;
 mod sizes;
 mod unbacked;
 mod validate;
 
 use crate::library_call::LibraryCall;
 use serde::{Deserialize, Serialize};
+pub use indices::IndexGuard;
 pub use sizes::{Condition, Dim, Expr, ExprKind, Relation, SizeError, Symbol, values};
 pub use unbacked::{CallSizes, Unbacked};
 pub use validate::Invalid;
 
 /// Version of the serialised format; raised whenever an older reader would misread a program.
-pub const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 8;
 
 /// A compiled program without its code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,6 +43,9 @@ pub struct Program {
     /// Conditions on the sizes of every call, beyond the symbols' ranges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// Inputs whose elements are indices, which calls on the host check.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indices: Vec<IndexGuard>,
     /// Weights and other constants.
     pub globals: Vec<Global>,
     /// The kernels that the entry launches, one for each launch, in order.

@@ -35,6 +35,9 @@ class Random(torch.nn.Module):
             # With a generator that is not given.
             torch.rand(N, generator=None), torch.randn(N, generator=None), torch.randint(9, (N,), generator=None),
             torch.randint(-5, 6, (N,), generator=None), torch.randperm(N, generator=None),
+            torch.poisson(half * 6), torch.poisson(x * 50), torch.binomial(x * 10, half), torch.binomial(x * 200, half * 0.4),
+            torch.binomial(x * 200, half * 1.8), torch._standard_gamma(half), torch._standard_gamma(x * 4),
+            torch._sample_dirichlet(torch.stack([x, x * 3], 1))[:, 0],
         )
 
 

@@ -47,6 +47,15 @@ const MOMENTS: &[(&str, f64, f64, f64)] = &[
     ("randint.generator", 4.0, 20.0 / 3.0, 2000.0),
     ("randint.low_generator", 0.0, 10.0, 2000.0),
     ("randperm.generator", 999.5, 333_333.0, 2000.0),
+    ("poisson of 3, by inversion", 3.0, 3.0, 2000.0),
+    ("poisson of 50", 50.0, 50.0, 2000.0),
+    ("binomial of 10, by inversion", 5.0, 2.5, 2000.0),
+    ("binomial of 200", 40.0, 32.0, 2000.0),
+    ("binomial of 200, rarely not", 180.0, 18.0, 2000.0),
+    // The variance of a variance grows with the excess kurtosis, 12 and 1.5.
+    ("gamma of 0.5", 0.5, 0.5, 285.0),
+    ("gamma of 4", 4.0, 4.0, 1100.0),
+    ("dirichlet of 1 and 3", 0.25, 0.0375, 1700.0),
 ];
 
 fn inputs(x: &[usize], state: [f64; 2]) -> Vec<Tensor> {

@@ -123,3 +123,34 @@ fn too_large_windows_are_errors_of_the_call() {
         assert_eq!(sized(least).expect("one window")[0].shape(), [1, 2, 1]);
     }
 }
+
+/// Indices that an argument holds are checked before the call, at every integer type.
+#[test]
+fn indices_out_of_range_are_errors_of_the_call() {
+    for (dtype, name) in [(DType::I64, "i64"), (DType::I32, "i32"), (DType::UI8, "ui8")] {
+        let text = format!(
+            "func.func @f(%x: tensor<5x300xf32>, %i: tensor<2x{name}>) -> (tensor<2x300xf32>, tensor<5x300xf32>) {{\n\
+             %0 = kiln.gather %x[%i] dims = [0] : tensor<5x300xf32>[tensor<2x{name}>]\n\
+             %1 = kiln.scatter add %x[%i], %0 dims = [0] : tensor<5x300xf32>[tensor<2x{name}>], tensor<2x300xf32>\n\
+             return %0, %1 : tensor<2x300xf32>, tensor<5x300xf32>\n}}"
+        );
+        let c = Context::new();
+        let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "in.mlir")
+            .unwrap_or_else(|e| panic!("{e}"));
+        let program = native(&module, "f", &|_| Err("has no weights".into()))
+            .unwrap_or_else(|e| panic!("{e}"));
+        let rows = |indices: [i64; 2]| {
+            let x = Tensor::floats(DType::F32, vec![5, 300], vec![1.5; 1500]).expect("rows");
+            let index = Tensor::ints(dtype, vec![2], indices.to_vec()).expect("indices");
+            call(&program, &[x, index], 1)
+        };
+        assert_eq!(rows([4, 0]).expect("indices in range")[0].shape(), [2, 300]);
+        let refused = rows([0, 5]).expect_err("an index beyond the end");
+        let words = "index 5 is out of bounds for a dimension of size 5 (kiln.gather";
+        assert!(refused.contains(words), "{refused}");
+        if dtype != DType::UI8 {
+            let refused = rows([-1, 0]).expect_err("a negative index");
+            assert!(refused.contains("index -1 is out of bounds"), "{refused}");
+        }
+    }
+}

@@ -331,9 +331,12 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
             r::std(&*get(o.input)?, &o.dims, o.keep_dims, o.correction)
         }
 
-        OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape | OpKind::Require => {
-            Err("has no tensor result".into())
-        }
+        OpKind::Sym
+        | OpKind::SymExpr
+        | OpKind::Dim
+        | OpKind::BindShape
+        | OpKind::Require
+        | OpKind::RequireIndex => Err("has no tensor result".into()),
         OpKind::Global | OpKind::GetGlobal => Err("needs the module's globals".into()),
         OpKind::Launch => Err("needs the module's kernels".into()),
         OpKind::Arena | OpKind::ArenaSize | OpKind::Output => {

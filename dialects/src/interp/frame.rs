@@ -396,6 +396,18 @@ impl Frame<'_, '_> {
                     Err(fail(format!("is not met: {}: {a} and {b}", o.message).into()))
                 }
             }
+            OpKind::RequireIndex => {
+                let o = RequireIndex::of(op).ok_or_malformed(op).map_err(fail)?;
+                let (index, size) = (self.tensor(o.index), self.index(o.size));
+                let (index, size) = (index.map_err(fail)?, size.map_err(fail)?);
+                let least = if o.wraps { -size } else { 0 };
+                match index.as_i().map_err(fail)?.iter().find(|i| !(least..size).contains(*i)) {
+                    None => Ok(vec![]),
+                    Some(i) => Err(fail(
+                        format!("is not met: {}: {i} is not in {least}..{size}", o.message).into(),
+                    )),
+                }
+            }
             _ => {
                 let view = View::of(op).ok_or_malformed(op).map_err(fail)?;
                 let run = eval::eval(&view, &|v| self.tensor(v), &|s| self.size(s));

@@ -48,6 +48,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         | OpKind::Dim
         | OpKind::BindShape
         | OpKind::Require
+        | OpKind::RequireIndex
         | OpKind::Global
         | OpKind::GetGlobal
         | OpKind::Launch

@@ -380,6 +380,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         | OpKind::Dim
         | OpKind::BindShape
         | OpKind::Require
+        | OpKind::RequireIndex
         | OpKind::Global
         | OpKind::GetGlobal
         | OpKind::Launch

@@ -57,6 +57,12 @@ pub fn verify(op: Op) -> Result<()> {
         OpKind::Require => ensure(!crate::ops::Require::read(&view)?.message.is_empty(), || {
             "needs a message".into()
         }),
+        OpKind::RequireIndex => {
+            let o = crate::ops::RequireIndex::read(&view)?;
+            ensure(!o.message.is_empty(), || "needs a message".into())?;
+            let dtype = tensor_type(o.index.ty())?.dtype;
+            ensure(dtype.is_int(), || format!("takes integers, not {dtype}"))
+        }
         OpKind::Global => {
             let o = Global::read(&view)?;
             let t = tensor_type(o.r#type)?;

@@ -267,6 +267,13 @@ pub fn makes_sizes(op: Op) -> bool {
     op.isa::<arith::Constant>() && op.result(0).ty().is_index()
         || matches!(
             op.kind(),
-            Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape | OpKind::Require)
+            Some(
+                OpKind::Sym
+                    | OpKind::SymExpr
+                    | OpKind::Dim
+                    | OpKind::BindShape
+                    | OpKind::Require
+                    | OpKind::RequireIndex
+            )
         )
 }

@@ -132,6 +132,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-decompose{keep=kernels}",
         "keeps attention where the target has a kernel for it; expands other composites",
     ),
+    host(
+        Level::Prims,
+        On::Module,
+        "kiln-require-indices",
+        "before passes that rewrite gathers; a GPU's arguments are not in the host's memory",
+    ),
     step(
         Level::Prims,
         On::Module,

@@ -33,6 +33,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<kernels::prologues::Prologues>(),
     PassRow::of::<kernels::rematerialize::Rematerialize>(),
     PassRow::of::<kernels::require_bounds::RequireBounds>(),
+    PassRow::of::<kernels::require_indices::RequireIndices>(),
     PassRow::of::<cpu::schedule::SchedulePass>(),
     PassRow::of::<kernels::space_to_depth::SpaceToDepth>(),
     PassRow::of::<kernels::split_concats::SplitConcats>(),

@@ -17,6 +17,7 @@ pub mod pad_products;
 pub mod prologues;
 pub mod rematerialize;
 pub mod require_bounds;
+pub mod require_indices;
 pub(crate) mod rows;
 pub mod space_to_depth;
 pub mod split_concats;

@@ -182,6 +182,21 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
                 });
             }
         }
+        if let Some(r) = ops::RequireIndex::of(op) {
+            // A view has its argument's elements.
+            let mut index = r.index;
+            while let Some(view) = index.def().filter(|o| o.kind() == Some(OpKind::Reshape)) {
+                index = view.operand(0);
+            }
+            let input = block.args().iter().position(|a| *a == index);
+            let size = sizes.build(&facts.size_value(r.size)).at(op)?;
+            program.indices.extend(input.map(|input| p::IndexGuard {
+                input,
+                size,
+                wraps: r.wraps,
+                text: r.message,
+            }));
+        }
         if op.kind() == Some(OpKind::Launch) {
             let mut kernel = kernel(&kernels, &launches, op, &mut sizes, &facts).at(op)?;
             data_flow(&mut kernel, op, &block.args(), &mut sizes, &facts);

@@ -38,7 +38,8 @@ pub fn derivative(kind: OpKind) -> Derivative {
     match kind {
         Sign | Ceil | Floor | RoundEven | Trunc | FloorDiv => Zero,
         Not | IsFinite | IsNan | And | Or | Xor | Shl | Shr | Compare | ArgMax | ArgMin => Zero,
-        Sym | SymExpr | Dim | BindShape | Require | Global | GetGlobal | UnbackedSize => Zero,
+        Sym | SymExpr | Dim | BindShape | Require | RequireIndex | Global | GetGlobal
+        | UnbackedSize => Zero,
         Constant | Splat | Iota | RandomBits | RandomUniform | RandomNormal | Yield => Zero,
         StopGradient => Zero,
 

@@ -89,7 +89,7 @@ pub fn batching(kind: OpKind) -> Batching {
         Sym | SymExpr | Global | GetGlobal | Constant | Splat | Iota | Yield => {
             Refused("has no operand that differs between examples")
         }
-        Require => Refused("is a condition on each example"),
+        Require | RequireIndex => Refused("is a condition on each example"),
         UnbackedSize => Refused("binds a size for each example"),
         InsertSlice => Refused("writes into the buffer of another value"),
         Launch | Arena | ArenaSize | Output => Refused(BELOW),

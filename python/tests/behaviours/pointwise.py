@@ -114,7 +114,11 @@ POINTWISE = {
     "log1p": case(
         lambda x: (x.log1p(), x.log1p() * 2), *([cast((64,), d)] for d in (f16, torch.float32, f64, i32, i64)), [arange(-1e-5, 1e-5, 1e-7)]
     ),
-    "signbit": case(lambda x: (x.signbit(), ~(-x).signbit() & 1), [(1, 2, 6, 6)], [tensor([0.0, -0.0, nan, -nan, -inf])]),
+    # Negation gives NaN any sign on GPUs.
+    "signbit": [
+        case(lambda x: (x.signbit(), ~(-x).signbit() & 1), [(1, 2, 6, 6)], [tensor([0.0, -0.0, -inf])]),
+        case(lambda x: (x.signbit(), ~(-x).signbit() & 1), [tensor([nan, -nan])], host=True),
+    ],
     "sign_dtype": [case(lambda x: x.sign().tanh(), [(1, 2, 6, 6)]), case(torch.sign, [tensor([nan])])],
     "fmod": case(lambda a, b: (a.fmod(b), (3.0 * a).fmod(b) - 2.0), [(2, 6, 6), (2, 6, 6)], rtol=1e-4, atol=1e-5),
     "fmod_zero_dim": case(torch.fmod, [(10,), ()], [(), (10,)], rtol=1e-4, atol=1e-5),

@@ -118,16 +118,16 @@ def gradients(results, given):
     return torch.autograd.grad(outputs, inputs, along, allow_unused=True)
 
 
-def differing(call: Call, dynamic) -> str:
+def differing(call: Call, dynamic, backend="kiln") -> str:
     """What differs between a call and eager; empty if nothing does."""
     try:
-        check([call], dynamic)
+        check([call], dynamic, backend)
     except Exception as error:
         return f"{call.name}: {type(error).__name__}: {error}"
     return ""
 
 
-def check(bundle: list[Call], dynamic: bool):
+def check(bundle: list[Call], dynamic: bool, backend="kiln"):
     """Compiles the functions of the calls as one, and compares each with eager."""
     torch._dynamo.reset()
     case = bundle[0].case
@@ -136,7 +136,8 @@ def check(bundle: list[Call], dynamic: bool):
     def run(*each):
         return [fn(*args) for fn, args in zip(functions, each)]
 
-    compiled = torch.compile(run, backend="kiln", dynamic=dynamic, options={"fallback_random": True} if case.eager_random else None)
+    options = {"fallback_random": True} if case.eager_random and backend == "kiln" else None
+    compiled = torch.compile(run, backend=backend, dynamic=dynamic, options=options)
     for row in zip(*(c.sets for c in bundle)):
         torch.manual_seed(0)
         given = [arguments(one) for one in row]

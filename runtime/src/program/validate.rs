@@ -6,7 +6,7 @@
 mod flow;
 mod launch;
 
-use super::{Dim, FORMAT, Global, Program, Role, Symbol, Target, Tensor};
+use super::{Dim, FORMAT, Global, IndexGuard, Program, Role, Symbol, Target, Tensor};
 use crate::view::{byte_size, product};
 
 /// A validation error.
@@ -111,6 +111,15 @@ impl Program {
             for (name, d) in [("lhs", c.lhs), ("rhs", c.rhs)] {
                 self.check_dim(d, self.exprs.len(), &place.field(name))?;
             }
+        }
+        for (i, guard) in self.indices.iter().enumerate() {
+            let place = at.field("indices").item(i);
+            place.field("input").index(guard.input, self.inputs.len(), "inputs")?;
+            let dtype = &self.inputs[guard.input].dtype;
+            place.field("input").wants(IndexGuard::takes(dtype), || {
+                format!("is a tensor of {dtype}, not of integers")
+            })?;
+            self.check_size(guard.size, &place.field("size"))?;
         }
         self.check_size(self.arena, &at.field("arena"))
     }

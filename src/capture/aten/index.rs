@@ -91,7 +91,7 @@ pub(super) fn coordinates(cx: &Cx, x: Value, index: Value, dim: usize) -> Result
     (0..rank_of(x))
         .map(|i| {
             if i == dim {
-                positive(cx, index, x, dim)
+                cx.convert(index, DType::I64)
             } else {
                 cx.iota(DType::I64, sizes.clone(), i)
             }

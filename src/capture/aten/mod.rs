@@ -44,6 +44,7 @@ mod random;
 mod ranges;
 mod recurrent;
 mod reduce;
+mod rejection;
 mod repeat;
 mod resize;
 mod sample;
@@ -136,7 +137,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 65] {
+pub fn families() -> [(&'static str, &'static [Row]); 66] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -196,6 +197,7 @@ pub fn families() -> [(&'static str, &'static [Row]); 65] {
         ("Resizing", resize::ROWS),
         ("Sampling at coordinates", sample::ROWS),
         ("Random numbers", random::ROWS),
+        ("Random numbers by rejection", rejection::ROWS),
         ("Dropout", dropout::ROWS),
         ("Quantisation of PT2E", quantized::decomposed::ROWS),
         ("Quantisation of torchao", quantized::affine::ROWS),

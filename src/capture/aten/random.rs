@@ -100,7 +100,7 @@ impl Cx {
         self.b.add(&RandomUniform { key, sizes, dtype, low, high })
     }
     /// Normal numbers.
-    fn random_normal(
+    pub(super) fn random_normal(
         &mut self,
         dtype: DType,
         sizes: Vec<Size>,

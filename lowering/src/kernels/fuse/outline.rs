@@ -83,8 +83,9 @@ pub(super) fn apply(
         end.set_operand(i, given);
     }
     for op in old.into_iter().rev() {
-        // A size bound to a computed value is dropped with it; the launch states the sizes.
-        let stated = op.kind() == Some(OpKind::BindShape)
+        // A size bound to a computed value is dropped with it; the launch states the sizes. So is
+        // a guard on an argument that a kernel has transposed.
+        let stated = matches!(op.kind(), Some(OpKind::BindShape | OpKind::RequireIndex))
             && op.operand(0).def().is_some_and(|o| o.kind() != Some(OpKind::GetGlobal));
         let kept = makes_sizes(op) && !stated || op.kind() == Some(OpKind::GetGlobal);
         if !kept {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     control::{Body, Control, Step, Value},
-    program::{Arg, Expr, ExprKind, Kernel, Launch, Target, TensorMap},
+    program::{Arg, Expr, ExprKind, IndexGuard, Kernel, Launch, Target, TensorMap},
 };
 
 fn tensor(dims: &[Dim]) -> Tensor {
@@ -118,6 +118,22 @@ fn what_contradicts_itself_is_named() {
     assert_eq!(
         said(|p| p.inputs[0].dims[1] = Dim::Known(i64::MAX)),
         "inputs[0].dims have more bytes than an address space"
+    );
+    let guard = |input, size| IndexGuard { input, size, wraps: false, text: "gather".into() };
+    assert_eq!(
+        said(|p| p.indices.push(guard(1, Dim::Known(4)))),
+        "indices[0].input is 1, but inputs has 1 entries"
+    );
+    assert_eq!(
+        said(|p| p.indices.push(guard(0, Dim::Known(4)))),
+        "indices[0].input is a tensor of f32, not of integers"
+    );
+    assert_eq!(
+        said(|p| {
+            p.inputs[0].dtype = "i64".into();
+            p.indices.push(guard(0, Dim::Expr(2)));
+        }),
+        "indices[0].size is expression 2, which is not an earlier one; there are 2"
     );
     assert_eq!(
         said(|p| p.inputs[0].dtype = "f33".into()),

@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 /// ln |gamma(x)|: Lanczos' approximation with g = 7 and nine terms, and the reflection formula below
 /// 1/2.
-pub(super) fn lgamma(x: Term<'_>) -> Term<'_> {
+pub(in crate::capture::aten) fn lgamma(x: Term<'_>) -> Term<'_> {
     const G: [f64; 9] = [
         0.999_999_999_999_809_9,
         676.520_368_121_885_1,

@@ -26,7 +26,7 @@ macro_rules! of_two {
 pub(super) mod bessel;
 pub(super) mod cylinder;
 mod erf;
-mod gamma;
+pub(super) mod gamma;
 pub(super) mod incomplete;
 pub(super) mod polynomials;
 
