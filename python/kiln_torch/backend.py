@@ -20,6 +20,7 @@ from .cudagraphs import CudaGraphs
 from .decompositions import conversions_as_aten, decompose, is_random, state_dtypes, table
 from .factors import factor_transposed
 from .graph import Unserialisable
+from .memory import shorter
 from .package import as_text
 from .partition import device_of, faster_in_eager, restore_order, runs_of
 from .program import Program
@@ -152,6 +153,8 @@ def compile_runs(kind, chosen, module, refused, frozen):
     nodes = {n.name: n for n in module.graph.nodes}
     device = device_of(module)
     runs, left = runs_of(module, device, refused)
+    if kind == "backward":
+        runs = shorter(runs)
     counted = [n for n in module.graph.nodes if n.op == "call_function" and refused.get(n.name) != RETURNED]
     report = Report(kind, nodes=len(counted), programs=len(runs))
     for name, why in left.items():

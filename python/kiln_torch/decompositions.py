@@ -19,6 +19,9 @@ aten = torch.ops.aten
 # Decomposed although kiln has rows for them, since nothing is left of them.
 NOTHING = (aten.detach.default, aten.alias.default)
 
+# Decomposed so that a backward graph computes their results again, from the convolution's, instead of reading them: AOTAutograd's partitioner
+# takes whole norms for results that have to be saved.
+RECOMPUTED = (aten.native_batch_norm.default, aten._native_batch_norm_legit.default, aten._native_batch_norm_legit_functional.default)
 
 # cuDNN samples by linear interpolation with zeros around the image, and its corners are the centres of pixels.
 AS_CUDNN = (0, 0, True)
@@ -41,9 +44,9 @@ SAMPLERS = {
 @functools.cache
 def core() -> dict:
     """Core ATen's decompositions, and kiln's own."""
-    from torch._decomp import core_aten_decompositions
+    from torch._decomp import core_aten_decompositions, get_decompositions
 
-    return {**core_aten_decompositions(), **DERIVATIVES, **SAMPLERS}
+    return {**core_aten_decompositions(), **get_decompositions(RECOMPUTED), **DERIVATIVES, **SAMPLERS}
 
 
 def is_random(target) -> bool:
@@ -54,7 +57,7 @@ def is_random(target) -> bool:
 @functools.cache
 def table(fallback_random: bool = False) -> dict:
     """AOTAutograd's decompositions. With `fallback_random` none replaces an op that draws random numbers by others that draw."""
-    chosen = {op: made for op, made in core().items() if op in NOTHING or not _kiln.supports(overload_name(op))}
+    chosen = {op: made for op, made in core().items() if op in (*NOTHING, *RECOMPUTED) or not _kiln.supports(overload_name(op))}
     return {op: made for op, made in chosen.items() if not (fallback_random and is_random(op))}
 
 

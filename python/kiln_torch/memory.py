@@ -1,0 +1,81 @@
+"""Splits the programs of a backward graph so that the activations which it reads are freed while it runs.
+
+A program's inputs live until it returns. PyTorch frees what the forward graph saved as soon as no later program or eager op reads it."""
+from __future__ import annotations
+
+import itertools
+import math
+
+import torch
+
+from .graph import is_item
+
+LEAST = 128 << 20
+"""Bytes that each program but the last has to free."""
+PROGRAMS = 8
+"""Programs that a graph may be split into."""
+
+
+def bytes_of(node: torch.fx.Node) -> int:
+    """The bytes of a tensor, with the sizes of the example that symbols stand for."""
+    val = node.meta.get("val")
+    if not isinstance(val, torch.Tensor):
+        return 0
+    sizes = [n if isinstance(n, int) else n.node.hint or 0 for n in val.shape]
+    return math.prod(sizes) * val.element_size()
+
+
+def freed_at(run: list[torch.fx.Node]) -> list[int]:
+    """For each node the bytes of activations whose last reader it is. Parameters, which are inputs too, stay alive."""
+    place, freed = {n: k for k, n in enumerate(run)}, [0] * len(run)
+    inputs = {i for n in run for i in n.all_input_nodes if i.op == "placeholder"}
+    for i in inputs:
+        if not i.name.startswith("primals") and all(user in place for user in i.users):
+            freed[max(place[user] for user in i.users)] += bytes_of(i)
+    return freed
+
+
+def crossing_at(run: list[torch.fx.Node]) -> list[int]:
+    """For each node the bytes that a split behind it stores for later nodes, beside results of the graph."""
+    place, steps = {n: k for k, n in enumerate(run)}, [0] * (len(run) + 1)
+    for k, n in enumerate(run):
+        last = max((place[user] for user in n.users if user in place), default=k)
+        if last > k and all(user.op != "output" for user in n.users):
+            steps[k] += bytes_of(n)
+            steps[last] -= bytes_of(n)
+    total, crossing = 0, []
+    for step in steps[:-1]:
+        total += step
+        crossing.append(total)
+    return crossing
+
+
+def separable(run: list[torch.fx.Node]) -> list[bool]:
+    """For each node whether a split behind it leaves no result of an op without the op."""
+    place = {n: k for k, n in enumerate(run)}
+    ends = [max((place[user] for user in n.users if is_item(user) and user in place), default=k) for k, n in enumerate(run)]
+    return [last <= k for k, last in enumerate(itertools.accumulate(ends, max))]
+
+
+def split(run: list[torch.fx.Node]) -> list[list[torch.fx.Node]]:
+    """A run of nodes in topological order as several, where that frees activations early: each frees a share of them, and is split off
+    where least is stored for the next."""
+    freed, crossing, allowed = freed_at(run), crossing_at(run), separable(run)
+    share, left = max(LEAST, sum(freed) // PROGRAMS), sum(freed)
+    parts, start, done, candidates = [], 0, 0, []
+    for k in range(len(run)):
+        done, left = done + freed[k], left - freed[k]
+        if done >= share and allowed[k]:
+            candidates.append((crossing[k], k))
+        if left < share // 2:
+            break
+        if candidates and done >= share + share // 2:
+            cut = min(candidates)[1]
+            parts.append(run[start : cut + 1])
+            start, done, candidates = cut + 1, sum(freed[cut + 1 : k + 1]), []
+    return [*parts, run[start:]]
+
+
+def shorter(runs: list[list[torch.fx.Node]]) -> list[list[torch.fx.Node]]:
+    """The runs of a backward graph, each split where that frees activations early."""
+    return [part for run in runs for part in split(run)]

@@ -1,0 +1,100 @@
+"""Backward graphs that are split so that activations are freed early, and norms that are computed again."""
+import pytest
+import torch
+from torch import nn
+
+import kiln_torch
+from kiln_torch import memory
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Splits graphs of any size."""
+    monkeypatch.setattr(memory, "LEAST", 1)
+
+
+class Blocks(nn.Module):
+    def __init__(self, count=6, width=16):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)) for _ in range(count))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+class Images(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*(layer for _ in range(4) for layer in (nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.SiLU())))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def gradients(model, fn, x):
+    model.zero_grad()
+    x = x.clone().requires_grad_()
+    fn(x).square().mean().backward()
+    return [x.grad, *(p.grad.clone() for p in model.parameters())]
+
+
+@pytest.mark.parametrize("make, shape", [(Blocks, (3, 5, 16)), (Images, (2, 4, 6, 6))], ids=["blocks", "images"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_split_backward_graphs_give_the_same_gradients(small, make, shape, dynamic):
+    model, x = make(), torch.randn(shape)
+    want = gradients(model, model, x)
+    got = gradients(model, torch.compile(model, backend="kiln", dynamic=dynamic), x)
+    for a, b in zip(got, want):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+    backward = kiln_torch.reports[-1]
+    # Eager ops, such as gradients of convolutions on GPUs, split it besides.
+    assert backward.kind == "backward" and 4 <= backward.programs <= memory.PROGRAMS + 1 + len(backward.eager)
+
+
+def test_graphs_of_few_activations_are_one_program(device):
+    model = Blocks()
+    gradients(model, torch.compile(model, backend="kiln"), torch.randn(3, 5, 16))
+    assert [r.programs for r in kiln_torch.reports] == [1, 1]
+
+
+def saved_bytes(model, x):
+    """The bytes that a forward pass keeps for the backward one, beside parameters and the input."""
+    kept, own = {}, {t.untyped_storage().data_ptr() for t in (x, *model.parameters(), *model.buffers())}
+
+    def keep(t):
+        kept[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+        return t
+
+    fn = torch.compile(model, backend="kiln")
+    fn(x)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        fn(x)
+    return sum(n for pointer, n in kept.items() if pointer not in own)
+
+
+def test_batch_norms_are_computed_again():
+    x = torch.randn(2, 4, 32, 32)
+    image = x.numel() * x.element_size()
+    # Of each of the four layers the convolution's result, and for the next convolution's gradient its input.
+    assert saved_bytes(Images(), x) < 8 * image
+
+
+def test_activations_are_freed_while_the_backward_graph_runs(small, device):
+    if device == "cpu":
+        pytest.skip("PyTorch counts the memory of GPUs alone")
+    model = Blocks(8, 256).to(device)
+    fn, x = torch.compile(model, backend="kiln"), torch.randn(64, 128, 256, device=device)
+
+    def peak():
+        gradients(model, fn, x)
+        torch.cuda.reset_peak_memory_stats()
+        loss = fn(x).square().mean()
+        saved = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        loss.backward()
+        return torch.cuda.max_memory_allocated() / saved
+
+    # One program would hold all activations and compute all gradients beside them.
+    assert peak() < 1.3
