@@ -28,10 +28,12 @@ def sides(a, model):
 
 
 def timed(make, inputs, call):
-    """A compiled function, the seconds of its first call, the GiB that a later call allocates at most, and its result."""
+    """A compiled function, the seconds of its first call, the most GiB that a later call has allocated beside what the sides before keep, and its
+    result."""
     torch._dynamo.reset()
     gc.collect()
     torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
     start, fn = time.perf_counter(), make()
     call(fn, inputs)
     torch.cuda.synchronize()
@@ -40,7 +42,7 @@ def timed(make, inputs, call):
     torch.cuda.reset_peak_memory_stats()
     result = call(fn, inputs)
     torch.cuda.synchronize()
-    return fn, first, torch.cuda.max_memory_allocated() / 2**30, result.float().cpu()
+    return fn, first, (torch.cuda.max_memory_allocated() - before) / 2**30, result.float().cpu()
 
 
 def kernels_of(call, most):

@@ -1,9 +1,5 @@
 //! The readers of values.
-use kiln_dialects::{
-    ir::*,
-    ops::OpKind,
-    rules::tensor_type,
-};
+use kiln_dialects::{ir::*, ops::OpKind, rules::tensor_type};
 
 /// The only op that reads the elements of a value.
 pub fn only_reader(v: Value) -> Option<Op> {

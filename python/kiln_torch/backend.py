@@ -7,7 +7,7 @@ import os
 import weakref
 
 import torch
-from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
@@ -20,7 +20,7 @@ from .cudagraphs import CudaGraphs
 from .decompositions import conversions_as_aten, decompose, is_random, state_dtypes, table
 from .factors import factor_transposed
 from .graph import Unserialisable
-from .memory import shorter
+from .memory import partition, shorter
 from .package import as_text
 from .partition import device_of, faster_in_eager, restore_order, runs_of
 from .program import Program
@@ -272,7 +272,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
         decompositions=table(chosen.fallback_random),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=partition,
         keep_inference_input_mutations=False,
     )(keep_whole(module), example_inputs)
 

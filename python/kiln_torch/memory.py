@@ -1,19 +1,40 @@
-"""Splits the programs of a backward graph so that the activations which it reads are freed while it runs.
+"""Memory of training: what a forward graph saves, and when a backward graph frees it.
 
-A program's inputs live until it returns. PyTorch frees what the forward graph saved as soon as no later program or eager op reads it."""
+A program's inputs live until it returns. PyTorch frees what the forward graph saved as soon as no later program or eager op reads it, so
+that the programs of a backward graph are split."""
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
+from unittest import mock
+
 import torch
+from functorch.compile import min_cut_rematerialization_partition
+from torch._functorch import partitioners
 
 from .graph import is_item
+
+aten = torch.ops.aten
+# Gradients that kiln fuses with what computes their operands, which need not be saved therefore.
+FUSIBLE = {
+    aten.native_layer_norm_backward, aten.native_group_norm_backward, aten.native_batch_norm_backward, aten._softmax_backward_data,
+    aten._log_softmax_backward_data,
+}
 
 LEAST = 128 << 20
 """Bytes that each program but the last has to free."""
 PROGRAMS = 8
 """Programs that a graph may be split into."""
+
+
+def partition(joint: torch.fx.GraphModule, inputs, **options):
+    """AOTAutograd's partition into a forward and a backward graph, which knows what kiln fuses."""
+    known = partitioners.get_default_op_list()
+    known = dataclasses.replace(known, fusible_ops=known.fusible_ops | FUSIBLE)
+    with mock.patch.object(partitioners, "get_default_op_list", lambda: known):
+        return min_cut_rematerialization_partition(joint, inputs, **options)
 
 
 def bytes_of(node: torch.fx.Node) -> int:
@@ -62,14 +83,17 @@ def split(run: list[torch.fx.Node]) -> list[list[torch.fx.Node]]:
     where least is stored for the next."""
     freed, crossing, allowed = freed_at(run), crossing_at(run), separable(run)
     share, left = max(LEAST, sum(freed) // PROGRAMS), sum(freed)
-    parts, start, done, candidates = [], 0, 0, []
+    parts, start, done, enough, candidates = [], 0, 0, share, []
     for k in range(len(run)):
         done, left = done + freed[k], left - freed[k]
-        if done >= share and allowed[k]:
-            candidates.append((crossing[k], k))
         if left < share // 2:
             break
-        if candidates and done >= share + share // 2:
+        if done < share or not allowed[k] or 2 * crossing[k] > done:
+            continue
+        # What frees as much again as half a share may be split at a better place.
+        enough = enough if candidates else done + share // 2
+        candidates.append((crossing[k], k))
+        if done >= enough:
             cut = min(candidates)[1]
             parts.append(run[start : cut + 1])
             start, done, candidates = cut + 1, sum(freed[cut + 1 : k + 1]), []

@@ -81,6 +81,25 @@ def test_batch_norms_are_computed_again():
     assert saved_bytes(Images(), x) < 8 * image
 
 
+class Wide(nn.Module):
+    """Norms in f32 of an activation of 16 bits, as under autocast on GPUs."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(64), nn.Linear(64, 64, dtype=torch.bfloat16)
+
+    def forward(self, x):
+        y = x * 2
+        return y + self.linear(self.norm(y.float()).bfloat16()).tanh()
+
+
+def test_conversions_before_norms_are_computed_again():
+    x = torch.randn(32, 64, dtype=torch.bfloat16)
+    rows = x.numel() * x.element_size()
+    # The norm's input and result and the hyperbolic tangent, of 16 bits, and two statistics a row.
+    assert saved_bytes(Wide(), x) <= 3 * rows + 2 * 4 * 32 + 512
+
+
 def test_activations_are_freed_while_the_backward_graph_runs(small, device):
     if device == "cpu":
         pytest.skip("PyTorch counts the memory of GPUs alone")

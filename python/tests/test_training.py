@@ -90,7 +90,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_gradients_of_functions_as_eager(name):
+def test_gradients_of_functions_as_eager(name, device):
     fn, inputs = FUNCTIONS[name]
     given = [t.requires_grad_() for t in inputs()]
     found = []
@@ -101,7 +101,8 @@ def test_gradients_of_functions_as_eager(name):
     for want, got in zip(*found):
         assert got.shape == want.shape
         close(got, want, name)
-    assert not any(r.eager for r in reports)
+    # On GPUs PyTorch's attention, convolutions and bags of embeddings have gradients of their own.
+    assert device != "cpu" or not any(r.eager for r in reports)
 
 
 def test_sgd_follows_eager():

@@ -62,7 +62,9 @@ pub enum CallError {
         rhs: i64,
     },
     /// An element of an input is no index into the dimension that the model reads by it.
-    #[error("input '{input}': index {index} is out of bounds for a dimension of size {size} ({text})")]
+    #[error(
+        "input '{input}': index {index} is out of bounds for a dimension of size {size} ({text})"
+    )]
     Index {
         /// The input.
         input: String,

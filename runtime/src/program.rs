@@ -7,8 +7,8 @@ mod unbacked;
 mod validate;
 
 use crate::library_call::LibraryCall;
-use serde::{Deserialize, Serialize};
 pub use indices::IndexGuard;
+use serde::{Deserialize, Serialize};
 pub use sizes::{Condition, Dim, Expr, ExprKind, Relation, SizeError, Symbol, values};
 pub use unbacked::{CallSizes, Unbacked};
 pub use validate::Invalid;

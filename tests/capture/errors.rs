@@ -60,7 +60,7 @@ fn unsupported_ops_are_listed_at_once() {
         counts,
         [
             ("aten._fake_quantize_learnable_per_tensor_affine.default", 2),
-            ("aten._standard_gamma.default", 1)
+            ("aten._standard_gamma_grad.default", 1)
         ]
     );
     for u in all {

@@ -135,8 +135,8 @@ fn indices_out_of_range_are_errors_of_the_call() {
              return %0, %1 : tensor<2x300xf32>, tensor<5x300xf32>\n}}"
         );
         let c = Context::new();
-        let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "in.mlir")
-            .unwrap_or_else(|e| panic!("{e}"));
+        let (module, _) =
+            Module::parse(c.ctx(), text.as_bytes(), "in.mlir").unwrap_or_else(|e| panic!("{e}"));
         let program = native(&module, "f", &|_| Err("has no weights".into()))
             .unwrap_or_else(|e| panic!("{e}"));
         let rows = |indices: [i64; 2]| {

@@ -7,6 +7,9 @@ func.func @f(%x: tensor<?x?xf32>) -> (tensor<?xi64>, tensor<?xi64>, tensor<?xi64
   %two = arith.constant 2 : index
   kiln.bind_shape %x, [%s, %t] : tensor<?x?xf32>
   kiln.require ge %s, %two "s0 >= 2 (model.py:3)"
+  %i = kiln.iota [%s] axis = 0 : i64
+  kiln.require_index %i below %s "kiln.gather: dimension 0" : tensor<?xi64>
+  kiln.require_index %i below %s wraps "kiln.gather: dimension 0" : tensor<?xi64>
   %add = kiln.sym_expr add %s, %two
   %mul = kiln.sym_expr mul %s, %two
   %floordiv = kiln.sym_expr floordiv %s, %two
@@ -51,6 +54,22 @@ module attributes {kiln.level = "graph", kiln.target = "host", kiln.options = {f
 func.func @f(%a: index) {
   // expected-error @+1 {{needs a message}}
   kiln.require eq %a, %a ""
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2xi64>, %a: index) {
+  // expected-error @+1 {{needs a message}}
+  kiln.require_index %x below %a "" : tensor<2xi64>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2xf32>, %a: index) {
+  // expected-error @+1 {{takes integers, not f32}}
+  kiln.require_index %x below %a "kiln.gather: dimension 0" : tensor<2xf32>
   return
 }
 

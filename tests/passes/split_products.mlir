@@ -67,3 +67,23 @@ func.func @f(%x: tensor<64x128xbf16>, %w: tensor<64x128xbf16>, %y: tensor<64x819
   return %0, %1 : tensor<64x64xbf16>, tensor<64x64xf32>
 }
 }
+
+// -----
+// Rows of four numbers are too short for TMA: a single CTA would sum two million products.
+// CASE: few_results_of_a_large_k
+// RUN: kiln-split-products{chip=sm_80}
+// CHECK: kiln.reshape %arg0 sizes = [64, 1024, 4]
+// CHECK: batch = [0] x [0] contract = [1] x [1]
+// CHECK: kiln.reduce sum
+func.func @f(%x: tensor<65536x4xbf16>, %y: tensor<65536x4xbf16>) -> tensor<4x4xbf16> {
+  %0 = kiln.dot_general %x, %y batch = [] x [] contract = [0] x [0] : tensor<65536x4xbf16>, tensor<65536x4xbf16>
+  return %0 : tensor<4x4xbf16>
+}
+
+// -----
+// CASE: many_results_of_short_rows
+// CHECK-NOT: kiln.reduce
+func.func @f(%x: tensor<65536x36xf32>, %y: tensor<65536x36xf32>) -> tensor<36x36xf32> {
+  %0 = kiln.dot_general %x, %y batch = [] x [] contract = [0] x [0] : tensor<65536x36xf32>, tensor<65536x36xf32>
+  return %0 : tensor<36x36xf32>
+}

@@ -97,6 +97,23 @@ impl Loc {
                 .then(|| text(mlirIdentifierStr(mlirLocationNameGetName(self.0))))
         }
     }
+    /// The source locations of the ops that this location fuses, such as `gelu (model.py:12)`, in
+    /// order, without duplicates.
+    pub fn sources(self) -> Vec<String> {
+        let mut all: Vec<String> = vec![];
+        for part in self.parts().into_iter().rev() {
+            let place = part.file_line_col().map(|(file, line, _)| format!("{file}:{line}"));
+            let text = match (part.name(), place) {
+                (Some(name), Some(place)) => format!("{name} ({place})"),
+                (Some(one), None) | (None, Some(one)) => one,
+                (None, None) => continue,
+            };
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+        all
+    }
 }
 
 impl PartialEq for Loc {

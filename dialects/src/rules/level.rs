@@ -195,7 +195,15 @@ impl OpKind {
         use OpKind::*;
         matches!(
             self,
-            Sym | SymExpr | Dim | BindShape | Require | RequireIndex | Global | GetGlobal | Reshape | Yield
+            Sym | SymExpr
+                | Dim
+                | BindShape
+                | Require
+                | RequireIndex
+                | Global
+                | GetGlobal
+                | Reshape
+                | Yield
         ) || self.is_launch()
             || self.is_control()
     }

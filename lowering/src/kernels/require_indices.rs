@@ -15,7 +15,7 @@
 //! before:  %1 = kiln.gather %x[%i] dims = [0] : tensor<5x4xf32>[tensor<2xi64>]
 //! after:   %1 = …   kiln.require_index %i below %c5 "kiln.gather: dimension 0" : tensor<2xi64>
 //! ```
-use crate::{analysis::sizes::SizeValues, program::interface::sources};
+use crate::analysis::sizes::SizeValues;
 use kiln_dialects::{
     ir::*,
     ops::{Compare, CompareKind, Gather, OpKind, RequireIndex, Scatter, Slice},
@@ -40,8 +40,7 @@ impl Pass for RequireIndices {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
-        let functions =
-            walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o));
+        let functions = walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o));
         for func in functions.collect::<Vec<_>>() {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let facts = Facts::of(func, self.rounds)?;
@@ -170,8 +169,9 @@ fn emit(block: Block, facts: &Facts, found: Vec<Guard>) -> Result<()> {
             Size::Static(n) => builder.index(n).at(g.op)?,
             Size::Dynamic(v) => v,
         };
-        let places = sources(g.op.loc());
-        let place = if places.is_empty() { String::new() } else { format!(" of {}", places.join(", ")) };
+        let places = g.op.loc().sources();
+        let place =
+            if places.is_empty() { String::new() } else { format!(" of {}", places.join(", ")) };
         let message = format!("{}{place}: dimension {}", g.op.name(), g.dim);
         let guard = RequireIndex { index: g.argument, size, wraps: g.wraps, message };
         builder.at(g.op.loc()).create_with(&guard, &[], &mut []).at(g.op)?;

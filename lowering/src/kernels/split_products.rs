@@ -9,6 +9,10 @@
 //! entry for the GEMM in the module's `kiln.parts`, from a table of measured schedules, overrides
 //! it.
 //!
+//! A product of few results and a large K that no tensor core takes, as the gradient of a weight
+//! that mixes a few heads, would be one CTA on any chip: it is split into as many parts as fill a
+//! GPU.
+//!
 //! Numerics: reassociates. Partial results of 16-bit GEMMs stay f32, and are rounded once.
 //!
 //! ```text
@@ -107,9 +111,7 @@ impl Pass for SplitProducts {
     const NUMERICS: Numerics = Numerics::Reassociates;
 
     fn run(&self, root: Op) -> Result<()> {
-        if self.chip != Chip::Sm90a.name() {
-            return Ok(());
-        }
+        let tensor_cores = self.chip == Chip::Sm90a.name();
         let named = root.attr(PARTS);
         for op in walk(root) {
             let Some(dot) = DotGeneral::of(op) else { continue };
@@ -118,6 +120,7 @@ impl Pass for SplitProducts {
                 Some(n) => self.sizes(&dot).filter(|s| n > 1 && s.steps() % n == 0).map(|_| n),
                 None => self.parts(&dot),
             };
+            let parts = parts.filter(|_| tensor_cores).or_else(|| few_results(&dot));
             let Some(parts) = parts else { continue };
             let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let result = split(b.at(op.loc()), op, &dot, parts).at(op)?;
@@ -126,6 +129,32 @@ impl Pass for SplitProducts {
         }
         Ok(())
     }
+}
+
+/// Most results of a product that is split without tensor cores, which one CTA would compute.
+const FEW_RESULTS: i64 = 1024;
+/// Most parts of such a product, and the least K of each.
+const FEW_PARTS: i64 = 1024;
+const LEAST_K: i64 = 1024;
+
+/// The split factor of a product of few results, if its operands' rows are too short for TMA; the
+/// greatest that divides K.
+fn few_results(o: &DotGeneral) -> Option<i64> {
+    let [depth] = o.lhs_contract[..] else { return None };
+    let static_dims =
+        |v: Value| v.ty().dims().iter().map(|d| d.known()).collect::<Option<Vec<_>>>();
+    let (lhs, rhs) = (static_dims(o.lhs)?, static_dims(o.rhs)?);
+    let float = tensor_type(o.lhs.ty()).ok()?.dtype.is_float();
+    let aligned = |dims: &[i64]| dims.last().is_none_or(|n| n % 8 == 0);
+    let depth = *lhs.get(usize::try_from(depth).ok()?)?;
+    let batch: i64 = o.lhs_batch.iter().map(|d| lhs[*d as usize]).product();
+    let (left, right): (i64, i64) = (lhs.iter().product(), rhs.iter().product());
+    if !float || aligned(&lhs) && aligned(&rhs) || left.min(right) == 0 || depth < 2 * LEAST_K {
+        return None;
+    }
+    let results = (left / depth / batch) * (right / depth);
+    let parts = (2..=FEW_PARTS.min(depth / LEAST_K)).rev().find(|n| depth % n == 0);
+    parts.filter(|_| results <= FEW_RESULTS)
 }
 
 /// The product of an operand's free dimensions, and its only contracting dimension; none if a size

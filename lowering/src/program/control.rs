@@ -1,7 +1,7 @@
 //! A control-flow function (`kiln-outline-control`) as plain data that the runtime interprets.
 use crate::{
     analysis::sizes::{SizeBuilder, makes_sizes},
-    program::interface::{describe, sources},
+    program::interface::describe,
 };
 use kiln_dialects::{
     ir::*,
@@ -113,7 +113,7 @@ impl Reader<'_> {
 
     fn step(&mut self, op: Op) -> Result<c::Step> {
         if let Some(o) = UnbackedSize::of(op) {
-            let source = sources(op.loc()).into_iter().next().unwrap_or_default();
+            let source = op.loc().sources().into_iter().next().unwrap_or_default();
             let value = self.value(o.value).at(op)?;
             let result = self.all(op.results()).at(op)?;
             return Ok(c::Step::UnbackedSize { value, result, source });
@@ -157,7 +157,7 @@ impl Reader<'_> {
         }
         let mut bodies = bodies.into_iter();
         let mut next = || bodies.next().unwrap_or_default();
-        let source = sources(op.loc()).into_iter().next().unwrap_or_default();
+        let source = op.loc().sources().into_iter().next().unwrap_or_default();
         Ok(match op.kind() {
             Some(OpKind::If) => c::Step::If {
                 condition: inputs[0],

@@ -264,23 +264,6 @@ fn global(op: Op) -> Result<p::Global> {
     })
 }
 
-/// Source locations of the ops of a launch, in order, without duplicates.
-pub(crate) fn sources(loc: Loc) -> Vec<String> {
-    let mut all: Vec<String> = vec![];
-    for part in loc.parts().into_iter().rev() {
-        let place = part.file_line_col().map(|(file, line, _)| format!("{file}:{line}"));
-        let text = match (part.name(), place) {
-            (Some(name), Some(place)) => format!("{name} ({place})"),
-            (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => continue,
-        };
-        if !all.contains(&text) {
-            all.push(text);
-        }
-    }
-    all
-}
-
 /// Records for reports which arguments and results of the call a launch reads and writes, and the
 /// sizes of its results. Sizes without an expression are left out.
 fn data_flow(k: &mut p::Kernel, op: Op, args: &[Value], sizes: &mut Sizes, facts: &Facts) {
@@ -371,7 +354,7 @@ fn kernel(
         object: launch.kernel,
         kind: text("kind"),
         ops: list("ops"),
-        sources: sources(op.loc()),
+        sources: op.loc().sources(),
         not_fused: list("not_fused"),
         reads,
         bytes: sizes.build(&bytes).ok(),

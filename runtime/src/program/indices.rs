@@ -86,9 +86,8 @@ mod tests {
 
     #[test]
     fn the_first_index_out_of_range() {
-        let of = |all: &[i64], range| unsafe {
-            outside::<i64>(all.as_ptr() as u64, all.len(), range)
-        };
+        let of =
+            |all: &[i64], range| unsafe { outside::<i64>(all.as_ptr() as u64, all.len(), range) };
         assert_eq!(of(&[0, 4, 3], (0, 5)), None);
         assert_eq!(of(&[0, 5, -1], (0, 5)), Some(5));
         assert_eq!(of(&[0, -5, 4], (-5, 5)), None);

@@ -167,9 +167,8 @@ fn poisson(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         (power - rate - lgamma(k + 1.0)).exp()
     })?;
     let small = inverted(cx, rate, &values, p)?;
-    let v = value(cx, |f| {
-        f.of(rate).to(DType::F64).ge(LARGE).select(f.of(large), f.of(small)).to(d)
-    })?;
+    let v =
+        value(cx, |f| f.of(rate).to(DType::F64).ge(LARGE).select(f.of(large), f.of(small)).to(d))?;
     cx.one(v)
 }
 
@@ -201,7 +200,8 @@ fn binomial(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         let inside = k.ge(0.0).select(k.le(t.n), k.ne(k));
         let safe = k.max(0.0).min(t.n);
         let mode = ((t.n + 1.0) * t.p).floor();
-        let ratio = choices(t.n, safe) - choices(t.n, mode) + (safe - mode) * (t.p / (-t.p + 1.0)).ln();
+        let ratio =
+            choices(t.n, safe) - choices(t.n, mode) + (safe - mode) * (t.p / (-t.p + 1.0)).ln();
         let alpha = (t.b.number(5.1) / t.b + 2.83) * t.deviation;
         let exact = (v * alpha / (t.a / (side * side) + t.b)).ln().le(ratio);
         inside.select(exact, k.ne(k))

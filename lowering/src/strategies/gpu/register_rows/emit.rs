@@ -192,10 +192,16 @@ impl RegisterRow<'_> {
                 &mut self.uniform,
             );
         }
-        self.load(c, nest)?;
         let scope = &self.elected;
         let mut running = partials::identities(c, scope, nest, self.lanes.count)?;
-        for piece in &mut self.chunks {
+        let inputs = inputs(self.plan, scope, nest);
+        let together = (LOAD_BYTES / (inputs.bytes * self.lanes.count).max(1)).max(1);
+        for n in 0..self.chunks.len() {
+            if n % together == 0 {
+                let end = (n + together).min(self.chunks.len());
+                load(c, scope, &inputs.all, &self.at, self.lanes, &mut self.chunks[n..end])?;
+            }
+            let piece = &mut self.chunks[n];
             let dims = [self.at.as_slice(), &piece.start].concat();
             piece.forwarded.extend(self.uniform.iter().map(|(a, v)| (a.clone(), *v)));
             let old = running.clone();
@@ -233,35 +239,59 @@ impl RegisterRow<'_> {
         }
         scope.iteration(c, &nest.after, &dims, ONE_LANE, &mut [], &mut self.uniform)
     }
+}
 
-    /// Issues all loads of the row that a nest is the first to need, before its arithmetic, so that
-    /// they are in flight together. Operands shared by all rows, such as weights, hit the cache and
-    /// need not occupy registers so early.
-    fn load(&mut self, c: Code, nest: &Nest) -> Result<()> {
-        let scope = &self.elected;
-        let own = |a: &Access| {
-            (self.plan.rows..nest.extents.len()).any(|d| a.at.uses(d))
-                && (self.plan.rows == 0 || (0..self.plan.rows).any(|d| a.at.uses(d)))
-        };
-        let input = |a: &&Access| {
-            matches!(scope.kernel.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)))
-                && own(a)
-        };
-        let all = nest
-            .stages
-            .iter()
-            .filter_map(|s| scope.kernel.stages.get(*s))
-            .flat_map(|s| s.reads())
-            .filter(input);
-        for a in all {
-            for piece in &mut self.chunks {
-                let dims = [self.at.as_slice(), &piece.start].concat();
-                if !piece.forwarded.contains_key(a) {
-                    let v = scope.read(c, a, &dims, self.lanes, &ForwardedElements::new())?;
-                    piece.forwarded.insert(a.clone(), v);
-                }
+/// Bytes of a row that a thread loads before the arithmetic on them.
+const LOAD_BYTES: usize = 128;
+
+/// The reads of a row in which a nest may be the first.
+struct Inputs<'a> {
+    all: Vec<&'a Access>,
+    /// Bytes of an element of all of them.
+    bytes: usize,
+}
+
+/// Operands shared by all rows, such as weights, hit the cache and need not occupy registers early.
+fn inputs<'a>(plan: &NestPlan, scope: &'a Scope<'_>, nest: &Nest) -> Inputs<'a> {
+    let own = |a: &Access| {
+        (plan.rows..nest.extents.len()).any(|d| a.at.uses(d))
+            && (plan.rows == 0 || (0..plan.rows).any(|d| a.at.uses(d)))
+    };
+    let input = |a: &&Access| {
+        matches!(scope.kernel.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_))) && own(a)
+    };
+    let stages = nest.stages.iter().filter_map(|s| scope.kernel.stages.get(*s));
+    let mut all: Vec<&Access> = vec![];
+    for a in stages.flat_map(|s| s.reads()).filter(input) {
+        if !all.contains(&a) {
+            all.push(a);
+        }
+    }
+    let element = |a: &&Access| {
+        let dtype = scope.kernel.buffers.get(a.buffer).and_then(|b| b.element.dtype().ok());
+        dtype.map_or(8, |d| d.byte_size())
+    };
+    Inputs { bytes: all.iter().map(element).sum(), all }
+}
+
+/// Issues the loads of some chunks of a row before the arithmetic on them, so that they are in flight
+/// together.
+fn load(
+    c: Code,
+    scope: &Scope<'_>,
+    inputs: &[&Access],
+    row: &[LaneValue],
+    lanes: Lanes,
+    chunks: &mut [RowChunk<'_>],
+) -> Result<()> {
+    for a in inputs {
+        for piece in &mut *chunks {
+            let dims = [row, &piece.start].concat();
+            if !piece.forwarded.contains_key(a) {
+                let v = scope.read(c, a, &dims, lanes, &ForwardedElements::new())?;
+                piece.forwarded.insert((*a).clone(), v);
             }
         }
-        Ok(())
     }
+    Ok(())
 }

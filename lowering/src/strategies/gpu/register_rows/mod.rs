@@ -84,8 +84,10 @@ impl Strategy for RegisterRows {
                 format!("({}) ceildiv {}", e.product(largest(r.plan)?, &rows)?, p.rows_per_cta);
             Some(if clustered { format!("({ctas}) * {}", p.cluster) } else { ctas })
         })?;
-        // While the warps of one CTA wait at a barrier, those of others load.
-        let resident = if p.row_threads > WARP { (THREADS / threads).max(1) } else { 1 };
+        // While the warps of one CTA wait at a barrier, those of others load. The threads of a cluster
+        // hold so much of a row that they spill if they have to share the registers.
+        let several = p.row_threads > WARP && p.cluster == 1;
+        let resident = if several { (THREADS / threads).max(1) } else { 1 };
         let ctas_per_sm = (resident > 1).then_some(resident);
         // Dynamic shared memory is aligned to 1 KiB.
         let shared_bytes = clustered.then(|| 1024 + RowCluster::bytes(p.cluster, values));
@@ -118,7 +120,7 @@ const BYTES_PER_THREAD: usize = 128;
 const BLOCK: usize = 128;
 /// Most threads per group.
 const THREADS: usize = 1024;
-/// Threads of a CTA of a cluster, so that another CTA loads while one waits.
+/// Threads of a CTA of a cluster, which have 128 registers each.
 const CLUSTER_THREADS: usize = 512;
 /// Most CTAs of a cluster on every chip that has clusters.
 const MAX_CLUSTER: usize = 8;
@@ -240,7 +242,8 @@ pub fn params(k: &Kernel, plan: &NestPlan, clusters: bool) -> Option<Params> {
     if bytes.div_ceil(cluster) > MAX_ROW_BYTES {
         return None;
     }
-    let group = (group / cluster).min(THREADS);
+    let threads = if cluster > 1 { CLUSTER_THREADS } else { THREADS };
+    let group = (group / cluster).min(threads);
     Some(Params {
         cluster,
         row_threads: group,
