@@ -612,3 +612,20 @@ func.func @f(%x: tensor<?x?xf32>) -> (tensor<?x?xf64>, tensor<?x?xf16>) {
   %r1 = kiln.convert %g : tensor<?x?xf32> to f16
   return %r0, %r1 : tensor<?x?xf64>, tensor<?x?xf16>
 }
+
+// -----
+
+// CASE: few sums of many products of short rows, and an epilogue
+func.func @f(%x: tensor<6144x4xbf16>, %y: tensor<6144x3xbf16>, %b: tensor<4x3xbf16>) -> tensor<4x3xbf16> {
+  %0 = kiln.dot_general %x, %y batch = [] x [] contract = [0] x [0] : tensor<6144x4xbf16>, tensor<6144x3xbf16>
+  %1 = kiln.add %0, %b : tensor<4x3xbf16>
+  return %1 : tensor<4x3xbf16>
+}
+
+// -----
+
+// CASE: few sums of a batch, of a K that is odd
+func.func @f(%x: tensor<2x3x3075xf32>, %y: tensor<2x3075x5xf32>) -> tensor<2x3x5xf32> {
+  %0 = kiln.dot_general %x, %y batch = [0] x [0] contract = [2] x [1] : tensor<2x3x3075xf32>, tensor<2x3075x5xf32>
+  return %0 : tensor<2x3x5xf32>
+}

@@ -85,8 +85,10 @@ impl Strategy for RegisterRows {
             Some(if clustered { format!("({ctas}) * {}", p.cluster) } else { ctas })
         })?;
         // While the warps of one CTA wait at a barrier, those of others load. The threads of a cluster
-        // hold so much of a row that they spill if they have to share the registers.
-        let several = p.row_threads > WARP && p.cluster == 1;
+        // hold so much of a row that with several operands they spill if they share the registers.
+        let held = p.unroll * p.vector * live_bytes(r.kernel, r.plan);
+        let shares = held <= BYTES_PER_THREAD && operands(r.kernel, r.plan) <= 2;
+        let several = p.row_threads > WARP && (p.cluster == 1 || shares);
         let resident = if several { (THREADS / threads).max(1) } else { 1 };
         let ctas_per_sm = (resident > 1).then_some(resident);
         // Dynamic shared memory is aligned to 1 KiB.
@@ -153,6 +155,16 @@ pub fn sizes(k: &Kernel, plan: &NestPlan) -> Option<Vec<usize>> {
 fn within_row(plan: &NestPlan, a: &Access) -> bool {
     let last = plan.nests.iter().map(|n| n.extents.len()).max().unwrap_or(plan.rows);
     (plan.rows..last).any(|d| a.at.uses(d))
+}
+
+/// The number of inputs that are read at each place in a row.
+fn operands(k: &Kernel, plan: &NestPlan) -> usize {
+    let input = |a: &&Access| {
+        let role = k.buffers.get(a.buffer).map(|b| b.role);
+        matches!(role, Some(Role::Input(_))) && within_row(plan, a)
+    };
+    let read = k.stages.iter().flat_map(|s| s.reads()).filter(input);
+    read.map(|a| a.buffer).collect::<BTreeSet<_>>().len()
 }
 
 /// Whether whole rows are stored. Others, such as a variance, are computed in one pass anyway.
