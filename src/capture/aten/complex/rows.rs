@@ -1,5 +1,8 @@
 //! Overloads that make complex tensors, or take their parts.
-use super::super::formula::{self as real, Formula};
+use super::super::{
+    check::scalar_name,
+    formula::{self as real, Formula},
+};
 use super::{Args, Cx, Outcome, Row, Val, Z, dtype_of, number::formula};
 use crate::capture::storage::Alias;
 use kiln_dialects::{ir::*, value::DType};
@@ -24,7 +27,7 @@ pub(in super::super) const ROWS: &[Row] = &[
         name: "aten.complex.default",
         arguments: "real, imag",
         build: |cx, a| {
-            let (x, y) = cx.promoted(a, "real", "imag")?;
+            let (x, y) = (cx.tensor(a, "real")?, cx.tensor(a, "imag")?);
             real_parts(&[x, y])?;
             cx.one_complex(x, y)
         },
@@ -33,7 +36,7 @@ pub(in super::super) const ROWS: &[Row] = &[
         name: "aten.polar.default",
         arguments: "abs, angle",
         build: |cx, a| {
-            let (m, angle) = cx.promoted(a, "abs", "angle")?;
+            let (m, angle) = (cx.tensor(a, "abs")?, cx.tensor(a, "angle")?);
             real_parts(&[m, angle])?;
             formula(cx, |f| Z::polar(f.of(m), f.of(angle)))
         },
@@ -159,5 +162,12 @@ fn real_parts(all: &[Value]) -> Result<()> {
             _ => return Err("Expected both inputs to be Half, Float or Double tensors".into()),
         }
     }
-    Ok(())
+    let names = all.iter().map(|v| dtype_of(*v).map(scalar_name)).collect::<Result<Vec<_>>>()?;
+    match names[..] {
+        [x, y] if x != y => Err(format!(
+            "Expected object of scalar type {x} but got scalar type {y} for second argument"
+        )
+        .into()),
+        _ => Ok(()),
+    }
 }
