@@ -37,6 +37,16 @@ func.func @f(%x: tensor<?xf32>, %i: tensor<2xi64>) -> tensor<2xf32> {
 }
 
 // -----
+// The size of an argument that no symbol names is asked for.
+// CASE: an_argument_without_symbols
+// CHECK: kiln.dim %arg0, 0
+// CHECK: kiln.require_index %arg1 below
+func.func @f(%x: tensor<?x4xf32>, %i: tensor<2xi64>) -> tensor<2x4xf32> {
+  %0 = kiln.gather %x[%i] dims = [0] : tensor<?x4xf32>[tensor<2xi64>]
+  return %0 : tensor<2x4xf32>
+}
+
+// -----
 // An index that another number is added to, one that is narrowed, and one that may be broadcast to
 // no elements state nothing; the scatter's own index does.
 // CASE: computed_indices

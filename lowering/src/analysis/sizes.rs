@@ -124,6 +124,22 @@ impl<'a> SizeValues<'a> {
         }
     }
 
+    /// As [`SizeValues::of_host`], with the sizes of arguments that no symbol names.
+    pub fn of_arguments(
+        block: Block,
+        facts: &'a Facts,
+        builder: Builder,
+        end: Op,
+    ) -> Result<SizeValues<'a>> {
+        let mut sizes = SizeValues::of_host(block, facts, builder, end);
+        for v in block.args().into_iter().filter(|v| v.ty().is_tensor() && !bound(*v)) {
+            for axis in 0..v.ty().dims().len() {
+                sizes.size(v, axis).at(end)?;
+            }
+        }
+        Ok(sizes)
+    }
+
     /// Collects the sizes that kernel arguments state, with their current values.
     pub fn of_kernel(
         facts: &'a Facts,
@@ -190,6 +206,12 @@ impl<'a> SizeValues<'a> {
         }
         self.build(dim).map(Size::Dynamic)
     }
+}
+
+/// Whether all sizes of an argument are static or bound to symbols.
+fn bound(v: Value) -> bool {
+    v.ty().dims().iter().all(|d| d.known().is_some())
+        || v.uses().iter().any(|(user, _)| ops::BindShape::of(*user).is_some())
 }
 
 impl SizeBuilder for SizeValues<'_> {

@@ -13,13 +13,10 @@
 //! before:  %1 = kiln.gather %x[%i] dims = [0] : tensor<?x4xf32>[tensor<2xi64>]
 //! after:   %1 = …   %n = kiln.sym @n   kiln.require le %c1, %n "kiln.gather: dimension 0 must not be empty"
 //! ```
-use crate::analysis::sizes::SizeValues;
+use crate::analysis::sizes::{SizeBuilder, SizeValues};
 use kiln_dialects::{
     ir::*,
-    ops::{
-        self, BindShape, CompareKind, DynamicSlice, DynamicUpdateSlice, Gather, OpKind, Require,
-        SymKind,
-    },
+    ops::{self, CompareKind, DynamicSlice, DynamicUpdateSlice, Gather, OpKind, Require, SymKind},
     rules::{Level, Sizes, is_driver},
     sym::Dim,
 };
@@ -213,28 +210,12 @@ fn decided(facts: &Facts, c: &Condition) -> bool {
 fn emit_requires(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<()> {
     let Some(end) = block.terminator().filter(|_| !found.is_empty()) else { return Ok(()) };
     let builder = Builder::before(end).ok_or_at(end, "is in no block")?;
-    let mut sizes = SizeValues::of_host(block, facts, builder, end);
-    // Argument sizes without a symbol are queried.
-    for v in block.args().into_iter().filter(|v| v.ty().is_tensor() && !bound(*v)) {
-        for axis in 0..v.ty().dims().len() {
-            sizes.size(v, axis).at(end)?;
-        }
-    }
+    let mut sizes = SizeValues::of_arguments(block, facts, builder, end)?;
     for (op, c) in found {
-        let mut value = |d: &Dim| match sizes.value(d)? {
-            Size::Static(n) => builder.index(n),
-            Size::Dynamic(v) => Ok(v),
-        };
-        let (lhs, rhs) = (value(&c.lhs).at(op)?, value(&c.rhs).at(op)?);
+        let (lhs, rhs) = (sizes.build(&c.lhs).at(op)?, sizes.build(&c.rhs).at(op)?);
         let kind = if c.equal { CompareKind::Eq } else { CompareKind::Le };
         let require = Require { kind, lhs, rhs, message: c.message };
         builder.at(op.loc()).create_with(&require, &[], &mut []).at(op)?;
     }
     Ok(())
-}
-
-/// Whether all sizes of an argument are static or bound to symbols.
-fn bound(v: Value) -> bool {
-    v.ty().dims().iter().all(|d| d.known().is_some())
-        || v.uses().iter().any(|(user, _)| BindShape::of(*user).is_some())
 }

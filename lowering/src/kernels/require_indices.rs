@@ -15,7 +15,7 @@
 //! before:  %1 = kiln.gather %x[%i] dims = [0] : tensor<5x4xf32>[tensor<2xi64>]
 //! after:   %1 = …   kiln.require_index %i below %c5 "kiln.gather: dimension 0" : tensor<2xi64>
 //! ```
-use crate::analysis::sizes::SizeValues;
+use crate::analysis::sizes::{SizeBuilder, SizeValues};
 use kiln_dialects::{
     ir::*,
     ops::{Compare, CompareKind, Gather, OpKind, RequireIndex, Scatter, Slice},
@@ -163,12 +163,9 @@ fn number(facts: &Facts, mut v: Value) -> Option<Dim> {
 fn emit(block: Block, facts: &Facts, found: Vec<Guard>) -> Result<()> {
     let Some(end) = block.terminator().filter(|_| !found.is_empty()) else { return Ok(()) };
     let builder = Builder::before(end).ok_or_at(end, "is in no block")?;
-    let mut sizes = SizeValues::of_host(block, facts, builder, end);
+    let mut sizes = SizeValues::of_arguments(block, facts, builder, end)?;
     for g in found {
-        let size = match sizes.value(&g.size).at(g.op)? {
-            Size::Static(n) => builder.index(n).at(g.op)?,
-            Size::Dynamic(v) => v,
-        };
+        let size = sizes.build(&g.size).at(g.op)?;
         let places = g.op.loc().sources();
         let place =
             if places.is_empty() { String::new() } else { format!(" of {}", places.join(", ")) };
