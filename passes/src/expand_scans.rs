@@ -73,9 +73,9 @@ pub(crate) fn reduction_type(dtype: DType) -> DType {
 }
 
 /// The identity element of a reduction.
-pub(crate) fn identity(c: Ctx, kind: ReduceKind, dtype: DType) -> Attr {
+pub fn identity(c: Ctx, kind: ReduceKind, dtype: DType) -> Attr {
     match (kind, dtype.is_float()) {
-        (ReduceKind::Prod, _) => Attr::scalar_int(c, dtype, 1),
+        (ReduceKind::Prod | ReduceKind::All, _) => Attr::scalar_int(c, dtype, 1),
         (ReduceKind::Max, true) => Attr::scalar(c, dtype, f64::NEG_INFINITY),
         (ReduceKind::Min, true) => Attr::scalar(c, dtype, f64::INFINITY),
         (ReduceKind::Max, false) => Attr::scalar_int(c, dtype, dtype.int_range().0),

@@ -3,7 +3,10 @@ use super::*;
 use crate::front::control::looping;
 use kiln::{
     Model,
-    dialects::ir::{Context, Module},
+    dialects::{
+        ir::{Context, Module},
+        rules::SIZE_RESULTS,
+    },
     runtime::control::{Body, Step},
 };
 
@@ -117,4 +120,31 @@ fn host_functions_run_between_programs() {
     let found: Vec<&str> = all.iter().map(|(what, _)| *what).collect();
     assert_eq!(found, ["custom", "if", "scan"]);
     assert!(all.iter().all(|(_, source)| source.contains("control.mlir:")), "{all:?}");
+}
+
+/// Sizes that only intermediates have are not read, unless nothing bounds them or their least value
+/// is a condition of the call.
+#[test]
+fn sizes_of_no_result_are_not_read() {
+    crate::watchdog::arm();
+    const READ: [&str; 5] =
+        ["repeat_interleave", "repeat_interleave_1", "item", "bincount_1", "bincount_3"];
+    let c = Context::new();
+    let archive = crate::capture::root().join("capture/aten_data_sizes.pt2");
+    for i in 0..crate::compiled::results("aten_data_sizes") {
+        let captured = crate::capture::import(&c, &archive);
+        let main = captured.module.find("main").expect("main");
+        crate::compiled::keep_results(main, &[i]);
+        main.remove_attr(SIZE_RESULTS);
+        let end = main.regions()[0].first().and_then(|b| b.terminator()).expect("a return");
+        if end.operand(0).ty().dims().iter().any(|d| d.known().is_none()) {
+            continue;
+        }
+        let model = Model::from_graph(&captured.module, captured.weights.clone());
+        let (package, _) = model.build(&options("sm_90a"), &|_, _| ()).unwrap();
+        let mut all = vec![];
+        steps(&package.program.control.as_deref().expect("control flow").body, &mut all);
+        let read: Vec<&str> = all.iter().filter_map(|(_, at)| at.split(' ').next()).collect();
+        assert_eq!(read, READ, "result {i}");
+    }
 }

@@ -113,6 +113,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-verify-level",
         "reports composites that were not expanded",
     ),
+    cuda(
+        Level::Prims,
+        On::Module,
+        "kiln-bound-sizes",
+        "before kiln-outline-control; a host reads its sizes without waiting for a device",
+    ),
     cuda(Level::Prims, On::Module, "kiln-fft-calls", "first: its calls stand between programs"),
     step(
         Level::Prims,

@@ -1,4 +1,5 @@
 //! From `prims` to `kernels`: fusion into kernels, and the host function that launches them.
+pub mod bound_sizes;
 pub(crate) mod class;
 pub mod expand_conv1d;
 pub mod expose_padding;

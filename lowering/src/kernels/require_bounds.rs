@@ -77,6 +77,13 @@ impl Condition {
     }
 }
 
+/// The pairs of sizes of which an op requires that the first is at most the second, or, where the
+/// flag is true, that they are equal.
+pub(super) fn compared(facts: &Facts, op: Op) -> Vec<(Dim, Dim, bool)> {
+    let all = conditions(facts, op).into_iter().chain(equal(facts, op));
+    all.map(|c| (c.lhs, c.rhs, c.equal)).collect()
+}
+
 /// The conditions under which an op is in bounds.
 fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
     let Some(kind) = op.kind() else { return vec![] };

@@ -1,5 +1,5 @@
 //! Control flow on the GPU: the functions of `tests/front/control.rs` with static and symbolic
-//! sizes, the exported program of `tests/capture/`, and calls from several threads, on own streams
+//! sizes, exported programs of `tests/capture/`, and calls from several threads, on own streams
 //! and the default one, without memory growth.
 use super::{calls::resident, *};
 use crate::{
@@ -29,8 +29,8 @@ pub static SUITE: Suite = Suite {
 enum Item {
     /// A function, with symbolic sizes or without.
     Function(usize, bool),
-    /// The exported program at these sizes.
-    Archive(&'static str),
+    /// An exported program, and the inputs and outputs of a call.
+    Archive(&'static str, &'static str),
     /// Calls from several threads.
     Calls,
 }
@@ -38,7 +38,14 @@ enum Item {
 fn items() -> Vec<(Item, Mode)> {
     let functions =
         (0..CASES.len()).flat_map(|i| [false, true].map(|open| Item::Function(i, open)));
-    let all = functions.chain(["control", "control.other"].map(Item::Archive)).chain([Item::Calls]);
+    let archives = [
+        ("control", "control"),
+        ("control", "control.other"),
+        ("aten_data_sizes", "aten_data_sizes"),
+        ("aten_selections", "aten_selections"),
+    ];
+    let archives = archives.map(|(program, numbers)| Item::Archive(program, numbers));
+    let all = functions.chain(archives).chain([Item::Calls]);
     let modes = if device().starts_with("cuda") { &Mode::ALL[..] } else { &Mode::ALL[..1] };
     all.flat_map(|item| modes.iter().map(move |(_, mode)| (item, *mode))).collect()
 }
@@ -49,7 +56,7 @@ fn label(item: u64) -> String {
         Item::Function(i, open) => {
             format!("{}, {}", CASES[i]().0, if open { "symbolic" } else { "static" })
         }
-        Item::Archive(numbers) => numbers.into(),
+        Item::Archive(_, numbers) => numbers.into(),
         Item::Calls => "calls".into(),
     };
     format!("{what}, {mode:?}")
@@ -70,8 +77,8 @@ fn check(item: u64) -> Outcome {
                 name,
             ))
         }
-        Item::Archive(numbers) => {
-            let exe = match load(root().join("capture/control.pt2"))
+        Item::Archive(program, numbers) => {
+            let exe = match load(root().join(format!("capture/{program}.pt2")))
                 .and_then(|m| m.compile(&Options { mode, ..options() }))
             {
                 Ok(exe) => exe,
@@ -83,13 +90,17 @@ fn check(item: u64) -> Outcome {
             for _ in 0..2 {
                 match exe.call_values(&inputs.iter().collect::<Vec<_>>()) {
                     Err(e) => wrong.push(e.to_string()),
-                    Ok(have) => wrong.extend(have.iter().zip(&want).enumerate().filter_map(
-                        |(i, (have, want))| match tolerance::compare(have, want) {
-                            Ok(c) if c.ok => None,
-                            Ok(c) => Some(format!("output {i}: {c}")),
-                            Err(e) => Some(format!("output {i} {e}")),
-                        },
-                    )),
+                    Ok(have) => {
+                        let results =
+                            have.iter().enumerate().filter(|(i, _)| !exe.program().is_size(*i));
+                        wrong.extend(results.zip(&want).filter_map(|((i, have), want)| {
+                            match tolerance::compare(have, want) {
+                                Ok(c) if c.ok => None,
+                                Ok(c) => Some(format!("output {i}: {c}")),
+                                Err(e) => Some(format!("output {i} {e}")),
+                            }
+                        }))
+                    }
                 }
             }
             Outcome::of(wrong)

@@ -22,7 +22,7 @@ pub static SUITE: Suite = Suite {
     emulated: 1,
 };
 
-const ITEMS: [&str; 3] = ["mlp", "factorizations", "a branch"];
+const ITEMS: [&str; 4] = ["mlp", "factorizations", "experts", "a branch"];
 
 /// Values of several sizes between programs, some of them at once, and a loop of known length.
 const FACTORIZATIONS: &str = r#"
@@ -39,6 +39,25 @@ func.func @main(%x: tensor<2x6x5xf32>) -> (tensor<2x6x5xf32>, tensor<2x5xi32>, t
     kiln.yield %sum : tensor<6x5xf32>
   }
   return %t, %lu#1, %1 : tensor<2x6x5xf32>, tensor<2x5xi32>, tensor<6x5xf32>
+}
+"#;
+
+/// The rows that each of two experts is given, whose number depends on data.
+const EXPERTS: &str = r#"
+func.func @main(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> {
+  %zero = kiln.splat [8], 0.0 : f32
+  %score = kiln.reduce sum %x dims = [1] : tensor<8x4xf32>
+  %first = kiln.compare lt %score, %zero : tensor<8xf32>
+  %ones = kiln.convert %first : tensor<8xi1> to i64
+  %n = kiln.reduce sum %ones dims = [0] : tensor<8xi64>
+  %order, %places = kiln.sort %ones axis = 0 descending : tensor<8xi64>
+  %0 = kiln.unbacked_size @u, %n max [8] : tensor<i64> -> tensor<?x0xi8>
+  %u = kiln.sym @u
+  %rows = kiln.slice %places offsets = [0] sizes = [%u] strides = [1] : tensor<8xi64>
+  %given = kiln.gather %x[%rows] dims = [0] : tensor<8x4xf32>[tensor<?xi64>]
+  %y = kiln.dot_general %given, %w batch = [] x [] contract = [1] x [0] : tensor<?x4xf32>, tensor<4x4xf32> to f32
+  %r = kiln.scatter add %x[%rows], %y dims = [0] : tensor<8x4xf32>[tensor<?xi64>], tensor<?x4xf32>
+  return %r : tensor<8x4xf32>
 }
 "#;
 
@@ -101,6 +120,7 @@ fn check(item: u64) -> Outcome {
     };
     let exe = match name {
         "factorizations" => compiled(FACTORIZATIONS),
+        "experts" => compiled(EXPERTS),
         "a branch" => compiled(BRANCH),
         _ => load(models().join(format!("{name}.pt2"))).and_then(|m| m.compile(&options())),
     };
@@ -110,6 +130,7 @@ fn check(item: u64) -> Outcome {
     };
     let found = match name {
         "factorizations" => differences(&exe, &[numbers(&[2, 6, 5])]),
+        "experts" => differences(&exe, &[numbers(&[8, 4]), numbers(&[4, 4])]),
         "a branch" => refused(&exe),
         _ => {
             let file = crate::run::file(name);
