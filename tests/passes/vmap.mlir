@@ -58,20 +58,79 @@ func.func @f(%x: tensor<5x2x4xf32>, %w: tensor<5x3x4xf32>) -> tensor<5x2x3xf32> 
 
 // -----
 // CASE: an_op_without_a_rule_has_a_scan_of_its_own
-// CHECK: kiln.exp %{{.*}} : tensor<5x4xf32>
+// CHECK: kiln.exp %{{.*}} : tensor<5x1x2x6xf32>
 // CHECK: kiln.scan
 // CHECK-NEXT: ^bb0
-// CHECK-NEXT: kiln.dynamic_slice
-// CHECK: kiln.neg {{.*}} : tensor<5x2xf32>
-func.func @f(%x: tensor<5x4xf32>, %i: tensor<5xi64>) -> tensor<5x2xf32> {
-  %0 = kiln.scan inits() over(%x, %i : tensor<5x4xf32>, tensor<5xi64>) -> tensor<5x2xf32> {
+// CHECK-NEXT: kiln.convolution
+// CHECK: kiln.neg {{.*}} : tensor<5x1x3x4xf32>
+func.func @f(%x: tensor<5x1x2x6xf32>, %w: tensor<5x3x2x3xf32>) -> tensor<5x1x3x4xf32> {
+  %0 = kiln.scan inits() over(%x, %w : tensor<5x1x2x6xf32>, tensor<5x3x2x3xf32>) -> tensor<5x1x3x4xf32> {
+  ^bb0(%row: tensor<1x2x6xf32>, %weight: tensor<3x2x3xf32>):
+    %1 = kiln.exp %row : tensor<1x2x6xf32>
+    %2 = kiln.convolution %1, %weight strides = [1] pad = [0] x [0] dilation = [1] : tensor<1x2x6xf32>, tensor<3x2x3xf32>
+    %3 = kiln.neg %2 : tensor<1x3x4xf32>
+    kiln.yield %3 : tensor<1x3x4xf32>
+  }
+  return %0 : tensor<5x1x3x4xf32>
+}
+
+// -----
+// Starts that differ are indices.
+// CASE: slices_at_other_places
+// CHECK: kiln.gather
+// CHECK: kiln.scatter assign
+// IMPLICIT-CHECK-NOT: kiln.scan
+func.func @f(%x: tensor<5x4xf32>, %i: tensor<5xi64>) -> tensor<5x4xf32> {
+  %0 = kiln.scan inits() over(%x, %i : tensor<5x4xf32>, tensor<5xi64>) -> tensor<5x4xf32> {
   ^bb0(%row: tensor<4xf32>, %at: tensor<i64>):
-    %1 = kiln.exp %row : tensor<4xf32>
-    %2 = kiln.dynamic_slice %1[%at : tensor<i64>] sizes = [2] : tensor<4xf32>
-    %3 = kiln.neg %2 : tensor<2xf32>
-    kiln.yield %3 : tensor<2xf32>
+    %1 = kiln.dynamic_slice %row[%at : tensor<i64>] sizes = [2] : tensor<4xf32>
+    %2 = kiln.exp %1 : tensor<2xf32>
+    %3 = kiln.dynamic_update_slice %row[%at : tensor<i64>], %2 : tensor<4xf32>, tensor<2xf32>
+    kiln.yield %3 : tensor<4xf32>
+  }
+  return %0 : tensor<5x4xf32>
+}
+
+// -----
+// The same start for all examples stays one.
+// CASE: slices_at_one_place
+// CHECK: kiln.dynamic_slice %{{.*}}[%{{.*}}, %{{.*}} : tensor<i64>, tensor<i64>] sizes = [5, 2]
+// IMPLICIT-CHECK-NOT: kiln.gather
+func.func @f(%x: tensor<5x4xf32>, %at: tensor<i64>) -> tensor<5x2xf32> {
+  %0 = kiln.scan inits() over(%x : tensor<5x4xf32>) -> tensor<5x2xf32> {
+  ^bb0(%row: tensor<4xf32>):
+    %1 = kiln.dynamic_slice %row[%at : tensor<i64>] sizes = [2] : tensor<4xf32>
+    kiln.yield %1 : tensor<2xf32>
   }
   return %0 : tensor<5x2xf32>
+}
+
+// -----
+// Each update's example is one more index.
+// CASE: scatters
+// CHECK: kiln.scatter add {{.*}} dims = [0, 1] : tensor<5x4xf32>[tensor<5x3xi64>, tensor<5x3xi64>], tensor<5x3xf32>
+func.func @f(%x: tensor<5x4xf32>, %u: tensor<5x3xf32>) -> tensor<5x4xf32> {
+  %i = kiln.constant dense<[3, 1, 3]> : tensor<3xi64>
+  %0 = kiln.scan inits() over(%x, %u : tensor<5x4xf32>, tensor<5x3xf32>) -> tensor<5x4xf32> {
+  ^bb0(%row: tensor<4xf32>, %updates: tensor<3xf32>):
+    %1 = kiln.scatter add %row[%i], %updates dims = [0] : tensor<4xf32>[tensor<3xi64>], tensor<3xf32>
+    kiln.yield %1 : tensor<4xf32>
+  }
+  return %0 : tensor<5x4xf32>
+}
+
+// -----
+// Examples are more batches; a bias that they share stays one.
+// CASE: attention
+// CHECK: kiln.attention %{{.*}}, %{{.*}}, %{{.*}} bias %{{.*}} : tensor<6x6xf32> {{.*}}tensor<10x4x6x8xf32>
+// IMPLICIT-CHECK-NOT: kiln.scan
+func.func @f(%q: tensor<5x2x4x6x8xf32>, %k: tensor<5x2x2x6x8xf32>, %bias: tensor<6x6xf32>) -> tensor<5x2x4x6x8xf32> {
+  %0 = kiln.scan inits() over(%q, %k : tensor<5x2x4x6x8xf32>, tensor<5x2x2x6x8xf32>) -> tensor<5x2x4x6x8xf32> {
+  ^bb0(%query: tensor<2x4x6x8xf32>, %key: tensor<2x2x6x8xf32>):
+    %1 = kiln.attention %query, %key, %key bias %bias : tensor<6x6xf32> causal : tensor<2x4x6x8xf32>, tensor<2x2x6x8xf32>, tensor<2x2x6x8xf32>
+    kiln.yield %1 : tensor<2x4x6x8xf32>
+  }
+  return %0 : tensor<5x2x4x6x8xf32>
 }
 
 // -----

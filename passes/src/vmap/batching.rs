@@ -65,6 +65,9 @@ pub fn batching(kind: OpKind) -> Batching {
         Concat => Own(rules::concat),
         Reverse => Own(rules::reverse),
         Gather => Own(rules::gather),
+        Scatter => Own(rules::scatter),
+        DynamicSlice => Own(rules::dynamic_slice),
+        DynamicUpdateSlice => Own(rules::dynamic_update_slice),
         Reduce => Own(rules::reduce),
         ArgMax | ArgMin => Own(rules::arg_max),
         Fft => Own(rules::fft),
@@ -75,13 +78,14 @@ pub fn batching(kind: OpKind) -> Batching {
         DotGeneral => Own(rules::dot_general),
         Softmax | LogSoftmax => Own(rules::softmax),
         Linear | LayerNorm | RmsNorm => Own(rules::weighted),
+        Attention => Own(rules::attention),
 
         Matmul | Embedding | GroupNorm | BatchNorm | CrossEntropy | Mean | Var | Std
         | Interpolate | AvgPool | AdaptiveAvgPool | MaxPool => Decomposed,
         Checkpoint => Own(Batch::checkpoint),
 
-        Scatter | DynamicSlice | DynamicUpdateSlice | Attention | Dropout | RandomBits
-        | RandomUniform | RandomNormal | If | While | Scan | CustomCall | PtxCall => Repeated,
+        Dropout | RandomBits | RandomUniform | RandomNormal | If | While | Scan | CustomCall
+        | PtxCall => Repeated,
 
         Dim => Size,
         BindShape => Fact,

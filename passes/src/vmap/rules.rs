@@ -1,7 +1,7 @@
 //! Batching rules: the batch becomes dimension 0, and the op's own dimensions move by one.
 use super::Batch;
-use crate::decompose::tools::rank;
-use kiln_dialects::{ir::*, ops::*};
+use crate::decompose::tools::{dtype, rank};
+use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// What a rule emits; `None`: nothing, for operands of this kind.
 type Made = Result<Option<Vec<Value>>>;
@@ -245,4 +245,135 @@ pub(super) fn gather(v: &Batch, op: Op) -> Made {
         Gather { input: v.one(o.input), indices, dims: o.dims }
     };
     Ok(Some(vec![v.b.add(&node)?]))
+}
+
+/// The index of each example, of this shape, whose dimension 0 is the batch.
+fn example(v: &Batch, shape: &[Size]) -> Result<Value> {
+    v.m().iota(shape, 0)
+}
+
+/// Each update gets another index, as in [`gather`].
+pub(super) fn scatter(v: &Batch, op: Op) -> Made {
+    let o = read::<Scatter>(op)?;
+    let mut indices = o.indices.iter().map(|i| v.whole(*i)).collect::<Result<Vec<_>>>()?;
+    let first = indices.first().ok_or("has no indices")?;
+    let all = v.m().convert(example(v, &v.m().sizes_of(*first)?)?, dtype(*first)?)?;
+    indices.insert(0, all);
+    let (input, updates) = (v.whole(o.input)?, v.whole(o.updates)?);
+    let node = Scatter { input, updates, indices, dims: with_batch(&o.dims), ..o };
+    Ok(Some(vec![v.b.add(&node)?]))
+}
+
+/// Starts that are the same for all examples stay; others make it a gather.
+pub(super) fn dynamic_slice(v: &Batch, op: Op) -> Made {
+    let o = read::<DynamicSlice>(op)?;
+    let input = v.whole(o.input)?;
+    let sizes = prepend(v.size, &own(v, &o.sizes));
+    Ok(Some(vec![match shared_starts(v, &o.starts)? {
+        Some(starts) => v.b.add(&DynamicSlice { input, starts, sizes })?,
+        None => {
+            let indices = places(v, input, &o.starts, &sizes)?;
+            let dims = (0..indices.len() as i64).collect();
+            v.b.add(&Gather { input, indices, dims })?
+        }
+    }]))
+}
+
+/// As [`dynamic_slice`], but a scatter.
+pub(super) fn dynamic_update_slice(v: &Batch, op: Op) -> Made {
+    let o = read::<DynamicUpdateSlice>(op)?;
+    let (input, update) = (v.whole(o.input)?, v.whole(o.update)?);
+    Ok(Some(vec![match shared_starts(v, &o.starts)? {
+        Some(starts) => v.b.add(&DynamicUpdateSlice { input, starts, update })?,
+        None => {
+            let indices = places(v, input, &o.starts, &v.m().sizes_of(update)?)?;
+            let dims = (0..indices.len() as i64).collect();
+            v.b.add(&Scatter { kind: ScatterKind::Assign, input, updates: update, indices, dims })?
+        }
+    }]))
+}
+
+/// Starts that are the same for all examples, behind the batch's; `None` if any is not.
+fn shared_starts(v: &Batch, starts: &[Value]) -> Result<Option<Vec<Value>>> {
+    if starts.iter().any(|s| v.batched.contains_key(s)) {
+        return Ok(None);
+    }
+    let first = match starts.first() {
+        Some(start) => v.m().number(Size::Static(0), dtype(*start)?)?,
+        None => return Ok(Some(vec![])),
+    };
+    let all: Vec<Value> = starts.iter().map(|s| v.one(*s)).collect();
+    Ok(Some(prepend(first, &all)))
+}
+
+/// For each element of a slice of `input` its index in each dimension, the batch's first; starts are
+/// clamped so that the slice is in bounds.
+fn places(v: &Batch, input: Value, starts: &[Value], sizes: &[Size]) -> Result<Vec<Value>> {
+    let m = v.m();
+    let mut all = vec![example(v, sizes)?];
+    for (i, start) in starts.iter().enumerate() {
+        let start = m.convert(v.whole(*start)?, DType::I64)?;
+        let zero = m.number_like(Size::Static(0), start)?;
+        let (whole, part) = (m.size_of(input, i + 1)?, sizes[i + 1]);
+        let room = m.sub(m.number_like(whole, start)?, m.number_like(part, start)?)?;
+        let start = m.binary(BinaryKind::Max, m.binary(BinaryKind::Min, start, room)?, zero)?;
+        all.push(m.add(m.broadcast(start, &[0], sizes)?, m.iota(sizes, i + 1)?)?);
+    }
+    Ok(all)
+}
+
+/// Examples are more batches. Regions that are told the batch, and random numbers, stay in a scan.
+pub(super) fn attention(v: &Batch, op: Op) -> Made {
+    let o = read::<Attention>(op)?;
+    if o.dropout_key.is_some() || op.regions().iter().any(|r| !r.is_empty()) {
+        return Ok(None);
+    }
+    let m = v.m();
+    let query = v.whole(o.query)?;
+    let sizes = m.sizes_of(query)?;
+    let [examples, batch, ..] = sizes[..] else {
+        return Err("has a query of another rank".into());
+    };
+    let all = m.size(SymKind::Mul, examples, batch)?;
+    let folded = |x: Value| -> Result<Value> {
+        let rest = m.sizes_of(x)?.split_off(2);
+        m.reshape(x, &prepend(all, &rest))
+    };
+    let merged = |x: Value| folded(v.whole(x)?);
+    let same = |bias: &Value| !v.batched.contains_key(bias) && one_batch(*bias);
+    let bias = match o.bias {
+        Some(bias) if same(&bias) => Some(v.one(bias)),
+        Some(bias) => {
+            let bias = v.whole(bias)?;
+            let own = m.sizes_of(bias)?.split_off(1);
+            // Of four dimensions, the first of which is that of the batch.
+            let mut full = vec![examples, batch];
+            full.extend(vec![Size::Static(1); 3usize.saturating_sub(own.len())]);
+            full.extend(own.iter().skip(own.len().saturating_sub(3)));
+            let dims: Vec<i64> = (5 - own.len() as i64..5).collect();
+            Some(folded(m.broadcast(bias, &prepend(0, &dims), &full)?)?)
+        }
+        None => None,
+    };
+    let node = Attention {
+        query: folded(query)?,
+        key: merged(o.key)?,
+        value: merged(o.value)?,
+        bias,
+        query_lengths: o.query_lengths.map(merged).transpose()?,
+        key_lengths: o.key_lengths.map(merged).transpose()?,
+        ..o
+    };
+    let made = v.b.create_node(&node)?;
+    let apart = |x: Value| -> Result<Value> {
+        let rest = m.sizes_of(x)?.split_off(1);
+        m.reshape(x, &[vec![examples, batch], rest].concat())
+    };
+    Ok(Some(made.results().into_iter().map(apart).collect::<Result<_>>()?))
+}
+
+/// Whether a bias is the same for all batches.
+fn one_batch(bias: Value) -> bool {
+    let dims = bias.ty().dims();
+    dims.len() < 4 || dims[0].known() == Some(1)
 }
