@@ -80,7 +80,7 @@ pub fn batching(kind: OpKind) -> Batching {
         | Interpolate | AvgPool | AdaptiveAvgPool | MaxPool => Decomposed,
         Checkpoint => Own(Batch::checkpoint),
 
-        Scatter | DynamicSlice | DynamicUpdateSlice | Attention | Dropout | RandomBits
+        Scatter | DynamicSlice | DynamicUpdateSlice | Attention | Dropout | Philox | RandomBits
         | RandomUniform | RandomNormal | If | While | Scan | CustomCall | PtxCall => Repeated,
 
         Dim => Size,
@@ -90,6 +90,7 @@ pub fn batching(kind: OpKind) -> Batching {
             Refused("has no operand that differs between examples")
         }
         Require | RequireIndex => Refused("is a condition on each example"),
+        AdvanceRng => Refused("states how far the generator moves, of one example"),
         UnbackedSize => Refused("binds a size for each example"),
         InsertSlice => Refused("writes into the buffer of another value"),
         Launch | Arena | ArenaSize | Output => Refused(BELOW),
