@@ -22,7 +22,7 @@ use std::{
     path::Path,
 };
 
-/// Emits a program as a module.
+/// Emits a program as a module, with random numbers in an order.
 pub(super) fn emit(
     ctx: Ctx,
     path: &Path,
@@ -298,19 +298,8 @@ fn body(
     }
     nodes(&mut cx, &mut symbols, &program.graph_module.graph)?;
     *state_type = cx.rng.as_ref().and_then(Rng::state_type);
-    state_increment(&cx).map_err(plain)?;
+    cx.state_increment().map_err(plain)?;
     results(program, &mut cx)
-}
-
-/// States how far a call moves the offset of PyTorch's generator.
-fn state_increment(cx: &Cx) -> Result<()> {
-    let advanced = cx.rng.as_ref().map_or(Size::Static(0), Rng::advanced);
-    let increment = match advanced {
-        Size::Static(0) => return Ok(()),
-        Size::Static(n) => cx.b.index(n)?,
-        Size::Dynamic(v) => v,
-    };
-    cx.b.create_with(&AdvanceRng { increment }, &[], &mut []).map(|_| ())
 }
 
 /// Emits the nodes of a graph.

@@ -1,5 +1,5 @@
-//! Distributions as PyTorch's CUDA kernels draw them, in the order of `cuda_order`. Sources: cuRAND's
-//! `curand_uniform.h` and `curand_normal.h`, ATen's `native/cuda/DistributionTemplates.h`,
+//! Distributions as PyTorch's CUDA kernels draw them, in the order of `cuda_order`. Sources:
+//! cuRAND's `curand_uniform.h` and `curand_normal.h`, ATen's `native/cuda/DistributionTemplates.h`,
 //! `native/cuda/Dropout.cu` and `core/TransformationHelper.h`.
 //!
 //! Words, and uniform numbers of f32, have the bits of PyTorch. Its kernels use `__logf`, `__expf`,
@@ -225,7 +225,7 @@ pub(super) fn integers(cx: &mut Cx, d: DType, sizes: &[Size], from: i64, to: i64
     cx.convert(moved, d)
 }
 
-/// `random_()`: all integers of the dtype from 0 on, of floats those up to 2^(bits of the mantissa).
+/// `random_()`: all integers of the dtype from 0 on, of floats up to 2^(bits of the mantissa).
 pub(super) fn random(cx: &mut Cx, d: DType, sizes: &[Size]) -> Result<Value> {
     let drawn = match d {
         DType::I1 => narrow_modulo(cx, sizes, 2, d)?,

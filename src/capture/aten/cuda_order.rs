@@ -1,10 +1,10 @@
 //! The order of PyTorch's CUDA generator: which word of which Philox block an element takes, as
 //! integer arithmetic on its row-major index.
 //!
-//! A kernel has `T` threads: 256 a CTA, and no more CTAs than run at once. Thread `t` has the Philox
-//! stream `t` and starts at block `offset / 4`. Source: `calc_execution_policy` in ATen's
+//! A kernel has `T` threads: 256 a CTA, and no more CTAs than run at once. Thread `t` has the
+//! Philox stream `t` and starts at block `offset / 4`. Source: `calc_execution_policy` in ATen's
 //! `native/cuda/DistributionTemplates.h`, `Dropout.cu` and `cuda/CUDAApplyUtils.cuh`.
-use super::tools::*;
+use super::{generator::Rng, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Threads of a CTA.
@@ -149,6 +149,15 @@ fn row_major(cx: &Cx, sizes: &[Size]) -> Result<Value> {
 }
 
 impl Cx {
+    /// States how far a call moves the offset of PyTorch's generator.
+    pub fn state_increment(&self) -> Result<()> {
+        let increment = match self.rng.as_ref().map(Rng::advanced) {
+            None | Some(Size::Static(0)) => return Ok(()),
+            Some(Size::Static(n)) => self.b.index(n)?,
+            Some(Size::Dynamic(v)) => v,
+        };
+        self.b.create_with(&AdvanceRng { increment }, &[], &mut []).map(|_| ())
+    }
     /// Whether draws follow PyTorch's CUDA generator.
     pub(super) fn follows_cuda(&self) -> bool {
         self.rng.as_ref().is_some_and(|rng| rng.threads().is_some())

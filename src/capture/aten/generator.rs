@@ -75,8 +75,8 @@ impl Rng {
         self.draws += 1;
         Ok((state, self.draws - 1))
     }
-    /// The state and the number of draws that a loop begins with; each step carries them on. Err: in
-    /// a branch, after which nobody knows which of its loops have run.
+    /// The state and the number of draws that a loop begins with; each step carries them on. Err:
+    /// in a branch, after which nobody knows which of its loops have run.
     pub fn carry(&mut self) -> Result<(Value, i64)> {
         if self.branches > 0 {
             return Err(unsupported("draws random numbers in a loop in a branch"));
@@ -123,8 +123,8 @@ impl Rng {
             RandomOrder::Cuda { threads } => Some(threads),
         }
     }
-    /// The state of a draw in PyTorch's order, and how far earlier draws have moved its offset. Err:
-    /// in a branch or a loop, after which the offset would depend on data.
+    /// The state of a draw in PyTorch's order, and how far earlier draws have moved its offset.
+    /// Err: in a branch or a loop, after which the offset would depend on data.
     pub(super) fn aligned(&mut self) -> Result<(Value, Size)> {
         if self.loops + self.branches > 0 {
             return Err(unsupported(
