@@ -58,7 +58,7 @@ pub use kiln_lowering as lowering;
 pub use kiln_macros::compile;
 pub use kiln_passes as passes;
 pub use kiln_runtime as runtime;
-pub use model::{Error, Executable, Model, Options, load};
+pub use model::{AlignRandom, Error, Executable, Model, Options, load};
 pub use runtime::{View, ViewMut};
 
 pub mod autotune;

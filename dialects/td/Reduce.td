@@ -97,9 +97,16 @@ def Kiln_ReduceWindowOp : Kiln_Contraction<"reduce_window"> {
 }
 
 // ---- counter-based random numbers: independent of fusion, order and thread count
-class Kiln_Random<string mnemonic> : Kiln_Inferred<mnemonic, [Pure]> {
+class Kiln_Random<string mnemonic, list<Trait> traits = []> : Kiln_Inferred<mnemonic, !listconcat([Pure], traits)> {
   let family = "random";
   let reference = "Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (SC 2011): philox4x32-10";
+}
+def Kiln_PhiloxOp : Kiln_Random<"philox", [AllTypesMatch<["seed", "block", "stream"]>]> {
+  let summary = "The four words of philox4x32-10, elementwise, as i32: the key words are those of seed, the counter's those of block, then those of stream, each as low word then high word. An order of random numbers is integer arithmetic on block and stream";
+  let formula = "r = philox(seed, (block, stream))";
+  let arguments = (ins Tensor:$seed, Tensor:$block, Tensor:$stream);
+  let results = (outs Tensor:$w0, Tensor:$w1, Tensor:$w2, Tensor:$w3);
+  let assemblyFormat = "$seed `,` $block `,` $stream attr-dict `:` type($seed)";
 }
 def Kiln_RandomBitsOp : Kiln_Random<"random_bits"> {
   let summary = "Uniform bits as i32 or i64. key is tensor<2xi64> = (seed, offset): philox4x32-10 with the key words of seed and the counter (block, offset), each as low word then high word; an element of 32 bits takes word i mod 4 of block i / 4, one of 64 bits words 2(i mod 2) (low) and 2(i mod 2) + 1 (high) of block i / 2, where i is its row-major index";

@@ -43,6 +43,12 @@ def Kiln_RequireOp : Kiln_Op<"require", [MemoryEffects<[MemAlloc<FactResource>]>
   let arguments = (ins Kiln_CompareKind:$kind, Index:$lhs, Index:$rhs, StrAttr:$message);
   let assemblyFormat = "$kind $lhs `,` $rhs $message attr-dict";
 }
+def Kiln_AdvanceRngOp : Kiln_Op<"advance_rng", [MemoryEffects<[MemAlloc<FactResource>]>]> {
+  let summary = "How far a call moves the offset of the random number generator whose state it takes; computes nothing, a caller reads it off the program";
+  let formula = "offset of the next call = offset + increment";
+  let arguments = (ins Index:$increment);
+  let assemblyFormat = "$increment attr-dict";
+}
 def Kiln_RequireIndexOp : Kiln_Op<"require_index", [MemoryEffects<[MemAlloc<FactResource>]>]> {
   let summary = "A guard on an argument's elements: each is an index into a dimension of that size. Host programs check it at every call; `wraps` allows negative indices, which count from the end";
   let formula = "(wraps ? -size : 0) <= index[i...] < size";

@@ -17,7 +17,7 @@ use crate::{
 };
 use kiln_dialects::{
     ir::*,
-    ops::*,
+    ops::{Philox as PhiloxOp, *},
     rules::{GRAPH_LEVELS, Level, tensor_type},
     value::DType,
 };
@@ -35,6 +35,9 @@ impl Pass for ExpandRandom {
 
     fn run(&self, root: Op) -> Result<()> {
         replace_ops(root, |m, op| {
+            if let Some(o) = PhiloxOp::of(op) {
+                return Some(words(m.b, o).map(Vec::from));
+            }
             let philox = |key: Value, sizes: &[Size]| Philox::new(m.b, key, sizes);
             let (v, sizes) = if let Some(o) = RandomBits::of(op) {
                 (philox(o.key, &o.sizes).and_then(|p| p.bits(op.result(0))), o.sizes)
@@ -54,12 +57,21 @@ impl Pass for ExpandRandom {
     }
 }
 
+/// The words of a `kiln.philox`.
+fn words(b: &Builder, o: PhiloxOp) -> Result<[Value; 4]> {
+    let m = Math { b };
+    let mut philox = Philox { m, position: o.block, seed: [o.seed; 2], offset: [o.stream; 2] };
+    philox.seed = philox.split_words(o.seed)?;
+    philox.offset = philox.split_words(o.stream)?;
+    philox.block(o.block)
+}
+
 /// The sizes over which an op draws: its own, but a scalar has one dimension.
 fn drawn(sizes: &[Size]) -> Vec<Size> {
     if sizes.is_empty() { vec![Size::Static(1)] } else { sizes.to_vec() }
 }
 
-/// Philox output of a key at the element indices 0, 1, …; words are i32, so that a product of two
+/// Philox output of a key at the element indices 0, 1, …, or at stated counters; words are i32, so that a product of two
 /// is one `mul.wide.u32`.
 struct Philox<'a> {
     m: Math<'a>,

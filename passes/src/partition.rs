@@ -62,6 +62,7 @@ crate::pass_options! {
             "custom_call".into(),
             "dropout".into(),
             "if".into(),
+            "philox".into(),
             "ptx_call".into(),
             "random_bits".into(),
             "random_normal".into(),

@@ -15,6 +15,7 @@ from . import _kiln
 from . import freezing
 from . import channels_last
 from . import convolutions
+from . import random_order
 from .attention import keep_whole
 from .cudagraphs import CudaGraphs
 from .decompositions import conversions_as_aten, decompose, is_random, state_dtypes, table
@@ -91,13 +92,19 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     resize_as_strided(module.graph)
     rebase(module.graph)
     factor_transposed(module.graph)
-    if device_of(module).type in convolutions.DEVICES:
+    device = device_of(module)
+    if device.type in convolutions.DEVICES:
         convolutions.sum_biases(module.graph)
     refused = dict.fromkeys(return_views(module.graph, saved_only(kind, module.graph)), RETURNED)
     if not chosen.strict:
-        refused |= faster_in_eager(module.graph, device_of(module))
-    if chosen.fallback_random:
-        refused |= {n.name: "draws from PyTorch's generator (fallback_random)" for n in module.graph.nodes if is_random(n.target)}
+        refused |= faster_in_eager(module.graph, device)
+    aligned = chosen.align_random and device.type in random_order.DEVICES
+    if aligned:
+        chosen = dataclasses.replace(chosen, options=[*chosen.options, ("align_random_eager", random_order.gpu_threads(device))])
+        refused |= random_order.out_of_order(module.graph)
+    if chosen.fallback_random or chosen.align_random and not aligned:
+        option = "fallback_random" if chosen.fallback_random else "align_random_eager"
+        refused |= {n.name: f"draws from PyTorch's generator ({option})" for n in module.graph.nodes if is_random(n.target)}
     while True:
         try:
             return compile_runs(kind, chosen, module, refused, frozen)
@@ -152,7 +159,7 @@ def private_results(call: torch.fx.Node, outputs: list[torch.fx.Node], saved: se
 def compile_runs(kind, chosen, module, refused, frozen):
     nodes = {n.name: n for n in module.graph.nodes}
     device = device_of(module)
-    runs, left = runs_of(module, device, refused)
+    runs, left = runs_of(module, device, refused, chosen.align_random)
     if kind == "backward":
         runs = shorter(runs)
     counted = [n for n in module.graph.nodes if n.op == "call_function" and refused.get(n.name) != RETURNED]
@@ -176,7 +183,8 @@ def compile_runs(kind, chosen, module, refused, frozen):
     if device.type in channels_last.DEVICES:
         channels_last.relay(graph, programs, saved_only(kind, graph))
     fused = fuse_by_partitions(torch.fx.GraphModule(module, graph), [dict.fromkeys(mapping[n] for n in run) for run in runs], prefix="kiln_")
-    restore_order(fused, {name: k for k, name in enumerate(nodes)})
+    places = {name: k for k, name in enumerate(nodes)}
+    restore_order(fused, places, chosen.align_random)
     values, saved = {n.name: t for n, t in frozen.items()}, saved_only(kind, fused.graph)
     for call in [n for n in fused.graph.nodes if n.op == "call_module" and n.target.startswith("kiln_")]:
         part = getattr(fused, call.target)
@@ -184,10 +192,15 @@ def compile_runs(kind, chosen, module, refused, frozen):
         inputs = [n for n in part.graph.nodes if n.op == "placeholder"]
         constants = {n: values[g.name] for n, g in zip(inputs, call.args) if g.name in values}
         calls = [n for n in part.graph.nodes if n.op == "call_function"]
+        if chosen.align_random:
+            # The fuser sorts topologically, which does not keep the order of draws.
+            calls.sort(key=lambda n: places.get(n.meta.get("kiln_origin"), -1))
         outputs = next(n for n in part.graph.nodes if n.op == "output").args[0]
         outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         try:
             program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward, dense_results(call, len(outputs), saved), private_results(call, outputs, saved))
+            if chosen.align_random and device.type in random_order.DEVICES:
+                program.align()
         except (_kiln.CompileError, Unserialisable) as error:
             message, names, reason = error.args if isinstance(error, _kiln.UnsupportedError) else (str(error), [getattr(error, "node", "")], str(error))
             names = [n.meta["kiln_origin"] for n in calls if n.name in names]
@@ -208,7 +221,9 @@ def compile_runs(kind, chosen, module, refused, frozen):
     reports.append(report)
     channels_last.tell_backward(fused.graph, saved)
     fn = boxed(fused)
-    fn.calls_host = any(piece.program.compiled.calls_host() for piece in fused.children() if isinstance(piece, Piece))
+    made = [piece.program for piece in fused.children() if isinstance(piece, Piece)]
+    fn.calls_host = any(program.compiled.calls_host() for program in made)
+    fn.moves_generator = any(program.moves_generator for program in made)
     return fn
 
 
@@ -223,7 +238,9 @@ class Settings:
     freezing: bool
     cudagraphs: bool
     fallback_random: bool
-    """Random numbers are eager's."""
+    """Random numbers are eager's, since eager draws them."""
+    align_random: bool
+    """Random numbers on GPUs are eager's, drawn by programs where they can."""
     debugged: bool = False
     """A failure of the compiler is an error, for PyTorch's minifier."""
 
@@ -231,21 +248,22 @@ class Settings:
 def settings(options: dict | None, mode: str | None, debugged: bool = False) -> Settings:
     """The options of a call, with the defaults of its mode."""
     given = {name.removeprefix("kiln."): value for name, value in (options or {}).items()}
-    strict, frozen, fallback = (bool(given.pop(name, False)) for name in ("strict", "freezing", "fallback_random"))
+    names = ("strict", "freezing", "fallback_random", "align_random_eager")
+    strict, frozen, fallback, align = (bool(given.pop(name, False)) for name in names)
     mode = given.setdefault("mode", mode or "default")
     graphs = bool(given.pop("cudagraphs", mode in ("reduce-overhead", "max-autotune")))
     given.setdefault("threads", torch.get_num_threads())
     # A graph is captured as a whole, programs and eager ops, by PyTorch.
     given["cudagraphs"] = False
-    return Settings(as_text(given), strict, frozen, graphs, fallback, debugged)
+    return Settings(as_text(given), strict, frozen, graphs, fallback, align, debugged)
 
 
 def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None = None, mode: str | None = None):
     """`torch.compile(model, backend="kiln")`.
 
     Options are those of `kiln options` by name, `kiln.strict`: ops that would run in eager are an error, and `freezing`: parameters and
-    buffers are constants of graphs without gradients, so that later changes of them are not seen, and `fallback_random`: random
-    numbers are drawn by PyTorch, in eager's order. With
+    buffers are constants of graphs without gradients, so that later changes of them are not seen, `fallback_random`: random
+    numbers are drawn by PyTorch, in eager's order, and `align_random_eager`: programs on GPUs draw eager's random numbers. With
     `mode="reduce-overhead"` and `mode="max-autotune"` graphs on GPUs are captured as CUDA graphs.
     """
     debugged = torch._dynamo.config.repro_after is not None
@@ -271,7 +289,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
-        decompositions=table(chosen.fallback_random),
+        decompositions=table(chosen.fallback_random or chosen.align_random),
         partition_fn=partition,
         keep_inference_input_mutations=False,
     )(keep_whole(module), example_inputs)

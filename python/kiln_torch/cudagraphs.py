@@ -2,7 +2,7 @@
 
 The trees keep one memory pool for all graphs of the process and track which outputs are alive. kiln's programs take part
 since all memory of a call is PyTorch's, and nothing in it waits for the GPU. Graphs with factorizations on the host do wait, and are not
-captured.
+captured; nor are those whose random numbers are eager's, since PyTorch shows no kernel but its own the state of a captured generator.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CudaGraphs:
 
         backward = kind == "backward"
         fixed = count_tangents(module) if backward else num_fw_fixed_arguments(self.dynamo_inputs, len(inputs))
-        skipped = "it calls functions of the host" if getattr(fn, "calls_host", False) else check_for_skip(module, fixed)
+        skipped = self.uncapturable(fn) or check_for_skip(module, fixed)
         if skipped or backward and self.device is None:
             log.info("no CUDA graph of a %s graph: %s", kind, skipped or "its forward graph has none")
             return self.without(fn) if backward and self.device is not None else fn
@@ -50,6 +50,14 @@ class CudaGraphs:
         )
         out._boxed_call = True
         return out
+
+    def uncapturable(self, fn) -> str | None:
+        """Why a CUDA graph of a compiled function would be wrong."""
+        if getattr(fn, "calls_host", False):
+            return "it calls functions of the host"
+        if getattr(fn, "moves_generator", False):
+            return "it draws eager's random numbers (align_random_eager), from a state that the host reads"
+        return None
 
     def without(self, fn):
         """`fn` as the backward graph of a captured forward graph, whose memory may be used again after it."""

@@ -54,11 +54,20 @@ def is_random(target) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
 
 
+def draws(node: torch.fx.Node) -> bool:
+    """Whether a node draws from PyTorch's default generator, or calls an op that does with a state that it keeps."""
+    return is_random(node.target) or getattr(node.target, "__name__", "") in KEEPS_STATE
+
+
+# Higher-order ops of recomputation, around an op that draws.
+KEEPS_STATE = ("run_and_save_rng_state", "run_with_rng_state", "graphsafe_run_with_rng_state")
+
+
 @functools.cache
-def table(fallback_random: bool = False) -> dict:
-    """AOTAutograd's decompositions. With `fallback_random` none replaces an op that draws random numbers by others that draw."""
+def table(eager_random: bool = False) -> dict:
+    """AOTAutograd's decompositions. With `eager_random` none replaces an op that draws random numbers by others that draw."""
     chosen = {op: made for op, made in core().items() if op in (*NOTHING, *RECOMPUTED) or not _kiln.supports(overload_name(op))}
-    return {op: made for op, made in chosen.items() if not (fallback_random and is_random(op))}
+    return {op: made for op, made in chosen.items() if not (eager_random and is_random(op))}
 
 
 def conversions_as_aten(graph: torch.fx.Graph):

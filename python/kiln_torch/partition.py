@@ -8,6 +8,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from . import _kiln
+from .decompositions import draws
 from .graph import DTYPES, SYMBOLIC, is_item, overload
 from .views import addresses_storage
 
@@ -115,23 +116,32 @@ def reason_against(node: torch.fx.Node, device: torch.device, refused: dict[str,
     return None
 
 
-def stages_of(graph: torch.fx.Graph, left: dict[str, str]) -> dict[torch.fx.Node, int]:
+def draws_before(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.fx.Node]:
+    """For each node that draws random numbers the one that draws before it."""
+    drawing = [n for n in graph.nodes if n.op == "call_function" and draws(n)]
+    return dict(zip(drawing[1:], drawing))
+
+
+def stages_of(graph: torch.fx.Graph, left: dict[str, str], draws_in_order: bool = False) -> dict[torch.fx.Node, int]:
     """For each call the number of times that a path to it goes from a program to an eager op (`left`) and back: calls of one stage
     can be one program.
 
     A call is in the earliest stage that has its inputs, so that activations are freed early; but what follows from the graph's inputs
     alone, such as a weight's conversion, is in the stage of its first user, instead of waiting in memory. Gradients do not wait,
-    since what they are computed of would. The results of one op are in its stage."""
+    since what they are computed of would. The results of one op are in its stage. With `draws_in_order` a draw follows the one before it as
+    if it read it."""
     stages, free = {}, set()
+    before = draws_before(graph) if draws_in_order else {}
+    drawing = {*before, *before.values()}
     for n in graph.nodes:
         if n.op != "call_function":
             if not n.name.startswith("tangents"):
                 free.add(n)
             continue
-        inputs = [i for i in n.all_input_nodes if i in stages]
+        inputs = [i for i in (*n.all_input_nodes, before.get(n)) if i in stages]
         eager = n.name in left
         stages[n] = max((stages[i] + (eager and i.name not in left) for i in inputs), default=0)
-        if not eager and all(i in free for i in n.all_input_nodes):
+        if not eager and n not in drawing and all(i in free for i in n.all_input_nodes):
             free.add(n)
     for n in reversed(graph.nodes):
         if n not in stages or n not in free or is_item(n):
@@ -144,19 +154,20 @@ def stages_of(graph: torch.fx.Graph, left: dict[str, str]) -> dict[torch.fx.Node
     return stages
 
 
-def runs_of(module: torch.fx.GraphModule, device: torch.device, refused: dict[str, str]) -> tuple[list[list[torch.fx.Node]], dict[str, str]]:
+def runs_of(module: torch.fx.GraphModule, device: torch.device, refused: dict[str, str], draws_in_order: bool = False) -> tuple[list[list[torch.fx.Node]], dict[str, str]]:
     """The runs of supported nodes, each in topological order, and why the other nodes stay eager, by name."""
     reasons = {n.name: reason_against(n, device, refused) for n in module.graph.nodes if n.op == "call_function"}
     left = {name: why for name, why in reasons.items() if why}
     runs = collections.defaultdict(list)
-    for n, stage in stages_of(module.graph, left).items():
+    for n, stage in stages_of(module.graph, left, draws_in_order).items():
         if n.name not in left:
             runs[stage].append(n)
     return [runs[stage] for stage in sorted(runs)], left
 
 
-def restore_order(fused: torch.fx.GraphModule, positions: dict[str, int]):
-    """Sorts nodes topologically, and where that leaves a choice as before fusion: ops that draw from a generator keep their order.
+def restore_order(fused: torch.fx.GraphModule, positions: dict[str, int], draws_in_order: bool = False):
+    """Sorts nodes topologically, and where that leaves a choice as before fusion: ops that draw from a generator keep their order. With
+    `draws_in_order` programs that draw keep theirs, too.
 
     `positions`: those of the nodes before, by the name that `meta["kiln_origin"]` has."""
     output = next(n for n in fused.graph.nodes if n.op == "output")
@@ -164,12 +175,19 @@ def restore_order(fused: torch.fx.GraphModule, positions: dict[str, int]):
     # A program is where its last op was.
     members = lambda n: getattr(fused, n.target).graph.nodes if n.op == "call_module" else [n]
     keys = {n: (max(map(place, members(n)), default=-1), k) for k, n in enumerate(fused.graph.nodes)}
+    users = {n: [*n.users] for n in fused.graph.nodes}
     waiting = {n: len(n.all_input_nodes) for n in fused.graph.nodes}
+    if draws_in_order:
+        first = {n: min((place(m) for m in members(n) if m.op == "call_function" and draws(m)), default=None) for n in users if n.op.startswith("call_")}
+        drawing = sorted((n for n, at in first.items() if at is not None), key=first.get)
+        for earlier, later in zip(drawing, drawing[1:]):
+            users[earlier].append(later)
+            waiting[later] += 1
     ready = [(keys[n], n) for n, count in waiting.items() if count == 0]
     heapq.heapify(ready)
     while ready:
         _, node = heapq.heappop(ready)
-        for user in node.users:
+        for user in users[node]:
             waiting[user] -= 1
             if waiting[user] == 0:
                 heapq.heappush(ready, (keys[user], user))

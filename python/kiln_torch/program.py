@@ -5,7 +5,7 @@ import torch
 from torch._C._dynamo.guards import _empty_strided_cpu as empty_cpu
 from torch._C._dynamo.guards import _empty_strided_cuda as empty_cuda
 
-from . import _kiln
+from . import _kiln, random_order
 from .graph import is_fusible, serialise
 from .layout import Layout, dense_order, unpermuted
 from .shared import Result, results
@@ -77,6 +77,9 @@ class Program:
         given += [torch.empty((), dtype=torch.float64, device="meta") for _ in self.floats]
         if self.draws:
             given.append(torch.empty(2, dtype=torch.int64, device="meta"))
+        self.generator = self.increment = None
+        self.moves_generator = False
+        self.shapes = [list(t.shape) for t in given] if static else None
         self.call = self.host if device.type == "cpu" else self.static_cuda(given) if static else self.cuda
 
     def __call__(self, values):
@@ -91,7 +94,10 @@ class Program:
             inputs.append(carrier(values[k], self.device))
         for k in self.floats:
             inputs.append(torch.tensor(float(values[k]), dtype=torch.float64, device=self.device))
-        if self.draws:
+        if self.moves_generator:
+            state = self.continued(inputs)
+            inputs += [state] if self.draws else []
+        elif self.draws:
             inputs.append(self.state())
         outputs = self.call(inputs)
         for k in self.complex:
@@ -100,6 +106,25 @@ class Program:
             t = outputs[k] if permuted else outputs[k].permute(layout.order).contiguous()
             outputs[k] = layout.apply(t)
         return outputs if self.plain else [r.make(outputs, values) for r in self.results]
+
+    def align(self):
+        """Draws continue PyTorch's default generator of the GPU, as eager's do."""
+        if self.shapes is not None:
+            self.increment = self.compiled.rng_increment(self.shapes)
+        self.moves_generator = self.draws or self.compiled.moves_generator()
+        self.generator = random_order.generator(self.device)
+
+    def continued(self, inputs) -> torch.Tensor:
+        """Seed and offset of PyTorch's generator, which moves on as if eager had drawn."""
+        seed, offset = self.generator.initial_seed(), self.generator.get_offset()
+        state = torch.tensor([seed - (seed >> 63 << 64), offset], dtype=torch.int64)
+        increment = self.increment
+        if increment is None:
+            shapes = [list(t.shape) for t in inputs]
+            increment = self.compiled.rng_increment([*shapes, [2]] if self.draws else shapes)
+        if increment:
+            self.generator.set_offset(offset + increment)
+        return state.to(self.device, non_blocking=True)
 
     def state(self) -> torch.Tensor:
         """Seed and offset of a call's random numbers, from PyTorch's generator of the device. A CUDA graph draws them anew in each replay."""

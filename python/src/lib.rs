@@ -181,6 +181,16 @@ impl Program {
     fn inputs(&self) -> usize {
         self.exe.program().inputs.len()
     }
+    /// By how much a call with inputs of these shapes moves the offset of PyTorch's CUDA generator,
+    /// if draws follow it.
+    fn rng_increment(&self, shapes: Vec<Vec<usize>>) -> PyResult<u64> {
+        let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        self.exe.rng_increment(&shapes).map_err(failed)
+    }
+    /// Whether draws follow PyTorch's CUDA generator, also those that nothing reads.
+    fn moves_generator(&self) -> bool {
+        self.exe.program().rng_increment != Dim::Known(0)
+    }
     /// Number of kernels.
     fn kernels(&self) -> usize {
         self.exe.program().kernels.len()

@@ -141,3 +141,103 @@ def test_each_replay_of_a_cuda_graph_draws_anew(device):
     assert all(not torch.equal(a, b) for k, a in enumerate(seen) for b in seen[:k])
     first = [seeded(fast, x, seed=3).clone() for _ in range(2)]
     assert torch.equal(*first)
+
+
+class Generator:
+    """A default generator that records when its state is read."""
+
+    def __init__(self, events: list):
+        self.events, self.offset = events, 8
+
+    def initial_seed(self):
+        return 2**63 + 5
+
+    def get_offset(self):
+        self.events.append(self.offset)
+        return self.offset
+
+    def set_offset(self, offset):
+        self.offset = offset
+
+
+@pytest.fixture
+def events(monkeypatch, device):
+    """Programs on processors draw in the order of a GPU of 512 threads, from a generator that records."""
+    from kiln_torch import random_order
+
+    if device != "cpu":
+        pytest.skip("test_random_cuda.py compares with eager")
+    found = []
+    made = Generator(found)
+    monkeypatch.setattr(random_order, "DEVICES", {"cpu"})
+    monkeypatch.setattr(random_order, "gpu_threads", lambda device: "512")
+    monkeypatch.setattr(random_order, "generator", lambda device: made)
+    return found
+
+
+@torch.library.custom_op("kiln_test::draw", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
+def eager_draw(x: torch.Tensor) -> torch.Tensor:
+    EAGER.append("eager")
+    return x.clone()
+
+
+eager_draw.register_fake(lambda x: torch.empty_like(x))
+EAGER: list = []
+
+
+def aligned(fn, **options):
+    return torch.compile(fn, backend=kiln, options={"align_random_eager": True}, **options)
+
+
+def test_programs_and_eager_ops_draw_in_the_order_of_the_graph(events, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.EAGER", events)
+
+    def f(x):
+        # Nothing but the order of draws keeps the two programs apart, or the last one behind.
+        first, other, last = torch.rand(3000), eager_draw(x), torch.rand(10)
+        return first, other, last, (x.exp() + 1).sum(), eager_draw(other * 2), torch.randn(700, dtype=torch.float64)
+
+    fast = aligned(f)
+    fast(torch.ones(4))
+    # 3000 numbers of 512 threads are two blocks a thread, 10 are one, 700 of 64 bits are one.
+    assert events == [8, "eager", 16, "eager", 20]
+    fast(torch.ones(4))
+    assert events[5:] == [24, "eager", 32, "eager", 36]
+
+
+def test_draws_of_one_program_keep_their_order(events):
+    from kiln_torch import random_order
+
+    def f(x):
+        # A sort of the graph that keeps only what is read has the second draw before the first.
+        return torch.rand_like((x + 1).exp()), torch.rand(3000, dtype=torch.float64), torch.rand_like(x)
+
+    plain = lambda x: (torch.rand(50), torch.rand(3000, dtype=torch.float64), torch.rand(50))
+    first = aligned(f)(torch.ones(50))
+    random_order.generator(None).set_offset(8)
+    second = aligned(plain)(torch.ones(50))
+    assert events == [8, 8] and all(map(torch.equal, first, second))
+
+
+def test_dynamic_sizes_move_the_generator_as_far_as_eager(events):
+    fast = aligned(lambda x: torch.rand_like(x) + torch.bernoulli(x), dynamic=True)
+    for n in (7, 3000, 0, 9000):
+        fast(torch.full((n,), 0.5))
+    # Blocks of each thread, and 12 for bernoulli; nothing of nothing.
+    assert events == [8, 24, 44, 44]
+
+
+def test_draws_in_the_order_of_memory_stay_eager(events):
+    fast = aligned(lambda x: torch.rand_like(x) + 1)
+    fast(torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last))
+    assert any("not row-major" in why for r in reports for why in r.eager.values()) and not events
+
+
+def test_aligned_draws_of_processors_are_eager(device):
+    if device != "cpu":
+        pytest.skip("for processors")
+    x = torch.randn(40, 30)
+    fast = torch.compile(draw, backend=kiln, options={"align_random_eager": True})
+    for a, b in zip(seeded(fast, x), seeded(draw, x)):
+        torch.testing.assert_close(a, b)
+    assert any("align_random_eager" in why for r in reports for why in r.eager.values())

@@ -69,6 +69,12 @@ impl Program {
         };
         self.outputs.iter().map(shape).collect()
     }
+    /// By how much a call with inputs of these shapes moves the generator's offset: see
+    /// [`Program::rng_increment`].
+    pub fn rng_increment_of(&self, inputs: &[&[usize]]) -> Result<u64, CallError> {
+        let (symbols, exprs) = self.sizes(inputs)?;
+        Ok(self.rng_increment.size(&symbols, &exprs)? as u64)
+    }
 
     /// Values of symbols and expressions; unbacked sizes are at their upper bounds. Checks every input size against the program first.
     pub(crate) fn sizes(&self, inputs: &[&[usize]]) -> Result<(Vec<i64>, Vec<i64>), CallError> {

@@ -43,6 +43,10 @@ pub struct Program {
     /// Conditions on the sizes of every call, beyond the symbols' ranges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// By how much a call moves the offset of the generator whose state it takes, beyond which the
+    /// next call draws; 0 where draws do not follow PyTorch's CUDA generator.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rng_increment: Dim,
     /// Inputs whose elements are indices, which calls on the host check.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indices: Vec<IndexGuard>,
@@ -189,6 +193,10 @@ pub struct Launch {
     /// kernel gets exactly `grid` CTAs, and one if that is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
+}
+
+fn is_zero(n: &Dim) -> bool {
+    *n == Dim::Known(0)
 }
 
 fn none(n: &u32) -> bool {

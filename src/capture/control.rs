@@ -2,7 +2,7 @@
 //! regions. Their subgraphs are arguments of the node.
 use super::{
     CaptureError,
-    aten::{Cx, Val},
+    aten::{self, Cx, Rng, Val},
     graph::{nodes, outputs},
     schema::*,
     srepr::{self, Symbols},
@@ -24,6 +24,16 @@ pub(super) fn graphs(node: &GraphNode) -> Vec<Graph> {
     node.inputs.iter().filter_map(|i| subgraph(&i.arg).ok()).collect()
 }
 
+/// Whether an op of a graph, or of a graph in it, may draw random numbers.
+fn draws(graph: &Graph) -> bool {
+    graph.nodes.iter().any(|node| {
+        let named = |name: &str| node.inputs.iter().find(|i| i.name == name).map(|i| &i.arg);
+        let number = |name: &str| named(name)?["as_float"].as_f64();
+        let flag = |name: &str| named(name)?["as_bool"].as_bool();
+        aten::may_draw(aten::short(&node.target), number, flag) || graphs(node).iter().any(draws)
+    })
+}
+
 /// Emits a node; returns its results.
 pub(super) fn emit(
     cx: &mut Cx,
@@ -41,7 +51,7 @@ pub(super) fn emit(
     };
     let sub = |i: usize| arg(i).and_then(|a| subgraph(a).map_err(op_error));
     let b = cx.b;
-    let mut run = Regions { cx, symbols, node, target, error: None };
+    let mut run = Regions { cx, symbols, node, target, carried: None, error: None };
     let list = |run: &mut Regions, i: usize| -> Result<Vec<Val>, CaptureError> {
         let Some(named) = node.inputs.get(i) else { return Ok(vec![]) };
         match run.cx.argument(&named.arg).map_err(op_error)? {
@@ -68,10 +78,13 @@ pub(super) fn emit(
         "higher_order.while_loop" => {
             let (condition, body, carried, more) =
                 (sub(0)?, sub(1)?, list(&mut run, 2)?, list(&mut run, 3)?);
-            let inits = run.values(&carried).map_err(op_error)?;
+            let mut inits = run.values(&carried).map_err(op_error)?;
+            let count = inits.len();
+            let state = run.state(&[&condition, &body]).map_err(op_error)?;
+            run.carried = state.map(|_| count);
+            inits.extend(state);
             let types: Vec<Type> = inits.iter().map(|v| v.ty()).collect();
-            let bodies =
-                [(&condition, inits.len(), types.clone()), (&body, inits.len(), types.clone())];
+            let bodies = [(&condition, count, types.clone()), (&body, count, types.clone())];
             run.op(b, OpKind::While, &inits, &[], &bodies, &more, &|_| types.clone())
         }
         _ => {
@@ -82,8 +95,11 @@ pub(super) fn emit(
                 list(&mut run, if map { 1 } else { 2 })?,
                 list(&mut run, if map { 2 } else { 3 })?,
             );
-            let (inits, inputs) =
+            let (mut inits, inputs) =
                 (run.values(&carried).map_err(op_error)?, run.values(&xs).map_err(op_error)?);
+            let (count, state) = (inits.len(), run.state(&[&f]).map_err(op_error)?);
+            run.carried = state.map(|_| count);
+            inits.extend(state);
             let length = inputs
                 .first()
                 .and_then(|v| v.ty().dims().first().cloned())
@@ -111,7 +127,7 @@ pub(super) fn emit(
                 OpKind::Scan,
                 &operands,
                 &[("operandSegmentSizes", segments)],
-                &[(&f, operands.len(), types)],
+                &[(&f, count + inputs.len(), types)],
                 &more,
                 &results,
             )
@@ -122,8 +138,13 @@ pub(super) fn emit(
         (Err(e), None) => return Err(op_error(e)),
         (Ok(op), None) => op,
     };
+    let mut results = made.results();
+    let state = run.carried.map(|at| results.remove(at));
+    if let Some((rng, state)) = cx.rng.as_mut().zip(state) {
+        rng.resume(state);
+    }
     let mut all = vec![];
-    for (value, name) in made.results().into_iter().zip(outputs(node)) {
+    for (value, name) in results.into_iter().zip(outputs(node)) {
         bind(cx, symbols, value, around.tensor_values.get(&name)).map_err(op_error)?;
         all.push(Val::Tensor(cx.store.fresh(value)));
     }
@@ -156,10 +177,23 @@ struct Regions<'a, 'b> {
     target: &'a str,
     cx: &'a mut Cx,
     symbols: &'b mut Symbols,
+    /// Among the values that a loop carries, which is the generator's state.
+    carried: Option<usize>,
     error: Option<CaptureError>,
 }
 
 impl Regions<'_, '_> {
+    /// The generator's state that a loop of these graphs has to carry, so that each step draws other
+    /// numbers.
+    fn state(&mut self, graphs: &[&Graph]) -> Result<Option<Value>> {
+        let carries = self.cx.rng.as_ref().is_some_and(Rng::carries);
+        if !carries || !graphs.iter().any(|g| draws(g)) {
+            return Ok(None);
+        }
+        let carried = self.cx.rng.as_mut().map(Rng::carry).transpose()?;
+        carried.map(|(state, drawn)| self.cx.state_after(state, drawn)).transpose()
+    }
+
     fn values(&mut self, all: &[Val]) -> Result<Vec<Value>> {
         let one = |v: &Val| match v {
             Val::Tensor(alias) => self.cx.store.get(&self.cx.b, *alias),
@@ -183,10 +217,15 @@ impl Regions<'_, '_> {
         let this = std::cell::RefCell::new(self);
         let mut fills: Vec<_> = bodies
             .iter()
-            .map(|(graph, count, _)| {
-                |inner: Builder, args: Vec<Value>| {
+            .enumerate()
+            .map(|(i, (graph, count, _))| {
+                // The condition of a loop gives no state on.
+                let gives = kind != OpKind::While || i > 0;
+                let this = &this;
+                let yields = &yields;
+                move |inner: Builder, args: Vec<Value>| {
                     let run = &mut *this.borrow_mut();
-                    match run.body(inner, graph, *count, args, outside) {
+                    match run.body(inner, graph, *count, (args, gives), outside) {
                         Ok(types) => {
                             *yields.borrow_mut() = Some(types);
                             Ok(())
@@ -209,13 +248,13 @@ impl Regions<'_, '_> {
         })
     }
 
-    /// The result types of a subgraph.
+    /// The result types of a subgraph; the generator's state is one of them if a step gives it on.
     fn body(
         &mut self,
         inner: Builder,
         graph: &Graph,
         count: usize,
-        args: Vec<Value>,
+        (mut args, gives): (Vec<Value>, bool),
         outside: &[Val],
     ) -> Result<Vec<Type>, CaptureError> {
         let (node, target) = (self.node, self.target);
@@ -224,10 +263,9 @@ impl Regions<'_, '_> {
         let (names, values, known) =
             (self.cx.names.clone(), self.cx.store.values(), self.symbols.values.clone());
         let b = std::mem::replace(&mut self.cx.b, inner);
-        let looped = usize::from(target != "higher_order.cond");
-        if let Some(rng) = &mut self.cx.rng {
-            rng.loops += looped;
-        }
+        let looped = target != "higher_order.cond";
+        let state = self.carried.map(|at| args.remove(at)).filter(|_| gives);
+        let generator = self.cx.rng.as_mut().map(|rng| rng.enter(looped, state));
         if graph.inputs.len() != count + outside.len() {
             return Err(fail(
                 format!(
@@ -261,13 +299,14 @@ impl Regions<'_, '_> {
             let found = name(output).and_then(|n| self.cx.names.get(&n).cloned());
             given.push(found.ok_or_else(|| fail("a graph gives what is no tensor".into()))?);
         }
-        let given = self.values(&given).map_err(fail)?;
+        let mut given = self.values(&given).map_err(fail)?;
+        let left = self.cx.rng.as_mut().zip(generator).map(|(rng, g)| rng.leave(looped, g));
+        if let (Some(at), Some((Some(state), drawn)), true) = (self.carried, left, gives) {
+            given.insert(at, self.cx.state_after(state, drawn).map_err(fail)?);
+        }
         let types = given.iter().map(|v| v.ty()).collect();
         self.cx.b.create_with(&Yield { values: given }, &[], &mut []).map_err(fail)?;
         self.cx.b = b;
-        if let Some(rng) = &mut self.cx.rng {
-            rng.loops -= looped;
-        }
         self.cx.names = names;
         self.cx.store.restore(values);
         self.symbols.values = known;

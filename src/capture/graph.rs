@@ -2,7 +2,7 @@
 //! results.
 use super::{
     CaptureError, Captured, Output, Unsupported,
-    aten::{self, Args, Cx, Declared, Rng, STATE, Val, Writes},
+    aten::{self, Args, Cx, Declared, RandomOrder, Rng, STATE, Val, Writes},
     autocast_args, control, draws, guards, layout, memory,
     pt2::Weight,
     schema::*,
@@ -22,12 +22,13 @@ use std::{
     path::Path,
 };
 
-/// Emits a program as a module.
+/// Emits a program as a module, with random numbers in an order.
 pub(super) fn emit(
     ctx: Ctx,
     path: &Path,
     program: Program,
     weights: BTreeMap<String, Weight>,
+    order: RandomOrder,
 ) -> Result<Captured, CaptureError> {
     let file = path.display().to_string();
     let fail = |e: Error| CaptureError::file(&file, e);
@@ -96,7 +97,7 @@ pub(super) fn emit(
     let mut result_types = vec![];
     let mut state_type = None;
     let func = top.function("main", &types, &[], &mut |b, args| {
-        let outcome = body(&program, &b, &inputs, &globals, args, &mut state_type);
+        let outcome = body(&program, (&b, order), &inputs, &globals, args, &mut state_type);
         match outcome {
             Ok((results, kinds)) => {
                 result_types = results.iter().map(|v| v.ty()).collect();
@@ -253,7 +254,7 @@ type Body = (Vec<Value>, Vec<Output>);
 
 fn body(
     program: &Program,
-    b: &Builder,
+    (b, order): (&Builder, RandomOrder),
     inputs: &[(String, TensorMeta)],
     globals: &[(String, String, Type)],
     args: Vec<Value>,
@@ -266,7 +267,7 @@ fn body(
         symbols.ranges.insert(name.clone(), (range.min_val, most));
     }
     let mut cx = Cx::new(*b);
-    cx.rng = Some(Rng::new(*b));
+    cx.rng = Some(Rng::new(*b, order));
     for ((name, meta), value) in inputs.iter().zip(args) {
         value.set_arg_loc(b.loc.named(name));
         let sizes = meta.sizes.iter().map(|s| match s["as_int"].as_i64() {
@@ -297,6 +298,7 @@ fn body(
     }
     nodes(&mut cx, &mut symbols, &program.graph_module.graph)?;
     *state_type = cx.rng.as_ref().and_then(Rng::state_type);
+    cx.state_increment().map_err(plain)?;
     results(program, &mut cx)
 }
 

@@ -13,6 +13,7 @@ mod memory;
 pub mod pt2;
 mod schema;
 mod srepr;
+pub use aten::RandomOrder;
 pub(crate) use srepr::size_op;
 pub mod storage;
 pub mod weight;

@@ -1,7 +1,7 @@
 //! `.pt2` archives of `torch.export.save`: a zip with the graph as JSON and the weights as raw
 //! bytes, which are memory-mapped.
 pub use super::weight::Weight;
-use super::{CaptureError, Captured, graph, schema::*};
+use super::{CaptureError, Captured, RandomOrder, graph, schema::*};
 use kiln_dialects::ir::Ctx;
 use kiln_runtime::{DataError, file};
 use memmap2::Mmap;
@@ -12,8 +12,13 @@ pub const MAGIC: &[u8] = b"PK\x03\x04";
 
 /// Imports an archive as a new module of `ctx`.
 pub fn import(ctx: Ctx, path: &Path) -> Result<Captured, CaptureError> {
+    import_in(ctx, path, RandomOrder::default())
+}
+
+/// As [`import`], with random numbers in an order.
+pub fn import_in(ctx: Ctx, path: &Path, order: RandomOrder) -> Result<Captured, CaptureError> {
     let (program, weights) = open(path)?;
-    graph::emit(ctx, path, program, weights)
+    graph::emit(ctx, path, program, weights, order)
 }
 
 /// The archive's graph as bytes: everything that determines the program, except for weight values.

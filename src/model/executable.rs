@@ -88,6 +88,11 @@ impl Executable {
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
         self.program().output_shapes(inputs)
     }
+    /// By how much a call with inputs of these shapes moves the offset of PyTorch's CUDA generator,
+    /// whose order the draws have with [`Options::align_random_eager`]; 0 without.
+    pub fn rng_increment(&self, inputs: &[&[usize]]) -> Result<u64, CallError> {
+        self.program().rng_increment_of(inputs)
+    }
     /// Shapes and byte sizes of the results, if all of them are static.
     pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
         self.engine.fixed_outputs()

@@ -14,16 +14,17 @@ mod weights;
 pub use crate::runtime::DeviceId;
 pub use error::Error;
 pub use executable::Executable;
-pub use options::{AUTOTUNE_BUDGET, CachePolicy, Options};
+pub use options::{AUTOTUNE_BUDGET, AlignRandom, CachePolicy, Options};
 pub use owned_tensor::OwnedTensor;
 pub use random_inputs::{random_input_symbols, random_inputs};
+use target::random_order;
 pub(crate) use target::target;
 pub use times::Times;
 pub use weights::Finder;
 
 use crate::{
     autotune,
-    capture::{fx, pt2, weight::Weight},
+    capture::{RandomOrder, fx, pt2, weight::Weight},
     dialects::{
         ir::{Attr, BYTECODE_MAGIC, Context, Diagnostic, Module},
         rules::Level,
@@ -140,15 +141,23 @@ impl Model {
             tell(done, total, name);
         }
     }
-    /// The IR of a file that is not a compiled package.
+    /// The IR of a file that is not a compiled package; draws of random numbers depend on no device.
     pub fn module(&self, context: &Context) -> Result<(Module, Vec<Diagnostic>), Error> {
+        self.module_in(context, RandomOrder::default())
+    }
+    /// As [`Model::module`], with draws in an order, unless the file is IR.
+    fn module_in(
+        &self,
+        context: &Context,
+        order: RandomOrder,
+    ) -> Result<(Module, Vec<Diagnostic>), Error> {
         match &self.kind {
-            Kind::Archive => Ok((pt2::import(context.ctx(), &self.path)?.module, vec![])),
+            Kind::Archive => Ok((pt2::import_in(context.ctx(), &self.path, order)?.module, vec![])),
             Kind::Ir(source) => {
                 Ok(Module::parse(context.ctx(), source, &self.path.display().to_string())?)
             }
             Kind::Graph(json) => Ok((
-                fx::import(context.ctx(), json, self.in_memory_weights.clone())?.module,
+                fx::import(context.ctx(), json, self.in_memory_weights.clone(), order)?.module,
                 vec![],
             )),
             Kind::Package(_) => Err(Error::File {
@@ -299,7 +308,7 @@ impl Model {
             None => {}
         }
         let context = Context::new();
-        let (module, diagnostics) = self.module(&context)?;
+        let (module, diagnostics) = self.module_in(&context, random_order(options)?)?;
         lowered_for(&module, &target)?;
         order::request(&module, &options.function, &options.orders)
             .map_err(|e| Error::Order(e.to_string()))?;
@@ -376,7 +385,9 @@ impl Model {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
         }
+        let order = random_order(options)?;
         sha.update(format!("{:?} {:?}", options.orders, (&options.passes, &options.disable)));
+        sha.update(format!("{order:?}"));
         sha.update(schedules.to_string());
         sha.update(env!("CARGO_PKG_VERSION"));
         sha.update(BUILD);

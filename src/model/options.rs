@@ -53,6 +53,8 @@ pub struct Options {
     pub fast_math: bool,
     /// Whether cuFFT computes a GPU's Fourier transforms where it is found.
     pub cufft: bool,
+    /// Whether random numbers are those of PyTorch's CUDA generator.
+    pub align_random_eager: AlignRandom,
     /// Table of measured schedules, written by `kiln tune`. With `max_autotune`, new results are
     /// added to it.
     pub schedules: Option<PathBuf>,
@@ -79,6 +81,17 @@ pub const AUTOTUNE_CANDIDATES: usize = 48;
 
 /// Default time budget for autotuning one program.
 pub const AUTOTUNE_BUDGET: Duration = Duration::from_secs(60);
+
+/// Whether random numbers are those that PyTorch draws on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlignRandom {
+    /// They depend on no device.
+    Off,
+    /// Those of the device, a GPU.
+    Device,
+    /// Those of a GPU that runs so many threads at once: SMs times threads an SM, a multiple of 256.
+    Threads(u32),
+}
 
 /// Whether compiled code is cached on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +139,7 @@ impl Default for Options {
             tf32: false,
             fast_math: false,
             cufft: false,
+            align_random_eager: AlignRandom::Off,
             schedules: None,
             max_autotune: false,
             autotune_budget: AUTOTUNE_BUDGET,

@@ -1,6 +1,7 @@
 //! The target of a compilation.
-use super::{Error, Options};
+use super::{AlignRandom, Error, Options};
 use crate::{
+    capture::RandomOrder,
     lowering::{Chip, Features, Target},
     runtime::{DeviceId, cuda},
 };
@@ -34,4 +35,23 @@ pub(crate) fn target(options: &Options) -> Result<Target, Error> {
         },
         host => host,
     })
+}
+
+/// The order of random numbers. Err: that of the device's GPU is asked for, and the device is the
+/// host.
+pub(super) fn random_order(options: &Options) -> Result<RandomOrder, Error> {
+    let threads = match (options.align_random_eager, options.device) {
+        (AlignRandom::Off, _) => return Ok(RandomOrder::RowMajor),
+        (AlignRandom::Threads(threads), _) => threads,
+        (AlignRandom::Device, DeviceId::Cuda(index)) => {
+            let device = cuda::Device::cuda(index)?;
+            // In CTAs of 256 threads, as PyTorch counts.
+            device.info().processors * (device.info().threads_per_processor / 256 * 256)
+        }
+        (AlignRandom::Device, DeviceId::Host) => {
+            let why = "align_random_eager follows a GPU, and the device is the host; a number says how many threads that GPU runs at once";
+            return Err(Error::Target(why.into()));
+        }
+    };
+    Ok(RandomOrder::Cuda { threads: threads.into() })
 }

@@ -4,11 +4,16 @@ dropout between recurrent layers, random_in_loop.pt2, which draws in a loop, and
   python tests/capture/gen_random.py
 """
 import pathlib
+import sys
 
 import torch
+from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
 HERE = pathlib.Path(__file__).parent
+sys.path.append(str(HERE.parent / "models"))
+import archive
+
 F = torch.nn.functional
 N = 2000
 
@@ -53,8 +58,23 @@ class Layers(torch.nn.Module):
 
 
 class Loop(torch.nn.Module):
+    """Draws before, in and after loops, one of them in another: each is a row of its own."""
+
     def forward(self, x):
-        return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x + torch.rand_like(x)), (torch.tensor(0), x))
+        row = lambda like: torch.rand_like(like)
+        drawn = row(x[0])
+
+        def step(i, rows):
+            return i + 1, torch.cat([rows[1:], row(rows[:1])])
+
+        _, steps = while_loop(lambda i, rows: i < 4, step, (torch.tensor(0), torch.cat([x, x[:1]])))
+
+        def outer(count, one):
+            _, inner = while_loop(lambda i, rows: i < 2, step, (count * 0, torch.stack([one, one])))
+            return count + 1, torch.cat([inner, row(one)[None]])
+
+        _, scanned = scan(outer, torch.tensor(0), x)
+        return drawn, steps, scanned, row(x[0])
 
 
 class Dead(torch.nn.Module):
@@ -73,4 +93,4 @@ with torch.no_grad():
     torch.export.save(program.run_decompositions(), HERE / "random.core.pt2")
     torch.export.save(torch.export.export(Layers().train(), (torch.ones(5, 2, 4),)), HERE / "random_layers.pt2")
     torch.export.save(torch.export.export(Dead(), (torch.ones(4),)), HERE / "random_dead.pt2")
-    torch.export.save(torch.export.export(Loop(), (torch.ones(4),)), HERE / "random_in_loop.pt2")
+    archive.save(torch.export.export(Loop(), (torch.ones(3, 500),)), HERE / "random_in_loop.pt2")

@@ -7,7 +7,7 @@ mod data_sizes;
 mod errors;
 mod models;
 pub mod mutation;
-mod random;
+pub mod random;
 mod refused;
 
 use kiln::{
@@ -60,8 +60,18 @@ pub fn import(c: &Context, path: &Path) -> Captured {
 
 /// Runs `main`; the differences from `want`, one line each.
 pub fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> Vec<String> {
+    differences_in(Mode::Exact, captured, inputs, want)
+}
+
+/// As [`differences`], interpreted in a mode.
+pub fn differences_in(
+    mode: Mode,
+    captured: &Captured,
+    inputs: &[Tensor],
+    want: &[Tensor],
+) -> Vec<String> {
     let weights = |name: &str, _: &str| Ok(captured.weight(name)?);
-    let interpreter = Interpreter { globals: &weights, ..Interpreter::new(Mode::Exact) };
+    let interpreter = Interpreter { globals: &weights, ..Interpreter::new(mode) };
     let have = match interpreter.run(captured.module.op(), "main", inputs) {
         Ok(have) => have,
         Err(e) => return vec![format!("does not run: {e}")],

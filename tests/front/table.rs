@@ -9,7 +9,7 @@ macro_rules! fields {
 }
 
 fn of_files(o: &Options) -> Vec<(&'static str, String)> {
-    fields!(o, "options.": function threads workers cache cache_bytes time_budget disable dump diagram weights reproducer target device blocking reuse mode nvtx tf32 fast_math cufft schedules
+    fields!(o, "options.": function threads workers cache cache_bytes time_budget disable dump diagram weights reproducer target device blocking reuse mode nvtx tf32 fast_math cufft align_random_eager schedules
         max_autotune autotune_budget autotune_candidates verify orders passes)
 }
 
@@ -84,6 +84,12 @@ const CASES: &[Case] = &[
     case("tf32", "true", &[("options.tf32", "true")], NO_BOOL),
     case("fast_math", "true", &[("options.fast_math", "true")], NO_BOOL),
     case("cufft", "true", &[("options.cufft", "true")], NO_BOOL),
+    case(
+        "align_random_eager",
+        "270336",
+        &[("options.align_random_eager", "Threads(270336)")],
+        Some("1000"),
+    ),
     case("cudagraphs", "true", &[("options.mode", "ReduceOverhead")], NO_BOOL),
     case("cuda_blocking", "on", &[("options.blocking", "true")], NO_BOOL),
     case("nvtx", "1", &[("options.nvtx", "true")], NO_BOOL),

@@ -111,6 +111,18 @@ func.func @f(%k: tensor<2xi64>, %x: tensor<?xf32>) -> (tensor<?x3xi32>, tensor<3
 
 // -----
 
+// CASE: philox
+func.func @f(%seed: tensor<?xi64>, %block: tensor<?xi64>) -> (tensor<?xi32>, tensor<?xi32>) {
+  %s = kiln.sym @s0
+  kiln.bind_shape %seed, [%s] : tensor<?xi64>
+  kiln.bind_shape %block, [%s] : tensor<?xi64>
+  %0:4 = kiln.philox %seed, %block, %block : tensor<?xi64>
+  kiln.advance_rng %s
+  return %0#0, %0#3 : tensor<?xi32>, tensor<?xi32>
+}
+
+// -----
+
 func.func @f(%x: tensor<4x3xf32>) {
   // expected-error @+1 {{has reduction any, which is not defined on f32}}
   %0 = kiln.reduce any %x dims = [0] : tensor<4x3xf32>
@@ -378,6 +390,14 @@ func.func @f(%x: tensor<4x3xf32>) {
 func.func @f(%x: tensor<4xi1>) {
   // expected-error @+1 {{is not defined on i1}}
   %0 = kiln.reduce_window max %x window = [1] strides = [1] pad = [0] x [0] dilation = [1] : tensor<4xi1>
+  return
+}
+
+// -----
+
+func.func @f(%k: tensor<2xi32>) {
+  // expected-error @+1 {{has a seed of dtype i32, not i64}}
+  %0:4 = kiln.philox %k, %k, %k : tensor<2xi32>
   return
 }
 

@@ -30,3 +30,12 @@ func.func @f(%k: tensor<2xi64>) -> (tensor<7xf32>, tensor<7xf64>, tensor<7xf32>)
   %2 = kiln.random_normal %k sizes = [7] {mean = 1.0 : f64, std = 3.0 : f64} : f32
   return %0, %1, %2 : tensor<7xf32>, tensor<7xf64>, tensor<7xf32>
 }
+
+// -----
+// CASE: philox_at_stated_counters
+// CHECK: kiln.xor
+// IMPLICIT-CHECK-NOT: kiln.philox
+func.func @f(%seed: tensor<7xi64>, %block: tensor<7xi64>, %stream: tensor<7xi64>) -> (tensor<7xi32>, tensor<7xi32>) {
+  %w:4 = kiln.philox %seed, %block, %stream : tensor<7xi64>
+  return %w#0, %w#3 : tensor<7xi32>, tensor<7xi32>
+}

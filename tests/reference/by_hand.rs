@@ -30,6 +30,16 @@ fn philox_gives_the_known_answers() {
     ] {
         assert_eq!(kernel::philox4x32_10(counter, key), answer);
     }
+    // The last of the vectors above, and the first, elementwise.
+    let both = |x: [u32; 2]| u64::from(x[0]) | u64::from(x[1]) << 32;
+    let (seed, block) = (both([0xa4093822, 0x299f31d0]), both([0x243f6a88, 0x85a308d3]));
+    let stream = both([0x13198a2e, 0x03707344]);
+    let pair = |n: u64| i(DType::I64, &[2], &[n as i64, 0]);
+    let words = kernel::philox(&pair(seed), &pair(block), &pair(stream)).unwrap();
+    let want = [[0xd16cfe09u32, 0x6627e8d5], [0x94fdcceb, 0xe169c58d]];
+    for (have, want) in words.iter().zip(want) {
+        assert_eq!(have.as_i().unwrap(), want.map(|w| i64::from(w as i32)));
+    }
     let key = i(DType::I64, &[2], &[0, 0]);
     let bits = kernel::random_bits(&key, &[4], DType::I32).unwrap();
     let words = [0x6627e8d5u32, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8];

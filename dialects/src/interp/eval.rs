@@ -194,6 +194,11 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
                 &r::WindowParams { window, strides, pad_low, pad_high, dilation },
             )
         }
+        OpKind::Philox => {
+            let o = Philox::read(view)?;
+            let (seed, block, stream) = (get(o.seed)?, get(o.block)?, get(o.stream)?);
+            return r::philox(&seed, &block, &stream).map(Vec::from);
+        }
         OpKind::RandomBits => {
             let o = RandomBits::read(view)?;
             r::random_bits(&*get(o.key)?, &sizes(&o.sizes)?, o.dtype.dtype()?)
@@ -336,6 +341,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         | OpKind::Dim
         | OpKind::BindShape
         | OpKind::Require
+        | OpKind::AdvanceRng
         | OpKind::RequireIndex => Err("has no tensor result".into()),
         OpKind::Global | OpKind::GetGlobal => Err("needs the module's globals".into()),
         OpKind::Launch => Err("needs the module's kernels".into()),

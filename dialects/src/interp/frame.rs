@@ -396,6 +396,7 @@ impl Frame<'_, '_> {
                     Err(fail(format!("is not met: {}: {a} and {b}", o.message).into()))
                 }
             }
+            OpKind::AdvanceRng => Ok(vec![]),
             OpKind::RequireIndex => {
                 let o = RequireIndex::of(op).ok_or_malformed(op).map_err(fail)?;
                 let (index, size) = (self.tensor(o.index), self.index(o.size));

@@ -25,6 +25,34 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
+/// The output block of a counter (block, stream) under a seed; each is split into low word, high
+/// word.
+fn block_of(seed: u64, block: u64, stream: u64) -> [u32; 4] {
+    let words = |x: u64| [x as u32, (x >> 32) as u32];
+    let ([c0, c1], [c2, c3]) = (words(block), words(stream));
+    philox4x32_10([c0, c1, c2, c3], words(seed))
+}
+
+/// The four words of philox4x32-10 as i32, elementwise: the key is the seed, the counter (block,
+/// stream). Err: an operand is not i64, shapes differ.
+pub fn philox(seed: &Tensor, block: &Tensor, stream: &Tensor) -> Result<[Tensor; 4]> {
+    for (name, t) in [("the seed", seed), ("the block", block), ("the stream", stream)] {
+        has_dtype(name, t, DType::I64)?;
+        has_shape(name, t, seed.shape())?;
+    }
+    let mut words = [const { vec![] }; 4];
+    for ((seed, block), stream) in seed.as_i()?.iter().zip(block.as_i()?).zip(stream.as_i()?) {
+        for (all, word) in
+            words.iter_mut().zip(block_of(*seed as u64, *block as u64, *stream as u64))
+        {
+            all.push(i64::from(word as i32));
+        }
+    }
+    let [a, b, c, d] =
+        words.map(|all| Tensor::new(DType::I32, seed.shape().to_vec(), Data::I(all)));
+    Ok([a?, b?, c?, d?])
+}
+
 /// The Philox stream of a key, tensor<2xi64> = (seed, offset).
 #[derive(Clone, Copy)]
 pub struct Draws {
@@ -43,11 +71,9 @@ impl Draws {
         }
     }
 
-    /// The four words of a block; seed, block and offset are split into low word, high word.
+    /// The four words of a block.
     fn block(self, block: u64) -> [u32; 4] {
-        let words = |x: u64| (x as u32, (x >> 32) as u32);
-        let ((k0, k1), (c0, c1), (c2, c3)) = (words(self.seed), words(block), words(self.offset));
-        philox4x32_10([c0, c1, c2, c3], [k0, k1])
+        block_of(self.seed, block, self.offset)
     }
 
     /// The 32-bit word of element i: word i mod 4 of block i / 4.

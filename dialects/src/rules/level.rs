@@ -199,6 +199,7 @@ impl OpKind {
                 | Dim
                 | BindShape
                 | Require
+                | AdvanceRng
                 | RequireIndex
                 | Global
                 | GetGlobal

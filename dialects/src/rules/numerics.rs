@@ -48,6 +48,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         | OpKind::Dim
         | OpKind::BindShape
         | OpKind::Require
+        | OpKind::AdvanceRng
         | OpKind::RequireIndex
         | OpKind::Global
         | OpKind::GetGlobal
@@ -99,7 +100,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         OpKind::StructuredAttention => "reassociates, and exponentials within a few ulp",
         OpKind::Sigmoid | OpKind::Silu | OpKind::Gelu | OpKind::Softplus => ULP,
         OpKind::Hardsigmoid | OpKind::Hardswish => ULP,
-        OpKind::RandomBits | OpKind::RandomUniform => EXACT,
+        OpKind::Philox | OpKind::RandomBits | OpKind::RandomUniform => EXACT,
         OpKind::RandomNormal => ULP,
         OpKind::Checkpoint
         | OpKind::If

@@ -334,6 +334,23 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         | OpKind::MaxPool
         | OpKind::AvgPool
         | OpKind::AdaptiveAvgPool => image::infer(view, v),
+        OpKind::Philox => {
+            let o = Philox::read(view)?;
+            let all = [o.seed, o.block, o.stream].map(|x| v.tensor(x));
+            let mut dims: Option<Vec<Dim>> = None;
+            for (t, name) in all.into_iter().zip(["seed", "block", "stream"]) {
+                let t = t?;
+                ensure(t.dtype == DType::I64, || {
+                    format!("has a {name} of dtype {}, not i64", t.dtype.name())
+                })?;
+                dims = Some(match dims {
+                    Some(dims) => unify_all(&dims, &t.dims, "of seed, block and stream")?,
+                    None => t.dims,
+                });
+            }
+            let word = TensorType { dtype: DType::I32, dims: dims.unwrap_or_default() };
+            Ok(vec![word; 4])
+        }
         OpKind::RandomBits => {
             let o = RandomBits::read(view)?;
             no_negative(&o.sizes)?;
@@ -380,6 +397,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         | OpKind::Dim
         | OpKind::BindShape
         | OpKind::Require
+        | OpKind::AdvanceRng
         | OpKind::RequireIndex
         | OpKind::Global
         | OpKind::GetGlobal

@@ -57,6 +57,7 @@ pub fn verify(op: Op) -> Result<()> {
         OpKind::Require => ensure(!crate::ops::Require::read(&view)?.message.is_empty(), || {
             "needs a message".into()
         }),
+        OpKind::AdvanceRng => Ok(()),
         OpKind::RequireIndex => {
             let o = crate::ops::RequireIndex::read(&view)?;
             ensure(!o.message.is_empty(), || "needs a message".into())?;
@@ -170,7 +171,9 @@ pub fn verify(op: Op) -> Result<()> {
         | OpKind::Convolution
         | OpKind::ReduceWindow => Ok(()),
         OpKind::Fft => Ok(()),
-        OpKind::RandomBits | OpKind::RandomUniform | OpKind::RandomNormal => Ok(()),
+        OpKind::Philox | OpKind::RandomBits | OpKind::RandomUniform | OpKind::RandomNormal => {
+            Ok(())
+        }
         OpKind::Sigmoid
         | OpKind::Silu
         | OpKind::Hardsigmoid

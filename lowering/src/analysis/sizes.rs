@@ -295,6 +295,7 @@ pub fn makes_sizes(op: Op) -> bool {
                     | OpKind::Dim
                     | OpKind::BindShape
                     | OpKind::Require
+                    | OpKind::AdvanceRng
                     | OpKind::RequireIndex
             )
         )

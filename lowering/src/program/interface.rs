@@ -182,6 +182,9 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
                 });
             }
         }
+        if let Some(a) = ops::AdvanceRng::of(op) {
+            program.rng_increment = sizes.build(&facts.size_value(a.increment)).at(op)?;
+        }
         if let Some(r) = ops::RequireIndex::of(op) {
             // A view has its argument's elements.
             let mut index = r.index;

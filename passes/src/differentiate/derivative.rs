@@ -38,9 +38,11 @@ pub fn derivative(kind: OpKind) -> Derivative {
     match kind {
         Sign | Ceil | Floor | RoundEven | Trunc | FloorDiv => Zero,
         Not | IsFinite | IsNan | And | Or | Xor | Shl | Shr | Compare | ArgMax | ArgMin => Zero,
-        Sym | SymExpr | Dim | BindShape | Require | RequireIndex | Global | GetGlobal
-        | UnbackedSize => Zero,
-        Constant | Splat | Iota | RandomBits | RandomUniform | RandomNormal | Yield => Zero,
+        Sym | SymExpr | Dim | BindShape | Require | RequireIndex | AdvanceRng | Global
+        | GetGlobal | UnbackedSize => Zero,
+        Constant | Splat | Iota | Philox | RandomBits | RandomUniform | RandomNormal | Yield => {
+            Zero
+        }
         StopGradient => Zero,
 
         Neg | Abs | Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sqrt | Rsqrt | Sin | Cos | Tan

@@ -84,8 +84,8 @@ pub fn batching(kind: OpKind) -> Batching {
         | Interpolate | AvgPool | AdaptiveAvgPool | MaxPool => Decomposed,
         Checkpoint => Own(Batch::checkpoint),
 
-        Dropout | RandomBits | RandomUniform | RandomNormal | If | While | Scan | CustomCall
-        | PtxCall => Repeated,
+        Dropout | Philox | RandomBits | RandomUniform | RandomNormal | If | While | Scan
+        | CustomCall | PtxCall => Repeated,
 
         Dim => Size,
         BindShape => Fact,
@@ -94,6 +94,7 @@ pub fn batching(kind: OpKind) -> Batching {
             Refused("has no operand that differs between examples")
         }
         Require | RequireIndex => Refused("is a condition on each example"),
+        AdvanceRng => Refused("states how far the generator moves, of one example"),
         UnbackedSize => Refused("binds a size for each example"),
         InsertSlice => Refused("writes into the buffer of another value"),
         Launch | Arena | ArenaSize | Output => Refused(BELOW),

@@ -32,6 +32,8 @@ pub struct DeviceInfo {
     pub memory: usize,
     /// Streaming multiprocessors (SMs).
     pub processors: u32,
+    /// Threads that an SM can hold.
+    pub threads_per_processor: u32,
 }
 
 /// A GPU that programs run on. It uses the primary context, as the CUDA runtime and PyTorch do, so
@@ -69,19 +71,21 @@ fn device_info(index: usize) -> Result<DeviceInfo, CudaError> {
     use sys::CUdevice_attribute::{
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+        CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR as THREADS,
         CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as PROCESSORS,
     };
     let of = driver("asking a GPU what it is");
     let device = result::device::get(i32::try_from(index).unwrap_or(i32::MAX)).map_err(&of)?;
     let name = result::device::get_name(device).map_err(&of)?;
     // SAFETY: a device that the driver has just named.
-    let (memory, major, minor, processors) = unsafe {
+    let (memory, major, minor, processors, threads) = unsafe {
         let attribute = |a| result::device::get_attribute(device, a).map_err(&of);
         (
             result::device::total_mem(device).map_err(&of)?,
             attribute(MAJOR)?,
             attribute(MINOR)?,
             attribute(PROCESSORS)?,
+            attribute(THREADS)?,
         )
     };
     Ok(DeviceInfo {
@@ -90,6 +94,7 @@ fn device_info(index: usize) -> Result<DeviceInfo, CudaError> {
         capability: (major, minor),
         memory,
         processors: u32::try_from(processors).unwrap_or(1),
+        threads_per_processor: u32::try_from(threads).unwrap_or(1024),
     })
 }
 

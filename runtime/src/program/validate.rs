@@ -112,6 +112,7 @@ impl Program {
                 self.check_dim(d, self.exprs.len(), &place.field(name))?;
             }
         }
+        self.check_size(self.rng_increment, &at.field("rng_increment"))?;
         for (i, guard) in self.indices.iter().enumerate() {
             let place = at.field("indices").item(i);
             place.field("input").index(guard.input, self.inputs.len(), "inputs")?;

@@ -1,6 +1,6 @@
 //! Dropout in all forms, and leaky ReLU of random slope.
 use super::{
-    Args, Cx, Outcome, Row, Val,
+    Args, Cx, Outcome, Row, Val, cuda_draws,
     formula::{pair, value},
     tools::*,
 };
@@ -102,12 +102,19 @@ pub(super) fn dropped(cx: &mut Cx, input: Value, p: f64) -> Result<Value> {
 fn dropout(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let Some(p) = drops(a)? else { return identity(a) };
     let x = cx.tensor(a, "input")?;
-    let v = dropped(cx, x, p)?;
+    let v = if cx.follows_cuda() { cuda_draws::dropout(cx, x, p)?.0 } else { dropped(cx, x, p)? };
     cx.one(v)
 }
 
-/// Whether each element of a shape is kept.
-fn kept(cx: &mut Cx, sizes: Vec<Size>, p: f64) -> Result<Value> {
+/// Whether each element of a shape is kept, for inputs of a dtype.
+fn kept(cx: &mut Cx, d: DType, sizes: Vec<Size>, p: f64) -> Result<Value> {
+    if cx.follows_cuda() {
+        // PyTorch does not draw where it drops all.
+        return match p == 1.0 {
+            true => cx.b.splat(DType::I1, &sizes, 0.0),
+            false => cuda_draws::bernoulli(cx, d, &sizes, 1.0 - p),
+        };
+    }
     let u = cx.random_uniform(DType::F32, sizes, (0.0, 1.0))?;
     let p = cx.number(DType::F32, p)?;
     cx.compare(CompareKind::Ge, u, p)
@@ -131,7 +138,7 @@ fn scaled(cx: &mut Cx, x: Value, mask: Value, p: f64) -> Result<Value> {
 fn of_channels(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let Some(p) = drops(a)? else { return identity(a) };
     let x = cx.tensor(a, "input")?;
-    let mask = kept(cx, channels(cx, x)?, p)?;
+    let mask = kept(cx, dtype_of(x)?, channels(cx, x)?, p)?;
     let v = scaled(cx, x, mask, p)?;
     cx.one(v)
 }
@@ -144,7 +151,11 @@ fn with_mask(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         let all = cx.b.splat(DType::I1, &sizes, 1.0)?;
         return cx.many(&[x, all]);
     };
-    let mask = kept(cx, sizes, p)?;
+    if cx.follows_cuda() {
+        let (v, mask) = cuda_draws::dropout(cx, x, p)?;
+        return cx.many(&[v, mask]);
+    }
+    let mask = kept(cx, dtype_of(x)?, sizes, p)?;
     let v = scaled(cx, x, mask, p)?;
     cx.many(&[v, mask])
 }
@@ -164,7 +175,7 @@ fn self_normalising(cx: &mut Cx, x: Value, mask: Value, p: f64) -> Result<Value>
 fn alpha(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let Some(p) = drops(a)? else { return identity(a) };
     let x = cx.tensor(a, "input")?;
-    let mask = kept(cx, cx.b.sizes_of(x)?, p)?;
+    let mask = kept(cx, dtype_of(x)?, cx.b.sizes_of(x)?, p)?;
     let v = self_normalising(cx, x, mask, p)?;
     cx.one(v)
 }
@@ -172,7 +183,7 @@ fn alpha(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 fn alpha_of_channels(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let Some(p) = drops(a)? else { return identity(a) };
     let x = cx.tensor(a, "input")?;
-    let mask = kept(cx, channels(cx, x)?, p)?;
+    let mask = kept(cx, dtype_of(x)?, channels(cx, x)?, p)?;
     let v = self_normalising(cx, x, mask, p)?;
     cx.one(v)
 }

@@ -16,6 +16,8 @@ mod complex;
 mod condition;
 mod contract;
 mod create;
+mod cuda_draws;
+mod cuda_order;
 mod data_sizes;
 mod dims;
 mod distances;
@@ -70,7 +72,7 @@ mod writes;
 
 use super::storage::{Alias, Store};
 pub(super) use complex::build;
-pub use generator::{Rng, STATE};
+pub use generator::{RandomOrder, Rng, STATE};
 use kiln_dialects::{ir::*, ops::CompareKind, value::DType};
 use serde_json::Value as Json;
 use std::collections::HashMap;
@@ -227,6 +229,20 @@ pub fn find(target: &str) -> Option<&'static Row> {
     };
     let own = if writes::is_in_place(target) { None } else { named(target) };
     own.or_else(|| writes::functional(target).and_then(|name| named(&name)))
+}
+
+/// Whether an op may draw random numbers: of a number argument by its name, of a flag likewise.
+pub fn may_draw(
+    target: &str,
+    number: impl Fn(&str) -> Option<f64>,
+    flag: impl Fn(&str) -> Option<bool>,
+) -> bool {
+    let Some(row) = find(target) else { return false };
+    let off = ["train", "training"].iter().any(|name| flag(name) == Some(false));
+    let drops = ["dropout", "dropout_p"].iter().any(|name| number(name).is_some_and(|p| p > 0.0));
+    let families = [random::ROWS, rejection::ROWS, dropout::ROWS];
+    let own = families.into_iter().flatten().any(|r| r.name == row.name);
+    !off && (own || drops)
 }
 
 /// Whether an overload copies what the row that builds it returns as a view.

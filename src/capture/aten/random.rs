@@ -1,8 +1,9 @@
 //! Random numbers. Draws are functions of the program's generator state, its last input
 //! `rng_state`: tensor<2xi64> = (seed, offset). Draw k of a program uses the Philox stream of
-//! (seed, offset + k), so that equal states give equal numbers on every target.
+//! (seed, offset + k), so that equal states give equal numbers on every target. Where draws follow
+//! PyTorch's CUDA generator (`cuda_order.rs`), they move the offset as its kernels do.
 use super::{
-    Args, Cx, Outcome, Row, Val,
+    Args, Cx, Outcome, Row, Val, cuda_draws,
     formula::{formula, value},
     lookups::count_before,
     tools::*,
@@ -74,18 +75,21 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 impl Cx {
-    /// The key of the next draw. Err: inside a loop, where each step would draw the same numbers;
-    /// a graph that takes no generator state.
+    /// The key of the next draw. Err: a graph that takes no generator state.
     pub(super) fn random_key(&mut self) -> Result<Value> {
         let Some(rng) = &mut self.rng else {
             return Err(unsupported("draws random numbers, for which there is no generator here"));
         };
         let (state, draw) = rng.next()?;
-        if draw == 0 {
+        self.state_after(state, draw)
+    }
+    /// A state behind a number of draws.
+    pub fn state_after(&self, state: Value, draws: i64) -> Result<Value> {
+        if draws == 0 {
             return Ok(state);
         }
         let step = self.iota(DType::I64, Size::all(&[2]), 0)?;
-        let step = self.binary(BinaryKind::Mul, step, self.integer(DType::I64, draw)?)?;
+        let step = self.binary(BinaryKind::Mul, step, self.integer(DType::I64, draws)?)?;
         self.binary(BinaryKind::Add, state, step)
     }
     /// Uniform numbers in [low, high).
@@ -109,6 +113,20 @@ impl Cx {
         let key = self.random_key()?;
         let dtype = Type::scalar(self.b.ctx, dtype);
         self.b.add(&RandomNormal { key, sizes, dtype, mean, std })
+    }
+    /// Uniform numbers in [low, high), in the order of the program's draws.
+    fn uniform(&mut self, d: DType, sizes: Vec<Size>, bounds: (f64, f64)) -> Result<Value> {
+        match self.follows_cuda() {
+            true => cuda_draws::uniform(self, d, &sizes, bounds),
+            false => self.random_uniform(d, sizes, bounds),
+        }
+    }
+    /// Normal numbers, in the order of the program's draws.
+    fn normal(&mut self, d: DType, sizes: Vec<Size>, moments: (f64, f64)) -> Result<Value> {
+        match self.follows_cuda() {
+            true => cuda_draws::normal(self, d, &sizes, moments),
+            false => self.random_normal(d, sizes, moments),
+        }
     }
     /// Uniform integers of 0 to 2^63 - 1, of i64.
     fn random_integers(&mut self, sizes: Vec<Size>) -> Result<Value> {
@@ -150,7 +168,7 @@ fn uniform(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         )
         .into());
     }
-    let v = cx.random_uniform(d, sizes, (from, to))?;
+    let v = cx.uniform(d, sizes, (from, to))?;
     cx.one(v)
 }
 
@@ -177,7 +195,19 @@ fn scaled_normal(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     if !matches!(a.values.get("std"), Some(Val::Tensor(_))) {
         checked_std(a.float("std", Some(1.0))?)?;
     }
-    let z = cx.random_normal(d, sizes, (0.0, 1.0))?;
+    let tensor = |name: &str| matches!(a.values.get(name), Some(Val::Tensor(_)));
+    // PyTorch's CUDA kernel scales by a number itself, before it rounds.
+    if cx.follows_cuda() && !tensor("std") {
+        let std = a.float("std", Some(1.0))?;
+        if !tensor("mean") {
+            let v = cx.normal(d, sizes, (a.float("mean", Some(0.0))?, std))?;
+            return cx.one(v);
+        }
+        let (z, mean) = (cx.normal(d, sizes, (0.0, std))?, cx.tensor(a, "mean")?);
+        let v = cx.binary(BinaryKind::Add, z, mean)?;
+        return cx.one(v);
+    }
+    let z = cx.normal(d, sizes, (0.0, 1.0))?;
     let std = if a.has("std") { cx.operand(a, "std", d)? } else { cx.number(d, 1.0)? };
     let mean = cx.operand(a, "mean", d)?;
     let v = cx.binary(BinaryKind::Mul, z, std)?;
@@ -188,7 +218,7 @@ fn scaled_normal(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 fn normal(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (sizes, d) = float_target(cx, a, "normal_kernel_cpu")?;
     let (mean, std) = (a.float("mean", Some(0.0))?, checked_std(a.float("std", Some(1.0))?)?);
-    let v = cx.random_normal(d, sizes, (mean, std))?;
+    let v = cx.normal(d, sizes, (mean, std))?;
     cx.one(v)
 }
 
@@ -197,6 +227,10 @@ fn log_normal(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (mean, std) = (a.float("mean", Some(1.0))?, a.float("std", Some(2.0))?);
     if std <= 0.0 {
         return Err(format!("log_normal_ expects std > 0.0, but found std={std}").into());
+    }
+    if cx.follows_cuda() {
+        let v = cuda_draws::log_normal(cx, d, &sizes, (mean, std))?;
+        return cx.one(v);
     }
     let z = cx.random_normal(statistics_dtype(d), sizes, (mean, std))?;
     formula(cx, |f| f.of(z).exp().to(d))
@@ -209,6 +243,10 @@ fn exponential(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     if rate <= 0.0 {
         return Err(format!("exponential_ expects lambda > 0.0, but found lambda={rate}").into());
     }
+    if cx.follows_cuda() {
+        let v = cuda_draws::exponential(cx, d, &sizes, rate)?;
+        return cx.one(v);
+    }
     let u = cx.random_uniform(statistics_dtype(d), sizes, (0.0, 1.0))?;
     formula(cx, |f| ((-f.of(u)).ln_1p() * (-1.0 / rate)).to(d))
 }
@@ -219,6 +257,10 @@ fn cauchy(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (median, sigma) = (a.float("median", Some(0.0))?, a.float("sigma", Some(1.0))?);
     if sigma <= 0.0 {
         return Err(format!("cauchy_ expects sigma > 0.0, but found sigma={sigma}").into());
+    }
+    if cx.follows_cuda() {
+        let v = cuda_draws::cauchy(cx, d, &sizes, (median, sigma))?;
+        return cx.one(v);
     }
     let u = cx.random_uniform(statistics_dtype(d), sizes, (0.0, 1.0))?;
     formula(cx, |f| {
@@ -233,6 +275,10 @@ fn geometric(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let p = a.float("p", None)?;
     if !(p > 0.0 && p < 1.0) {
         return Err(format!("geometric_ expects p to be in (0, 1), but got p={p}").into());
+    }
+    if cx.follows_cuda() {
+        let v = cuda_draws::geometric(cx, d, &sizes, p)?;
+        return cx.one(v);
     }
     let u = cx.random_uniform(statistics_dtype(d), sizes, (0.0, 1.0))?;
     let rate = 1.0 / (-p).ln_1p();
@@ -276,6 +322,13 @@ fn between(cx: &mut Cx, a: &Args<'_>, default: DType, low: &str, high: &str) -> 
         )
         .into());
     }
+    if cx.follows_cuda() {
+        let bounds = from.zip(known(high));
+        let (from, to) =
+            bounds.ok_or_else(|| unsupported("draws integers between symbolic bounds"))?;
+        let v = cuda_draws::integers(cx, d, &sizes, from, to)?;
+        return cx.one(v);
+    }
     let low = if a.has(low) { Some(cx.operand(a, low, DType::I64)?) } else { None };
     let high = cx.operand(a, high, DType::I64)?;
     integers(cx, sizes, d, low, high)
@@ -288,6 +341,10 @@ fn randint(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 /// Without bounds: 0 to the greatest integer of the dtype, of floats to 2^(bits of its mantissa).
 fn random(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (sizes, d) = target(cx, a, DType::I64)?;
+    if cx.follows_cuda() {
+        let v = cuda_draws::random(cx, d, &sizes)?;
+        return cx.one(v);
+    }
     let bits: u32 = match d {
         DType::I1 => 1,
         DType::UI8 => 8,
@@ -323,16 +380,29 @@ fn checked_probability(op: &str, p: f64) -> Result<f64> {
 
 /// With the probability `p`, a number or a tensor.
 fn bernoulli_of(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let p = match a.values.get("p") {
-        Some(Val::Tensor(_)) => cx.tensor(a, "p")?,
-        _ => cx.number(DType::F32, checked_probability("bernoulli_", a.float("p", Some(0.5))?)?)?,
-    };
+    if let Some(Val::Tensor(_)) = a.values.get("p") {
+        let p = cx.tensor(a, "p")?;
+        return bernoulli(cx, a, p);
+    }
+    let p = checked_probability("bernoulli_", a.float("p", Some(0.5))?)?;
+    if cx.follows_cuda() {
+        let (sizes, d) = target(cx, a, DType::F32)?;
+        let hit = cuda_draws::bernoulli(cx, d, &sizes, p)?;
+        let v = cx.convert(hit, d)?;
+        return cx.one(v);
+    }
+    let p = cx.number(DType::F32, p)?;
     bernoulli(cx, a, p)
 }
 
 /// 1 where `u < p`, else 0.
 fn bernoulli(cx: &mut Cx, a: &Args<'_>, p: Value) -> Result<Outcome> {
     let (sizes, d) = target(cx, a, DType::F32)?;
+    if cx.follows_cuda() {
+        let hit = cuda_draws::bernoulli_of(cx, d, &sizes, p)?;
+        let v = cx.convert(hit, d)?;
+        return cx.one(v);
+    }
     let c = statistics_dtype(dtype_of(p)?);
     let p = cx.convert(p, c)?;
     let u = cx.random_uniform(c, sizes, (0.0, 1.0))?;
@@ -366,13 +436,17 @@ fn multinomial(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let c = statistics_dtype(d);
     let p = cx.convert(x, c)?;
     if !replacement || count == 1 {
+        if cx.follows_cuda() {
+            let e = cuda_draws::exponential(cx, d, &sizes, 1.0)?;
+            let score = cx.binary(BinaryKind::Div, x, e)?;
+            let v = greatest(cx, score, last, count)?;
+            return cx.one(v);
+        }
         let u = cx.random_uniform(c, sizes.clone(), (0.0, 1.0))?;
         // 1 - u is in (0, 1], and its logarithm may be 0.
         let least = f64::from(f32::MIN_POSITIVE);
         let score = value(cx, |f| f.of(p) / (-(-f.of(u)).ln_1p()).max(least))?;
-        let sort = Sort { input: score, axis: last as i64, descending: true };
-        let order = cx.b.create_node(&sort)?.result(1);
-        let v = cx.part(order, last, Size::Static(0), Size::Static(count))?;
+        let v = greatest(cx, score, last, count)?;
         return cx.one(v);
     }
     let drawn = [&sizes[..last], &[Size::Static(count)]].concat();
@@ -385,4 +459,11 @@ fn multinomial(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let top = cx.b.size_as_tensor(cx.size_add(classes, Size::Static(-1))?, DType::I64)?;
     let v = cx.binary(BinaryKind::Min, n, top)?;
     cx.one(v)
+}
+
+/// The positions of the greatest elements along a dimension, the greatest first.
+fn greatest(cx: &Cx, input: Value, axis: usize, count: i64) -> Result<Value> {
+    let sort = Sort { input, axis: axis as i64, descending: true };
+    let order = cx.b.create_node(&sort)?.result(1);
+    cx.part(order, axis, Size::Static(0), Size::Static(count))
 }

@@ -2,8 +2,8 @@
 use super::{
     Settings,
     values::{
-        BOOL, BYTES, COUNT, DEVICE, DYNAMIC, Invalid, PASSES, SECONDS, SetResult, THREADS, assign,
-        expected, flag, invalid, number, seconds, without,
+        ALIGN, BOOL, BYTES, COUNT, DEVICE, DYNAMIC, Invalid, PASSES, SECONDS, SetResult, THREADS,
+        align, assign, expected, flag, invalid, number, seconds, without,
     },
 };
 use crate::{
@@ -252,6 +252,16 @@ pub(super) const ROWS: &[Row] = &[
         applies_to: AppliesTo::Both,
         summary: "has cuFFT compute a GPU's Fourier transforms where it is found, else the host; by default they are kernels",
         set: |s, t| assign(&mut s.options.cufft, flag(t)),
+    },
+    Row {
+        name: "align_random_eager",
+        torch: None,
+        kind: ALIGN,
+        default: "false",
+        variable: "KILN_ALIGN_RANDOM_EAGER",
+        applies_to: AppliesTo::Both,
+        summary: "draws the numbers of PyTorch's CUDA kernels, for the device's GPU or for one that runs so many threads at once (SMs times threads an SM); [which ops](torch.md#random-numbers) have them",
+        set: |s, t| assign(&mut s.options.align_random_eager, align(t)),
     },
     Row {
         name: "cudagraphs",

@@ -1,6 +1,6 @@
 //! The values of options: what texts they take, and how these are read.
 use super::Settings;
-use crate::runtime::pool::MAX_THREADS;
+use crate::{model::AlignRandom, runtime::pool::MAX_THREADS};
 use std::time::Duration;
 
 /// What a value is not: the end of a message that starts with the option and the value.
@@ -10,6 +10,8 @@ pub(super) struct Invalid(pub String);
 pub(super) type SetResult = Result<Vec<String>, Invalid>;
 
 pub(super) const BOOL: &str = "true or false";
+
+pub(super) const ALIGN: &str = "true, false, or a multiple of 256";
 
 pub(super) const COUNT: &str = "a number from 1 on";
 
@@ -40,6 +42,16 @@ pub(super) fn flag(text: &str) -> Result<bool, Invalid> {
         "true" | "1" | "on" => Ok(true),
         "false" | "0" | "off" => Ok(false),
         _ => Err(expected(BOOL)),
+    }
+}
+
+pub(super) fn align(text: &str) -> Result<AlignRandom, Invalid> {
+    let threads = text.parse().ok().filter(|n| *n >= 256 && n % 256 == 0);
+    match (flag(text), threads) {
+        (_, Some(threads)) => Ok(AlignRandom::Threads(threads)),
+        (Ok(true), None) => Ok(AlignRandom::Device),
+        (Ok(false), None) => Ok(AlignRandom::Off),
+        (Err(_), None) => Err(expected(ALIGN)),
     }
 }
 

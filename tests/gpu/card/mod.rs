@@ -22,6 +22,7 @@ mod math;
 mod models;
 mod parts;
 pub mod passes;
+mod random;
 mod rows;
 mod solver;
 mod tensors;
@@ -59,7 +60,7 @@ pub struct Suite {
     pub emulated: u64,
 }
 
-static SUITES: [&Suite; 16] = [
+static SUITES: [&Suite; 17] = [
     &models::SUITE,
     &rows::SUITE,
     &graphs::SUITE,
@@ -70,6 +71,7 @@ static SUITES: [&Suite; 16] = [
     &math::SUITE,
     &parts::SUITE,
     &passes::SUITE,
+    &random::SUITE,
     &calls::SUITE,
     &tuning::SUITE,
     &solver::SUITE,
@@ -175,6 +177,11 @@ fn split_k_matmuls_as_interpreted() {
 #[test]
 fn cases_of_passes_as_before_the_pass() {
     run(&passes::SUITE);
+}
+
+#[test]
+fn random_numbers_of_pytorch_s_generator() {
+    run(&random::SUITE);
 }
 
 #[test]
