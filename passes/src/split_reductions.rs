@@ -4,10 +4,11 @@
 //! Why: a GPU computes a result in one CTA, so that a full sum would keep one SM busy and the
 //! others idle. Two launches in a fixed order are deterministic, atomic additions are not.
 //! Elementwise producers fuse into the first. Before, a reduction of transposed tensors becomes one
-//! of what is transposed: its reduced dimensions are side by side then, and merge. If the size has
-//! no divisor near the wanted split factor, the remainder is reduced separately and added at the
-//! end. For argmax and argmin each part yields an index and a value, and the second step selects
-//! the part.
+//! of what is transposed: its reduced dimensions are side by side then, and merge. Where they
+//! cannot, because an operand is not contiguous in them, the outermost ones are parts and the
+//! next one is split. If the size has no divisor near the wanted split factor, the remainder is
+//! reduced separately and added at the end. For argmax and argmin each part yields an index and a
+//! value, and the second step selects the part.
 //!
 //! Numerics: reassociates. Partial sums and products of 16-bit floats are f32.
 //!
@@ -61,8 +62,8 @@ impl Pass for SplitReductions {
 
     fn run(&self, root: Op) -> Result<()> {
         for mut op in walk(root) {
-            if self.is_large(op)
-                && let Some(made) = transposes::untransposed(op)
+            while self.is_large(op)
+                && let Some(made) = transposes::unmoved(op)
             {
                 let (made, result) = made.at(op)?;
                 let input = op.operand(0);
@@ -140,8 +141,9 @@ fn derives_from_reduction(v: Value, sizes: &[Dim], dims: &[i64]) -> bool {
 }
 
 /// A split of one dimension, or of neighbours that are merged: the dimensions, the split factor, the
-/// size of a part, the remainder.
+/// size of a part, the remainder. Each index of the `outer` dimensions before it is a part too.
 struct PartialSplit {
+    outer: usize,
     dim: usize,
     merged: usize,
     count: i64,
@@ -201,18 +203,30 @@ impl SplitReductions {
         };
         let run = dims.iter().map(|d| *d as usize).min()?;
         let adjacent = (run..run + dims.len()).all(reduced);
-        if long_enough.is_none()
-            && adjacent
-            && can_merge(input, op, run, dims.len())
-            && let Some(count) = near(all, reduction_size)
-        {
-            let size = reduction_size / count;
-            return Some(PartialSplit { dim: run, merged: dims.len(), count, size, remainder: 0 });
+        if long_enough.is_none() && adjacent {
+            if can_merge(input, op, run, dims.len())
+                && let Some(count) = near(all, reduction_size)
+            {
+                let (merged, size) = (dims.len(), reduction_size / count);
+                return Some(PartialSplit { outer: 0, dim: run, merged, count, size, remainder: 0 });
+            }
+            // No dimension has as many parts: the outermost ones, and divisors of the next.
+            let (mut outer, mut parts) = (0, 1);
+            while outer + 1 < dims.len() && parts * sizes[run + outer] <= all {
+                parts *= sizes[run + outer];
+                outer += 1;
+            }
+            let inner = near((all + parts - 1) / parts, sizes[run + outer]);
+            if let Some(count) = inner.filter(|_| outer > 0 && parts < all) {
+                let (dim, size) = (run + outer, sizes[run + outer] / count);
+                return Some(PartialSplit { outer, dim, merged: 1, count, size, remainder: 0 });
+            }
         }
         let near = near(wanted, sizes[dim]);
         let count = near.unwrap_or(wanted);
         let size = sizes[dim] / count;
-        Some(PartialSplit { dim, merged: 1, count, size, remainder: sizes[dim] - count * size })
+        let remainder = sizes[dim] - count * size;
+        Some(PartialSplit { outer: 0, dim, merged: 1, count, size, remainder })
     }
 }
 
@@ -230,7 +244,9 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> 
     let inner: Vec<Value> = fused_producers(o.input, op);
     let whole = parts.remainder == 0;
     let dim = parts.dim as i64;
-    let others: Vec<i64> = o.dims.iter().copied().filter(|d| *d != dim).collect();
+    let outer = dim - parts.outer as i64..dim;
+    let inner_dims: Vec<i64> = o.dims.iter().copied().filter(|d| !outer.contains(d)).collect();
+    let others: Vec<i64> = inner_dims.iter().copied().filter(|d| *d != dim).collect();
     // A part is one index of the dimension: it is reduced second, and nothing is reshaped.
     let (main, dims) = if whole && parts.size == 1 && !others.is_empty() {
         (o.input, others)
@@ -244,7 +260,7 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> 
         };
         // The split dimension becomes [part, element]; the element dimension is reduced.
         let dims = match parts.merged {
-            1 => o.dims.iter().map(|d| if *d >= dim { d + 1 } else { *d }).collect(),
+            1 => inner_dims.iter().map(|d| if *d >= dim { d + 1 } else { *d }).collect(),
             // All reduced dimensions are merged.
             _ => vec![dim + 1],
         };
@@ -252,8 +268,9 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> 
     };
     let main = widened(main)?;
     let first = b.add(&Reduce { input: main, dims, ..o.clone() })?;
-    let part_dim = (0..dim).filter(|d| !o.dims.contains(d)).count() as i64;
-    let mut result = b.add(&Reduce { input: first, dims: vec![part_dim], ..o.clone() })?;
+    let kept = (0..dim).filter(|d| !o.dims.contains(d)).count() as i64;
+    let dims = (kept..=kept + parts.outer as i64).collect();
+    let mut result = b.add(&Reduce { input: first, dims, ..o.clone() })?;
     if !whole {
         let remainder = Rebuild {
             b,
