@@ -17,6 +17,7 @@
 //! after:   %p = kiln.reshape %x sizes = [64, 16384]   %1 = kiln.reduce sum %p dims = [1]   %0 = kiln.reduce sum %1 dims = [0] : tensor<64xf32>
 //! ```
 mod args;
+mod merged;
 mod transposes;
 
 use crate::{
@@ -30,6 +31,7 @@ use kiln_dialects::{
     sym::Dim,
     value::DType,
 };
+use merged::Reshapes;
 use std::collections::HashMap;
 
 crate::pass_options! {
@@ -61,6 +63,7 @@ impl Pass for SplitReductions {
     const NUMERICS: Numerics = Numerics::Reassociates;
 
     fn run(&self, root: Op) -> Result<()> {
+        let reshapes = Reshapes::default();
         for mut op in walk(root) {
             while self.is_large(op)
                 && let Some(made) = transposes::unmoved(op)
@@ -83,8 +86,8 @@ impl Pass for SplitReductions {
             let Some(parts) = self.choose_split(op, input, &dims) else { continue };
             let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let result = match (reduce, arg) {
-                (Some(reduce), _) => split(b, op, &reduce, &parts),
-                (None, Some(arg)) => args::split(b, op, arg, &parts),
+                (Some(reduce), _) => split(b, op, &reduce, (&parts, &reshapes)),
+                (None, Some(arg)) => args::split(b, op, arg, (&parts, &reshapes)),
                 (None, None) => continue,
             };
             op.result(0).replace_uses(result.at(op)?);
@@ -204,11 +207,18 @@ impl SplitReductions {
         let run = dims.iter().map(|d| *d as usize).min()?;
         let adjacent = (run..run + dims.len()).all(reduced);
         if long_enough.is_none() && adjacent {
-            if can_merge(input, op, run, dims.len())
+            if merged::can_merge(input, op, run, dims.len())
                 && let Some(count) = near(all, reduction_size)
             {
                 let (merged, size) = (dims.len(), reduction_size / count);
-                return Some(PartialSplit { outer: 0, dim: run, merged, count, size, remainder: 0 });
+                return Some(PartialSplit {
+                    outer: 0,
+                    dim: run,
+                    merged,
+                    count,
+                    size,
+                    remainder: 0,
+                });
             }
             // No dimension has as many parts: the outermost ones, and divisors of the next.
             let (mut outer, mut parts) = (0, 1);
@@ -230,7 +240,12 @@ impl SplitReductions {
     }
 }
 
-fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> {
+fn split(
+    b: Builder,
+    op: Op,
+    o: &Reduce,
+    (parts, reshapes): (&PartialSplit, &Reshapes),
+) -> Result<Value> {
     let dtype = element(o.input)?;
     let sums = matches!(o.kind, ReduceKind::Sum | ReduceKind::Prod);
     let wide = if sums && dtype.is_float() && dtype.bits() <= 16 { DType::F32 } else { dtype };
@@ -255,6 +270,7 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> 
             b,
             inner: &inner,
             parts,
+            reshapes,
             end: if whole { None } else { Some((0, parts.count * parts.size)) },
             split: true,
         };
@@ -276,6 +292,7 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> 
             b,
             inner: &inner,
             parts,
+            reshapes,
             end: Some((parts.count * parts.size, parts.remainder)),
             split: false,
         };
@@ -294,28 +311,6 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> 
 
 fn element(v: Value) -> Result<DType> {
     v.ty().element().ok_or("is not a tensor")?.dtype()
-}
-
-/// Whether the stored values that an operand is computed from can be seen with some dimensions
-/// merged: those that are moved cannot, but for broadcasts along all of these dimensions, and for
-/// transposes of products, which the product's kernel applies.
-fn can_merge(input: Value, reduction: Op, first: usize, count: usize) -> bool {
-    let inner = fused_producers(input, reduction);
-    let operands = inner.iter().filter_map(|v| v.def()).flat_map(Op::operands);
-    std::iter::once(input).chain(operands).filter(|v| !inner.contains(v)).all(|v| {
-        let Some(op) = v.def() else { return true };
-        match BroadcastInDim::of(op) {
-            Some(o) => o.dims.iter().zip(o.input.ty().dims()).all(|(d, n)| {
-                !(first..first + count).contains(&(*d as usize)) || n.known() == Some(1)
-            }),
-            None if op.kind() == Some(OpKind::Transpose) => {
-                let product =
-                    |o: Op| matches!(o.kind(), Some(OpKind::DotGeneral | OpKind::Convolution));
-                op.operand(0).def().is_some_and(product)
-            }
-            None => !matches!(op.kind(), Some(OpKind::Slice | OpKind::Reverse)),
-        }
-    })
 }
 
 /// The elementwise producers with no other user, in reverse topological order.
@@ -346,6 +341,7 @@ struct Rebuild<'a> {
     /// Producers that are recomputed instead of sliced.
     inner: &'a [Value],
     parts: &'a PartialSplit,
+    reshapes: &'a Reshapes,
     /// Offset and size of the slice; none for the whole dimension.
     end: Option<(i64, i64)>,
     split: bool,
@@ -376,20 +372,10 @@ impl Rebuild<'_> {
         if let Some(splat) = v.def().and_then(Splat::of) {
             return b.add(&Splat { value: splat.value, sizes });
         }
-        if let Some(o) = v.def().and_then(BroadcastInDim::of).filter(|_| self.parts.merged > 1) {
-            let shift = 2 - self.parts.merged as i64;
-            let moved = |d: &i64| if *d < self.parts.dim as i64 { *d } else { d + shift };
-            // What lies in the merged dimensions is broadcast along them: of size 1.
-            let (first, behind) = (self.parts.dim, self.parts.dim + self.parts.merged);
-            let kept = |d: &i64| !(first..behind).contains(&(*d as usize));
-            let mut input = o.input;
-            if !o.dims.iter().all(kept) {
-                let all = b.sizes_of(input)?;
-                let sizes = all.into_iter().zip(&o.dims).filter(|(_, d)| kept(d)).map(|(n, _)| n);
-                input = b.add(&Reshape { input, sizes: sizes.collect() })?;
-            }
-            let dims = o.dims.iter().filter(|d| kept(d)).map(moved).collect();
-            return b.add(&BroadcastInDim { input, dims, sizes });
+        if self.parts.merged > 1
+            && let Some(moved) = merged::rebuilt(b, v, (self.parts, self.reshapes), &sizes)
+        {
+            return moved;
         }
         if let Some(op) = v.def().filter(|_| self.inner.contains(&v)) {
             let operands = op
@@ -411,6 +397,6 @@ impl Rebuild<'_> {
             offsets[self.parts.dim] = Size::Static(offset);
             v = b.add(&Slice { input: v, offsets, strides: vec![1; short.len()], sizes: short })?;
         }
-        if self.split { b.add(&Reshape { input: v, sizes }) } else { Ok(v) }
+        if self.split { self.reshapes.of(b, v, sizes) } else { Ok(v) }
     }
 }

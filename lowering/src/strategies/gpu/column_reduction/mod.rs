@@ -167,7 +167,8 @@ fn params(nests: &[ColumnNest]) -> Option<Params> {
     let up_to = |n: i64| (n.max(1) as u64).next_power_of_two() as i64;
     let longest = floor_power_of_two(work / UNROLL);
     let mut columns = up_to(row).max(THREADS / longest).min(up_to(items)).min(WARP as i64);
-    let (grid, threads) = (|columns| ceil_div(items, columns as usize), |columns| columns * longest);
+    let (grid, threads) =
+        (|columns| ceil_div(items, columns as usize), |columns| columns * longest);
     while grid(columns) < FULL_GPU_CTAS
         && columns * access > SEGMENT
         && threads(columns / 2) >= THREADS
