@@ -4,10 +4,11 @@
 //! Why: a GPU computes a result in one CTA, so that a full sum would keep one SM busy and the
 //! others idle. Two launches in a fixed order are deterministic, atomic additions are not.
 //! Elementwise producers fuse into the first. Before, a reduction of transposed tensors becomes one
-//! of what is transposed: its reduced dimensions are side by side then, and merge. If the size has
-//! no divisor near the wanted split factor, the remainder is reduced separately and added at the
-//! end. For argmax and argmin each part yields an index and a value, and the second step selects
-//! the part.
+//! of what is transposed: its reduced dimensions are side by side then, and merge. Where they
+//! cannot, because an operand is not contiguous in them, the outermost ones are parts and the
+//! next one is split. If the size has no divisor near the wanted split factor, the remainder is
+//! reduced separately and added at the end. For argmax and argmin each part yields an index and a
+//! value, and the second step selects the part.
 //!
 //! Numerics: reassociates. Partial sums and products of 16-bit floats are f32.
 //!
@@ -16,6 +17,7 @@
 //! after:   %p = kiln.reshape %x sizes = [64, 16384]   %1 = kiln.reduce sum %p dims = [1]   %0 = kiln.reduce sum %1 dims = [0] : tensor<64xf32>
 //! ```
 mod args;
+mod merged;
 mod transposes;
 
 use crate::{
@@ -29,6 +31,7 @@ use kiln_dialects::{
     sym::Dim,
     value::DType,
 };
+use merged::Reshapes;
 use std::collections::HashMap;
 
 crate::pass_options! {
@@ -60,9 +63,10 @@ impl Pass for SplitReductions {
     const NUMERICS: Numerics = Numerics::Reassociates;
 
     fn run(&self, root: Op) -> Result<()> {
+        let reshapes = Reshapes::default();
         for mut op in walk(root) {
-            if self.is_large(op)
-                && let Some(made) = transposes::untransposed(op)
+            while self.is_large(op)
+                && let Some(made) = transposes::unmoved(op)
             {
                 let (made, result) = made.at(op)?;
                 let input = op.operand(0);
@@ -82,8 +86,8 @@ impl Pass for SplitReductions {
             let Some(parts) = self.choose_split(op, input, &dims) else { continue };
             let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let result = match (reduce, arg) {
-                (Some(reduce), _) => split(b, op, &reduce, &parts),
-                (None, Some(arg)) => args::split(b, op, arg, &parts),
+                (Some(reduce), _) => split(b, op, &reduce, (&parts, &reshapes)),
+                (None, Some(arg)) => args::split(b, op, arg, (&parts, &reshapes)),
                 (None, None) => continue,
             };
             op.result(0).replace_uses(result.at(op)?);
@@ -140,8 +144,9 @@ fn derives_from_reduction(v: Value, sizes: &[Dim], dims: &[i64]) -> bool {
 }
 
 /// A split of one dimension, or of neighbours that are merged: the dimensions, the split factor, the
-/// size of a part, the remainder.
+/// size of a part, the remainder. Each index of the `outer` dimensions before it is a part too.
 struct PartialSplit {
+    outer: usize,
     dim: usize,
     merged: usize,
     count: i64,
@@ -201,22 +206,46 @@ impl SplitReductions {
         };
         let run = dims.iter().map(|d| *d as usize).min()?;
         let adjacent = (run..run + dims.len()).all(reduced);
-        if long_enough.is_none()
-            && adjacent
-            && can_merge(input, op, run, dims.len())
-            && let Some(count) = near(all, reduction_size)
-        {
-            let size = reduction_size / count;
-            return Some(PartialSplit { dim: run, merged: dims.len(), count, size, remainder: 0 });
+        if long_enough.is_none() && adjacent {
+            if merged::can_merge(input, op, run, dims.len())
+                && let Some(count) = near(all, reduction_size)
+            {
+                let (merged, size) = (dims.len(), reduction_size / count);
+                return Some(PartialSplit {
+                    outer: 0,
+                    dim: run,
+                    merged,
+                    count,
+                    size,
+                    remainder: 0,
+                });
+            }
+            // No dimension has as many parts: the outermost ones, and divisors of the next.
+            let (mut outer, mut parts) = (0, 1);
+            while outer + 1 < dims.len() && parts * sizes[run + outer] <= all {
+                parts *= sizes[run + outer];
+                outer += 1;
+            }
+            let inner = near((all + parts - 1) / parts, sizes[run + outer]);
+            if let Some(count) = inner.filter(|_| outer > 0 && parts < all) {
+                let (dim, size) = (run + outer, sizes[run + outer] / count);
+                return Some(PartialSplit { outer, dim, merged: 1, count, size, remainder: 0 });
+            }
         }
         let near = near(wanted, sizes[dim]);
         let count = near.unwrap_or(wanted);
         let size = sizes[dim] / count;
-        Some(PartialSplit { dim, merged: 1, count, size, remainder: sizes[dim] - count * size })
+        let remainder = sizes[dim] - count * size;
+        Some(PartialSplit { outer: 0, dim, merged: 1, count, size, remainder })
     }
 }
 
-fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> {
+fn split(
+    b: Builder,
+    op: Op,
+    o: &Reduce,
+    (parts, reshapes): (&PartialSplit, &Reshapes),
+) -> Result<Value> {
     let dtype = element(o.input)?;
     let sums = matches!(o.kind, ReduceKind::Sum | ReduceKind::Prod);
     let wide = if sums && dtype.is_float() && dtype.bits() <= 16 { DType::F32 } else { dtype };
@@ -230,7 +259,9 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> 
     let inner: Vec<Value> = fused_producers(o.input, op);
     let whole = parts.remainder == 0;
     let dim = parts.dim as i64;
-    let others: Vec<i64> = o.dims.iter().copied().filter(|d| *d != dim).collect();
+    let outer = dim - parts.outer as i64..dim;
+    let inner_dims: Vec<i64> = o.dims.iter().copied().filter(|d| !outer.contains(d)).collect();
+    let others: Vec<i64> = inner_dims.iter().copied().filter(|d| *d != dim).collect();
     // A part is one index of the dimension: it is reduced second, and nothing is reshaped.
     let (main, dims) = if whole && parts.size == 1 && !others.is_empty() {
         (o.input, others)
@@ -239,12 +270,13 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> 
             b,
             inner: &inner,
             parts,
+            reshapes,
             end: if whole { None } else { Some((0, parts.count * parts.size)) },
             split: true,
         };
         // The split dimension becomes [part, element]; the element dimension is reduced.
         let dims = match parts.merged {
-            1 => o.dims.iter().map(|d| if *d >= dim { d + 1 } else { *d }).collect(),
+            1 => inner_dims.iter().map(|d| if *d >= dim { d + 1 } else { *d }).collect(),
             // All reduced dimensions are merged.
             _ => vec![dim + 1],
         };
@@ -252,13 +284,15 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> 
     };
     let main = widened(main)?;
     let first = b.add(&Reduce { input: main, dims, ..o.clone() })?;
-    let part_dim = (0..dim).filter(|d| !o.dims.contains(d)).count() as i64;
-    let mut result = b.add(&Reduce { input: first, dims: vec![part_dim], ..o.clone() })?;
+    let kept = (0..dim).filter(|d| !o.dims.contains(d)).count() as i64;
+    let dims = (kept..=kept + parts.outer as i64).collect();
+    let mut result = b.add(&Reduce { input: first, dims, ..o.clone() })?;
     if !whole {
         let remainder = Rebuild {
             b,
             inner: &inner,
             parts,
+            reshapes,
             end: Some((parts.count * parts.size, parts.remainder)),
             split: false,
         };
@@ -277,28 +311,6 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> 
 
 fn element(v: Value) -> Result<DType> {
     v.ty().element().ok_or("is not a tensor")?.dtype()
-}
-
-/// Whether the stored values that an operand is computed from can be seen with some dimensions
-/// merged: those that are moved cannot, but for broadcasts along all of these dimensions, and for
-/// transposes of products, which the product's kernel applies.
-fn can_merge(input: Value, reduction: Op, first: usize, count: usize) -> bool {
-    let inner = fused_producers(input, reduction);
-    let operands = inner.iter().filter_map(|v| v.def()).flat_map(Op::operands);
-    std::iter::once(input).chain(operands).filter(|v| !inner.contains(v)).all(|v| {
-        let Some(op) = v.def() else { return true };
-        match BroadcastInDim::of(op) {
-            Some(o) => o.dims.iter().zip(o.input.ty().dims()).all(|(d, n)| {
-                !(first..first + count).contains(&(*d as usize)) || n.known() == Some(1)
-            }),
-            None if op.kind() == Some(OpKind::Transpose) => {
-                let product =
-                    |o: Op| matches!(o.kind(), Some(OpKind::DotGeneral | OpKind::Convolution));
-                op.operand(0).def().is_some_and(product)
-            }
-            None => !matches!(op.kind(), Some(OpKind::Slice | OpKind::Reverse)),
-        }
-    })
 }
 
 /// The elementwise producers with no other user, in reverse topological order.
@@ -329,6 +341,7 @@ struct Rebuild<'a> {
     /// Producers that are recomputed instead of sliced.
     inner: &'a [Value],
     parts: &'a PartialSplit,
+    reshapes: &'a Reshapes,
     /// Offset and size of the slice; none for the whole dimension.
     end: Option<(i64, i64)>,
     split: bool,
@@ -359,20 +372,10 @@ impl Rebuild<'_> {
         if let Some(splat) = v.def().and_then(Splat::of) {
             return b.add(&Splat { value: splat.value, sizes });
         }
-        if let Some(o) = v.def().and_then(BroadcastInDim::of).filter(|_| self.parts.merged > 1) {
-            let shift = 2 - self.parts.merged as i64;
-            let moved = |d: &i64| if *d < self.parts.dim as i64 { *d } else { d + shift };
-            // What lies in the merged dimensions is broadcast along them: of size 1.
-            let (first, behind) = (self.parts.dim, self.parts.dim + self.parts.merged);
-            let kept = |d: &i64| !(first..behind).contains(&(*d as usize));
-            let mut input = o.input;
-            if !o.dims.iter().all(kept) {
-                let all = b.sizes_of(input)?;
-                let sizes = all.into_iter().zip(&o.dims).filter(|(_, d)| kept(d)).map(|(n, _)| n);
-                input = b.add(&Reshape { input, sizes: sizes.collect() })?;
-            }
-            let dims = o.dims.iter().filter(|d| kept(d)).map(moved).collect();
-            return b.add(&BroadcastInDim { input, dims, sizes });
+        if self.parts.merged > 1
+            && let Some(moved) = merged::rebuilt(b, v, (self.parts, self.reshapes), &sizes)
+        {
+            return moved;
         }
         if let Some(op) = v.def().filter(|_| self.inner.contains(&v)) {
             let operands = op
@@ -394,6 +397,6 @@ impl Rebuild<'_> {
             offsets[self.parts.dim] = Size::Static(offset);
             v = b.add(&Slice { input: v, offsets, strides: vec![1; short.len()], sizes: short })?;
         }
-        if self.split { b.add(&Reshape { input: v, sizes }) } else { Ok(v) }
+        if self.split { self.reshapes.of(b, v, sizes) } else { Ok(v) }
     }
 }

@@ -274,7 +274,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 
 // -----
 // CASE: column_sum_of_many_rows
-// CHECK: #kiln.schedule<"column_reduction", {columns = 16 : i64, k_threads = 16 : i64, unroll = 4 : i64, vector = 4 : i64}>
+// CHECK: #kiln.schedule<"column_reduction", {columns = 4 : i64, k_threads = 128 : i64, unroll = 4 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
@@ -374,6 +374,77 @@ func.func @k0(%x: tensor<?x?xf32> {kiln.sizes = array<i64: -1, -2>}, %s0: index,
     linalg.yield %a : f32
   } -> tensor<?x?xf32>
   return %r : tensor<?x?xf32>
+}
+}
+}
+
+// -----
+// A CTA has one part: its warps read neighbouring rows of it.
+// CASE: partial_sums_of_few_columns
+// CHECK: affine_map<() -> (1024)>
+// CHECK: #kiln.schedule<"column_reduction", {columns = 2 : i64, k_threads = 128 : i64, unroll = 4 : i64, vector = 8 : i64}>
+#in = affine_map<(p, k, c) -> (p, k, c)>
+#out = affine_map<(p, k, c) -> (p, c)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<1024x1568x16xbf16> {kiln.sizes = array<i64: 1024, 1568, 16>}) -> tensor<1024x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1024x16xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1024x16xf32>) -> tensor<1024x16xf32>
+  %r = linalg.generic {indexing_maps = [#in, #out], iterator_types = ["parallel", "reduction", "parallel"]} ins(%x : tensor<1024x1568x16xbf16>) outs(%f : tensor<1024x16xf32>) {
+  ^bb0(%a: bf16, %o: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<1024x16xf32>
+  return %r : tensor<1024x16xf32>
+}
+}
+}
+
+// -----
+// Few parts: a CTA has 64 bytes of a row.
+// CASE: columns_for_every_sm
+// CHECK: affine_map<() -> (192)>
+// CHECK: #kiln.schedule<"column_reduction", {columns = 4 : i64, k_threads = 64 : i64, unroll = 4 : i64, vector = 8 : i64}>
+#in = affine_map<(p, k, c) -> (p, k, c)>
+#out = affine_map<(p, k, c) -> (p, c)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<64x3136x96xbf16> {kiln.sizes = array<i64: 64, 3136, 96>}) -> tensor<64x96xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64x96xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64x96xf32>) -> tensor<64x96xf32>
+  %r = linalg.generic {indexing_maps = [#in, #out], iterator_types = ["parallel", "reduction", "parallel"]} ins(%x : tensor<64x3136x96xbf16>) outs(%f : tensor<64x96xf32>) {
+  ^bb0(%a: bf16, %o: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<64x96xf32>
+  return %r : tensor<64x96xf32>
+}
+}
+}
+
+// -----
+// A row of memory is all dimensions that stay.
+// CASE: columns_of_several_dimensions
+// CHECK: #kiln.schedule<"column_reduction", {columns = 32 : i64, k_threads = 8 : i64, unroll = 4 : i64, vector = 8 : i64}>
+#in = affine_map<(k, a, b, c) -> (k, a, b, c)>
+#out = affine_map<(k, a, b, c) -> (a, b, c)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<256x200x50x8xbf16> {kiln.sizes = array<i64: 256, 200, 50, 8>}) -> tensor<200x50x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<200x50x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<200x50x8xf32>) -> tensor<200x50x8xf32>
+  %r = linalg.generic {indexing_maps = [#in, #out], iterator_types = ["reduction", "parallel", "parallel", "parallel"]} ins(%x : tensor<256x200x50x8xbf16>) outs(%f : tensor<200x50x8xf32>) {
+  ^bb0(%a: bf16, %o: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<200x50x8xf32>
+  return %r : tensor<200x50x8xf32>
 }
 }
 }

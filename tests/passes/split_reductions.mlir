@@ -181,3 +181,67 @@ func.func @f(%x: tensor<64x8xf32>, %w: tensor<8x16xf32>) -> (tensor<16xf32>, ten
   %3 = kiln.neg %1 : tensor<16x64xf32>
   return %2, %3 : tensor<16xf32>, tensor<16x64xf32>
 }
+
+// -----
+// A reshape of the dimensions that are reduced is no obstacle: the sum is of columns of %x.
+// CASE: reshaped_transposes
+// RUN: kiln-split-reductions{min-strided=8 min-elements=1024},canonicalize
+// CHECK: kiln.reduce sum %{{.*}} dims = [0, 2] : tensor<4x{{[0-9]+}}x{{[0-9]+}}x8xf32>
+// IMPLICIT-CHECK-NOT: kiln.transpose
+func.func @f(%x: tensor<4x256x8xbf16>) -> tensor<8xbf16> {
+  %0 = kiln.transpose %x permutation = [0, 2, 1] : tensor<4x256x8xbf16>
+  %1 = kiln.reshape %0 sizes = [4, 8, 16, 16] : tensor<4x8x256xbf16>
+  %2 = kiln.reduce sum %1 dims = [0, 2, 3] : tensor<4x8x16x16xbf16>
+  return %2 : tensor<8xbf16>
+}
+
+// -----
+// What another op reads is computed in its order, for both. A reshape of what stays is kept.
+// CASE: reshapes_that_stay
+// RUN: kiln-split-reductions{min-strided=8 min-elements=1024},canonicalize
+// CHECK: kiln.transpose %arg0 permutation = [0, 2, 1]
+// CHECK: kiln.reshape %{{.*}} sizes = [4, 8, 16, 16]
+// CHECK: kiln.transpose %arg1 permutation = [1, 0]
+// CHECK: kiln.reshape %{{.*}} sizes = [2, 4, 256]
+func.func @f(%x: tensor<4x256x8xbf16>, %y: tensor<256x8xf32>) -> (tensor<8xbf16>, tensor<4x8x16x16xbf16>, tensor<4xf32>) {
+  %0 = kiln.transpose %x permutation = [0, 2, 1] : tensor<4x256x8xbf16>
+  %1 = kiln.reshape %0 sizes = [4, 8, 16, 16] : tensor<4x8x256xbf16>
+  %2 = kiln.reduce sum %1 dims = [0, 2, 3] : tensor<4x8x16x16xbf16>
+  %3 = kiln.neg %1 : tensor<4x8x16x16xbf16>
+  %4 = kiln.transpose %y permutation = [1, 0] : tensor<256x8xf32>
+  %5 = kiln.reshape %4 sizes = [2, 4, 256] : tensor<8x256xf32>
+  %6 = kiln.reduce sum %5 dims = [0, 2] : tensor<2x4x256xf32>
+  return %2, %3, %6 : tensor<8xbf16>, tensor<4x8x16x16xbf16>, tensor<4xf32>
+}
+
+// -----
+// What has the merged dimensions whole is reshaped below its broadcast or slice.
+// CASE: merged_broadcasts_and_slices
+// RUN: kiln-split-reductions{min-elements=64 ctas=32 min-strided=2 columns-per-cta=4},canonicalize
+// CHECK: kiln.reshape %arg0 sizes = [16, 9, 6]
+// CHECK: kiln.slice %{{.*}} offsets = [0, 0, 2] sizes = [16, 9, 4] strides = [1, 1, 1]
+// CHECK: kiln.reshape %arg1 sizes = [16, 9, 1]
+// CHECK: kiln.reduce sum %{{.*}} dims = [1] : tensor<16x9x4xf32>
+func.func @f(%x: tensor<4x12x3x6xf32>, %mean: tensor<4x12x3x1xf32>) -> tensor<4xf32> {
+  %0 = kiln.slice %x offsets = [0, 0, 0, 2] sizes = [4, 12, 3, 4] strides = [1, 1, 1, 1] : tensor<4x12x3x6xf32>
+  %1 = kiln.broadcast_in_dim %mean dims = [0, 1, 2, 3] sizes = [4, 12, 3, 4] : tensor<4x12x3x1xf32>
+  %2 = kiln.sub %0, %1 : tensor<4x12x3x4xf32>
+  %3 = kiln.reduce sum %2 dims = [0, 1, 2] : tensor<4x12x3x4xf32>
+  return %3 : tensor<4xf32>
+}
+
+// -----
+// A transposed operand is not contiguous in merged dimensions: images are parts, and their rows are
+// split.
+// CASE: outermost_dimensions_are_parts
+// RUN: kiln-split-reductions{min-elements=64 ctas=32 min-strided=2 columns-per-cta=4},canonicalize
+// CHECK: kiln.reduce sum %{{.*}} dims = [2, 3] : tensor<4x4x3x3x4xf32>
+// CHECK: kiln.reduce sum %{{.*}} dims = [0, 1] : tensor<4x4x4xf32>
+func.func @f(%y: tensor<4x4x12x3xbf16>, %mean: tensor<4x12x3x1xf32>) -> tensor<4xf32> {
+  %x = kiln.transpose %y permutation = [0, 2, 3, 1] : tensor<4x4x12x3xbf16>
+  %0 = kiln.convert %x : tensor<4x12x3x4xbf16> to f32
+  %1 = kiln.broadcast_in_dim %mean dims = [0, 1, 2, 3] sizes = [4, 12, 3, 4] : tensor<4x12x3x1xf32>
+  %2 = kiln.sub %0, %1 : tensor<4x12x3x4xf32>
+  %3 = kiln.reduce sum %2 dims = [0, 1, 2] : tensor<4x12x3x4xf32>
+  return %3 : tensor<4xf32>
+}

@@ -154,6 +154,17 @@ fn picked<T: Clone>(all: &[T]) -> Vec<T> {
     channels_last(all.len()).iter().map(|d| all[*d as usize].clone()).collect()
 }
 
+/// Whether a reshape keeps batch and channels, and images of another rank have as many pixels.
+fn regroups_pixels(from: &[SymDim], to: &[SymDim]) -> bool {
+    let pixels =
+        |dims: &[SymDim]| dims[2..].iter().try_fold(1i64, |n, d| n.checked_mul(d.known()?));
+    let images = from.len() >= 4 && to.len() >= 4;
+    images && from[..2] == to[..2] && from[1].known().is_some() && {
+        let count = pixels(from);
+        count.is_some() && count == pixels(to)
+    }
+}
+
 /// Whether a transpose of more than four dimensions takes its channels from the innermost dimension.
 fn is_innermost(t: &Transpose) -> bool {
     let rank = t.permutation.len();
@@ -284,6 +295,9 @@ impl ChannelsLast {
                     })?;
                     let new = b.add(&Transpose { input: joined, permutation: vec![0, 2, 1] })?;
                     self.replaced(op, new);
+                } else if regroups_pixels(&from, &to) {
+                    let new = b.add(&Reshape { input: x, sizes: picked(&o.sizes) })?;
+                    self.record(op, new);
                 }
             }
             (OpKind::Reduce, Some(x)) => {
@@ -320,9 +334,11 @@ impl ChannelsLast {
             }
             (OpKind::BroadcastInDim, Some(input)) => {
                 let o = BroadcastInDim::of(op).ok_or_malformed(op)?;
-                if o.dims.len() == o.sizes.len() {
-                    let new =
-                        b.add(&BroadcastInDim { input, dims: o.dims, sizes: picked(&o.sizes) })?;
+                // Batch and channels stay first, and the pixels behind them in order.
+                if o.dims.starts_with(&[0, 1]) && o.dims.is_sorted() {
+                    let dims =
+                        picked(&o.dims).iter().map(|d| nhwc_dim(o.sizes.len(), *d)).collect();
+                    let new = b.add(&BroadcastInDim { input, dims, sizes: picked(&o.sizes) })?;
                     self.record(op, new);
                 }
             }

@@ -1,6 +1,6 @@
 //! argmax and argmin: partial indices and values, then the index of the part with the extreme
 //! value.
-use super::{PartialSplit, Rebuild, fused_producers};
+use super::{PartialSplit, Rebuild, fused_producers, merged::Reshapes};
 use crate::{decompose::tools::Math, hoist_gathers::gather_elements};
 use kiln_dialects::{ir::*, ops::*};
 use std::collections::HashMap;
@@ -16,13 +16,13 @@ pub fn split(
     b: Builder,
     op: Op,
     (input, axis, max): (Value, i64, bool),
-    parts: &PartialSplit,
+    (parts, reshapes): (&PartialSplit, &Reshapes),
 ) -> Result<Value> {
     let m = Math { b: &b };
     let inner = fused_producers(input, op);
     let covered = parts.count * parts.size;
     let rebuilt = |end: Option<(i64, i64)>, split: bool| {
-        Rebuild { b, inner: &inner, parts, end, split }.of(input, &mut HashMap::new())
+        Rebuild { b, inner: &inner, parts, reshapes, end, split }.of(input, &mut HashMap::new())
     };
     let main = rebuilt((parts.remainder > 0).then_some((0, covered)), true)?;
     let index = arg(&m, main, axis + 1, max)?;

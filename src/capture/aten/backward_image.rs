@@ -7,6 +7,7 @@ use super::{
     resize::{Axis, Mode, axes, weighted, work},
     tools::*,
     window::scatter_planes,
+    windows_apart::WindowsApart,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 use kiln_passes::differentiate::ConvolutionGradient;
@@ -182,11 +183,11 @@ fn adaptive_max_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome>
 }
 
 /// Windows along one axis.
-struct Sliding {
-    length: i64,
-    stride: i64,
-    padding: i64,
-    dilation: i64,
+pub(super) struct Sliding {
+    pub(super) length: i64,
+    pub(super) stride: i64,
+    pub(super) padding: i64,
+    pub(super) dilation: i64,
 }
 
 impl Sliding {
@@ -275,6 +276,11 @@ impl Covering {
     }
 }
 
+/// Whether all sizes are static.
+fn known(sizes: &[Size]) -> bool {
+    sizes.iter().all(|s| s.known().is_some())
+}
+
 /// Sums the gradients of the windows whose maximum an element is.
 fn max_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     let (g, x, indices) =
@@ -284,7 +290,17 @@ fn max_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     let ((g, _), (indices, _)) = (batched(cx, g, n)?, batched(cx, indices, n)?);
     let g = cx.convert(g, statistics_dtype(narrow))?;
     let (sizes, outs) = (cx.b.sizes_of(x)?.split_off(2), cx.b.sizes_of(g)?.split_off(2));
-    let covering = Covering::of(cx, &Sliding::all(a, n)?, &sizes, &outs)?;
+    let windows = Sliding::all(a, n)?;
+    if let Some(all) = WindowsApart::of(&sizes, &windows).filter(|_| known(&outs)) {
+        let (chosen, taken) = (all.spread(cx, indices, -1.0)?, all.spread(cx, g, 0.0)?);
+        let place = all.position(cx)?;
+        let v = value(cx, |f| f.of(chosen).eq(f.of(place)).select(f.of(taken), 0.0))?;
+        let v = cx.convert(v, narrow)?;
+        let v = all.flatten(cx, v)?;
+        let v = unbatched(cx, v, added)?;
+        return cx.one(v);
+    }
+    let covering = Covering::of(cx, &windows, &sizes, &outs)?;
     // The element's own position in its plane.
     let mut place = cx.iota(DType::I64, covering.shape.clone(), 0)?;
     for (i, size) in sizes.iter().enumerate().skip(1) {
@@ -330,6 +346,15 @@ fn avg_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
                 f.of(shares) / (end - start)
             })?;
         }
+    }
+    // Where windows have gaps, an element between them has no share.
+    let whole = windows.iter().all(|w| w.length == w.stride) && known(&outs[2..]);
+    if let Some(all) = WindowsApart::of(&sizes[2..], &windows).filter(|_| whole) {
+        let v = all.spread(cx, shares, 0.0)?;
+        let v = cx.convert(v, narrow)?;
+        let v = all.flatten(cx, v)?;
+        let v = unbatched(cx, v, added)?;
+        return cx.one(v);
     }
     let covering = Covering::of(cx, &windows, &sizes[2..], &outs[2..])?;
     let v = covering.sums(cx, shares, covering.inside)?;

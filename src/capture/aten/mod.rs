@@ -68,6 +68,7 @@ mod unbacked;
 mod unique;
 mod view;
 mod window;
+mod windows_apart;
 mod writes;
 
 use super::storage::{Alias, Store};

@@ -1,0 +1,90 @@
+//! Windows that do not overlap, over all elements: each element is in one window, so that a
+//! broadcast takes the place of a gather, and fuses with what reads it.
+use super::{Cx, backward_image::Sliding, formula::value, tools::*};
+use kiln_dialects::{ir::*, ops::*, value::DType};
+
+/// The elements as windows by offsets: `[N, C, window, offset, window, offset, ..]`.
+pub(super) struct WindowsApart {
+    /// Sizes of the planes.
+    sizes: Vec<i64>,
+    /// Windows along each axis that have elements, from the first one in the padding on.
+    counts: Vec<i64>,
+    strides: Vec<i64>,
+    padding: Vec<i64>,
+}
+
+impl WindowsApart {
+    /// None for windows that overlap, and for dynamic sizes.
+    pub(super) fn of(sizes: &[Size], windows: &[Sliding]) -> Option<WindowsApart> {
+        let sizes: Vec<i64> = sizes.iter().map(|s| s.known()).collect::<Option<_>>()?;
+        let count = |(size, w): (&i64, &Sliding)| (size + w.padding + w.stride - 1) / w.stride;
+        let apart = |w: &Sliding| w.dilation == 1 && w.length <= w.stride;
+        (windows.iter().all(apart) && !sizes.contains(&0)).then(|| WindowsApart {
+            counts: sizes.iter().zip(windows).map(count).collect(),
+            strides: windows.iter().map(|w| w.stride).collect(),
+            padding: windows.iter().map(|w| w.padding).collect(),
+            sizes,
+        })
+    }
+
+    /// `[window, offset, ..]`.
+    fn shape(&self) -> Vec<Size> {
+        let pairs = self.counts.iter().zip(&self.strides);
+        pairs.flat_map(|(n, s)| [Size::Static(*n), Size::Static(*s)]).collect()
+    }
+
+    /// The value of each element's window, of values `[N, C, outs..]`; `nothing` where there is no
+    /// such window. Elements between windows have the value of the window before them.
+    pub(super) fn spread(&self, cx: &mut Cx, v: Value, nothing: f64) -> Result<Value> {
+        let (all, d) = (cx.b.sizes_of(v)?, dtype_of(v)?);
+        let planes = &all[..2];
+        let missing = |(n, out): (&i64, &Size)| out.known().map(|out| (n - out).max(0));
+        let missing: Option<Vec<i64>> = self.counts.iter().zip(&all[2..]).map(missing).collect();
+        let missing = missing.ok_or("has windows whose number is not known")?;
+        let mut v = v;
+        if missing.iter().any(|n| *n > 0) {
+            let value = cx.number(d, nothing)?;
+            let (low, high) = (vec![0; all.len()], [&[0, 0], missing.as_slice()].concat());
+            v = cx.b.add(&Pad { input: v, value, low: Size::all(&low), high: Size::all(&high) })?;
+        }
+        v = cut(cx, v, &vec![0; self.counts.len()], &self.counts)?;
+        let dims = [0, 1].into_iter().chain((0..self.counts.len() as i64).map(|i| 2 + 2 * i));
+        let sizes = [planes, &self.shape()].concat();
+        cx.b.add(&BroadcastInDim { input: v, dims: dims.collect(), sizes })
+    }
+
+    /// The position of each element in its plane.
+    pub(super) fn position(&self, cx: &mut Cx) -> Result<Value> {
+        let mut place: Option<Value> = None;
+        for (i, size) in self.sizes.iter().enumerate() {
+            let window = cx.iota(DType::I64, self.shape(), 2 * i)?;
+            let offset = cx.iota(DType::I64, self.shape(), 2 * i + 1)?;
+            let (stride, padding) = (self.strides[i] as f64, self.padding[i] as f64);
+            let own = value(cx, |f| f.of(window) * stride + f.of(offset) - padding)?;
+            place = Some(match place {
+                Some(all) => value(cx, |f| f.of(all) * *size as f64 + f.of(own))?,
+                None => own,
+            });
+        }
+        place.ok_or_else(|| "has no axes".into())
+    }
+
+    /// Values of the elements as `[N, C, sizes..]`.
+    pub(super) fn flatten(&self, cx: &mut Cx, v: Value) -> Result<Value> {
+        let mut flat = cx.b.sizes_of(v)?[..2].to_vec();
+        flat.extend(self.counts.iter().zip(&self.strides).map(|(n, s)| Size::Static(n * s)));
+        let v = cx.b.add(&Reshape { input: v, sizes: flat })?;
+        cut(cx, v, &self.padding, &self.sizes)
+    }
+}
+
+/// The part of all planes from `offsets` on, if it is not the whole.
+fn cut(cx: &mut Cx, v: Value, offsets: &[i64], sizes: &[i64]) -> Result<Value> {
+    let all = cx.b.sizes_of(v)?;
+    let sizes = [&all[..2], &Size::all(sizes)].concat();
+    if all[2..] == sizes[2..] {
+        return Ok(v);
+    }
+    let (offsets, strides) = ([&[0, 0], offsets].concat(), vec![1; sizes.len()]);
+    cx.b.add(&Slice { input: v, offsets: Size::all(&offsets), strides, sizes })
+}
