@@ -18,11 +18,12 @@
 //! ```
 mod args;
 mod merged;
+mod parts;
 mod transposes;
 
 use crate::{
     pass::{Numerics, Pass},
-    readers::{erase_dead, widens},
+    readers::erase_dead,
 };
 use kiln_dialects::{
     ir::*,
@@ -32,6 +33,7 @@ use kiln_dialects::{
     value::DType,
 };
 use merged::Reshapes;
+use parts::{PartialSplit, fused_producers};
 use std::collections::HashMap;
 
 crate::pass_options! {
@@ -141,17 +143,6 @@ fn derives_from_reduction(v: Value, sizes: &[Dim], dims: &[i64]) -> bool {
         }
     }
     false
-}
-
-/// A split of one dimension, or of neighbours that are merged: the dimensions, the split factor, the
-/// size of a part, the remainder. Each index of the `outer` dimensions before it is a part too.
-struct PartialSplit {
-    outer: usize,
-    dim: usize,
-    merged: usize,
-    count: i64,
-    size: i64,
-    remainder: i64,
 }
 
 impl SplitReductions {
@@ -311,28 +302,6 @@ fn split(
 
 fn element(v: Value) -> Result<DType> {
     v.ty().element().ok_or("is not a tensor")?.dtype()
-}
-
-/// The elementwise producers with no other user, in reverse topological order.
-fn fused_producers(input: Value, reduction: Op) -> Vec<Value> {
-    let mut all: Vec<Value> = vec![];
-    let mut next = vec![input];
-    while let Some(v) = next.pop() {
-        let Some(op) =
-            v.def().filter(|o| o.kind().is_some_and(OpKind::is_arithmetic) && !all.contains(&v))
-        else {
-            continue;
-        };
-        let only = v
-            .uses()
-            .iter()
-            .all(|(user, _)| *user == reduction || all.iter().any(|a| a.def() == Some(*user)));
-        if only || widens(op) {
-            all.push(v);
-            next.extend(op.operands());
-        }
-    }
-    all
 }
 
 /// Rebuilds values for a slice of the split dimension, or for its parts.

@@ -1,6 +1,10 @@
 //! argmax and argmin: partial indices and values, then the index of the part with the extreme
 //! value.
-use super::{PartialSplit, Rebuild, fused_producers, merged::Reshapes};
+use super::{
+    Rebuild,
+    merged::Reshapes,
+    parts::{PartialSplit, fused_producers},
+};
 use crate::{decompose::tools::Math, hoist_gathers::gather_elements};
 use kiln_dialects::{ir::*, ops::*};
 use std::collections::HashMap;

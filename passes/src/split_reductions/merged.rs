@@ -1,6 +1,6 @@
 //! What a reduction reads, with the reduced dimensions merged and split into parts: broadcasts and
 //! slices of what has them whole are broadcasts and slices of the reshaped.
-use super::{PartialSplit, fused_producers};
+use super::parts::{PartialSplit, fused_producers};
 use crate::readers::widens;
 use kiln_dialects::{ir::*, ops::*, sym::Dim};
 use std::cell::RefCell;

@@ -7,7 +7,7 @@ use super::{
     resize::{Axis, Mode, axes, weighted, work},
     tools::*,
     window::scatter_planes,
-    windows_apart::WindowsApart,
+    windows_apart::{Sliding, WindowsApart},
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 use kiln_passes::differentiate::ConvolutionGradient;
@@ -180,39 +180,6 @@ fn adaptive_max_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome>
     let v = scatter_planes(cx, g, indices, &outs, ScatterKind::Add)?;
     let v = unbatched(cx, v, added)?;
     cx.one(v)
-}
-
-/// Windows along one axis.
-pub(super) struct Sliding {
-    pub(super) length: i64,
-    pub(super) stride: i64,
-    pub(super) padding: i64,
-    pub(super) dilation: i64,
-}
-
-impl Sliding {
-    fn all(a: &Args<'_>, n: usize) -> Result<Vec<Sliding>> {
-        let lengths = spread(a.ints("kernel_size")?, n, 1)?;
-        let strides = a.ints("stride")?.filter(|s| !s.is_empty());
-        let strides = if strides.is_some() { spread(strides, n, 1)? } else { lengths.clone() };
-        let padding = spread(a.ints("padding")?, n, 0)?;
-        let dilation = match a.has("dilation") {
-            true => spread(a.ints("dilation")?, n, 1)?,
-            false => vec![1; n],
-        };
-        let one = |i: usize| Sliding {
-            length: lengths[i],
-            stride: strides[i],
-            padding: padding[i],
-            dilation: dilation[i],
-        };
-        Ok((0..n).map(one).collect())
-    }
-    /// Most windows that cover an element, or with a dilation the kernel's offsets: only some of
-    /// these are a window's.
-    fn most(&self) -> i64 {
-        if self.dilation == 1 { (self.length + self.stride - 1) / self.stride } else { self.length }
-    }
 }
 
 /// The windows that cover each element.

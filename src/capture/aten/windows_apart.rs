@@ -1,7 +1,40 @@
 //! Windows that do not overlap, over all elements: each element is in one window, so that a
 //! broadcast takes the place of a gather, and fuses with what reads it.
-use super::{Cx, backward_image::Sliding, formula::value, tools::*};
+use super::{Args, Cx, formula::value, image::spread, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
+
+/// Windows along one axis.
+pub(super) struct Sliding {
+    pub length: i64,
+    pub stride: i64,
+    pub padding: i64,
+    pub dilation: i64,
+}
+
+impl Sliding {
+    pub(super) fn all(a: &Args<'_>, n: usize) -> Result<Vec<Sliding>> {
+        let lengths = spread(a.ints("kernel_size")?, n, 1)?;
+        let strides = a.ints("stride")?.filter(|s| !s.is_empty());
+        let strides = if strides.is_some() { spread(strides, n, 1)? } else { lengths.clone() };
+        let padding = spread(a.ints("padding")?, n, 0)?;
+        let dilation = match a.has("dilation") {
+            true => spread(a.ints("dilation")?, n, 1)?,
+            false => vec![1; n],
+        };
+        let one = |i: usize| Sliding {
+            length: lengths[i],
+            stride: strides[i],
+            padding: padding[i],
+            dilation: dilation[i],
+        };
+        Ok((0..n).map(one).collect())
+    }
+    /// Most windows that cover an element, or with a dilation the kernel's offsets: only some of
+    /// these are a window's.
+    pub(super) fn most(&self) -> i64 {
+        if self.dilation == 1 { (self.length + self.stride - 1) / self.stride } else { self.length }
+    }
+}
 
 /// The elements as windows by offsets: `[N, C, window, offset, window, offset, ..]`.
 pub(super) struct WindowsApart {
