@@ -1,5 +1,6 @@
 """Losses and gradients against eager."""
 import copy
+import itertools
 
 import pytest
 import torch
@@ -103,6 +104,35 @@ def test_gradients_of_functions_as_eager(name, device):
         close(got, want, name)
     # On GPUs PyTorch's attention, convolutions and bags of embeddings have gradients of their own.
     assert device != "cpu" or not any(r.eager for r in reports)
+
+
+# Kernel, stride, padding, ceil mode; windows overlap in the last two.
+POOLS = [
+    ((2, 2), (2, 2), (0, 0), False),
+    ((2, 2), (2, 2), (1, 1), True),
+    ((2, 3), (3, 3), (0, 1), True),
+    ((1, 1), (2, 2), (0, 0), False),
+    ((3, 3), (2, 2), (1, 1), False),
+    ((2, 2), (1, 1), (0, 0), False),
+]
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (1, 2, 7, 9), (3, 10, 11)])
+@pytest.mark.parametrize("kernel, stride, padding, ceil", POOLS)
+def test_gradients_of_pools_as_eager(shape, kernel, stride, padding, ceil):
+    def largest(x):
+        return nn.functional.max_pool2d(x, kernel, stride, padding, 1, ceil).relu().square().sum()
+
+    def mean(x, padded):
+        return nn.functional.avg_pool2d(x, kernel, stride, padding, ceil, padded).square().sum()
+
+    forms = (torch.contiguous_format, torch.channels_last) if len(shape) == 4 else (torch.contiguous_format,)
+    for fn, form in itertools.product((largest, lambda x: mean(x, True), lambda x: mean(x, False)), forms):
+        torch._dynamo.reset()
+        x = torch.randn(shape).to(memory_format=form).requires_grad_()
+        (want,) = torch.autograd.grad(fn(x), x)
+        (got,) = torch.autograd.grad(torch.compile(fn, backend=kiln)(x), x)
+        close(got, want, "the input's gradient")
 
 
 def test_sgd_follows_eager():

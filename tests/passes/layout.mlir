@@ -186,3 +186,32 @@ func.func @f(%x: tensor<5x6x3x2xf32>, %i: tensor<3xi64>) -> tensor<3x2x6x3xf32> 
   %1 = kiln.gather %0[%i] dims = [0] : tensor<5x2x6x3xf32>[tensor<3xi64>]
   return %1 : tensor<3x2x6x3xf32>
 }
+
+// -----
+// The pixels of windows that do not overlap: dimensions behind the channels are split and joined.
+// CASE: windows_that_are_spread
+// CHECK: kiln.broadcast_in_dim %arg0 dims = [0, 1, 3, 5] sizes = [2, 3, 2, 3, 2, 8]
+// CHECK: kiln.reshape %{{.*}} sizes = [2, 6, 6, 8]
+// CHECK: kiln.mul %{{.*}} : tensor<2x6x6x8xf32>
+func.func @f(%g: tensor<2x3x3x8xf32>, %y: tensor<2x6x6x8xf32>) -> tensor<2x6x6x8xf32> {
+  %0 = kiln.transpose %g permutation = [0, 3, 1, 2] : tensor<2x3x3x8xf32>
+  %1 = kiln.broadcast_in_dim %0 dims = [0, 1, 2, 4] sizes = [2, 8, 3, 2, 3, 2] : tensor<2x8x3x3xf32>
+  %2 = kiln.neg %1 : tensor<2x8x3x2x3x2xf32>
+  %3 = kiln.reshape %2 sizes = [2, 8, 6, 6] : tensor<2x8x3x2x3x2xf32>
+  %4 = kiln.transpose %y permutation = [0, 3, 1, 2] : tensor<2x6x6x8xf32>
+  %5 = kiln.mul %3, %4 : tensor<2x8x6x6xf32>
+  %6 = kiln.transpose %5 permutation = [0, 2, 3, 1] : tensor<2x8x6x6xf32>
+  return %6 : tensor<2x6x6x8xf32>
+}
+
+// -----
+// A reshape that takes from the channels reads them first.
+// CASE: channels_that_are_split
+// CHECK: kiln.transpose %arg0 permutation = [0, 3, 1, 2]
+// CHECK: kiln.reshape %{{.*}} sizes = [2, 2, 4, 3, 3]
+func.func @f(%x: tensor<2x3x3x8xf32>) -> tensor<2x2x4x3x3xf32> {
+  %0 = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<2x3x3x8xf32>
+  %1 = kiln.reshape %0 sizes = [2, 2, 4, 3, 3] : tensor<2x8x3x3xf32>
+  %2 = kiln.neg %1 : tensor<2x2x4x3x3xf32>
+  return %2 : tensor<2x2x4x3x3xf32>
+}
