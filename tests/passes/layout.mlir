@@ -208,10 +208,10 @@ func.func @f(%g: tensor<2x3x3x8xf32>, %y: tensor<2x6x6x8xf32>) -> tensor<2x6x6x8
 // A reshape that takes from the channels reads them first.
 // CASE: channels_that_are_split
 // CHECK: kiln.transpose %arg0 permutation = [0, 3, 1, 2]
-// CHECK: kiln.reshape %{{.*}} sizes = [2, 2, 4, 3, 3]
-func.func @f(%x: tensor<2x3x3x8xf32>) -> tensor<2x2x4x3x3xf32> {
+// CHECK: kiln.reshape %{{.*}} sizes = [4, 4, 3, 3]
+func.func @f(%x: tensor<2x3x3x8xf32>) -> tensor<4x4x3x3xf32> {
   %0 = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<2x3x3x8xf32>
-  %1 = kiln.reshape %0 sizes = [2, 2, 4, 3, 3] : tensor<2x8x3x3xf32>
-  %2 = kiln.neg %1 : tensor<2x2x4x3x3xf32>
-  return %2 : tensor<2x2x4x3x3xf32>
+  %1 = kiln.reshape %0 sizes = [4, 4, 3, 3] : tensor<2x8x3x3xf32>
+  %2 = kiln.neg %1 : tensor<4x4x3x3xf32>
+  return %2 : tensor<4x4x3x3xf32>
 }
