@@ -292,9 +292,15 @@ impl Graph {
                     (self.any(), self.pick(&[DType::F64, DType::F32, DType::F16, DType::BF16]));
                 let key = b.splat(DType::I64, &Size::all(&[2]), 5.0)?;
                 let (sizes, dtype) = (b.sizes_of(like)?, Type::scalar(b.ctx, to));
-                one(match self.random.below(3) {
-                    0 => b.add(&RandomBits { key, sizes, dtype: Type::scalar(b.ctx, DType::I32) }),
-                    1 => b.add(&RandomUniform { key, sizes, dtype, low: -1.0, high: 1.0 }),
+                one(match self.random.below(4) {
+                    0 => {
+                        let [seed, block, stream] =
+                            [5.0, 7.0, 9.0].map(|n| b.splat(DType::I64, &sizes, n));
+                        let words = Philox { seed: seed?, block: block?, stream: stream? };
+                        b.create_node(&words).map(|op| op.result(2))
+                    }
+                    1 => b.add(&RandomBits { key, sizes, dtype: Type::scalar(b.ctx, DType::I32) }),
+                    2 => b.add(&RandomUniform { key, sizes, dtype, low: -1.0, high: 1.0 }),
                     _ => b.add(&RandomNormal { key, sizes, dtype, mean: 0.0, std: 1.0 }),
                 })
             }

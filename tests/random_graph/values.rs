@@ -87,9 +87,10 @@ impl Graph {
                             | Min
                     )
                 );
-        let whole = !dtype(v).is_float() && op.kind() != Some(RandomBits);
+        let bits = matches!(op.kind(), Some(RandomBits | Philox));
+        let whole = !dtype(v).is_float() && !bits;
         let tensors = || op.operands().into_iter().filter(|o| o.ty().is_tensor());
-        (copies || whole || op.kind() == Some(RandomBits)) && tensors().all(|o| self.is_exact(o))
+        (copies || whole || bits) && tensors().all(|o| self.is_exact(o))
     }
     pub fn subset(&mut self, n: usize) -> Vec<i64> {
         (0..n as i64).filter(|_| self.random.below(2) == 0).collect()
