@@ -71,7 +71,8 @@ fn drawn(sizes: &[Size]) -> Vec<Size> {
     if sizes.is_empty() { vec![Size::Static(1)] } else { sizes.to_vec() }
 }
 
-/// Philox output of a key at the element indices 0, 1, …, or at stated counters; words are i32, so that a product of two
+/// Philox output of a key at the element indices 0, 1, …, or at stated counters; words are i32, so
+/// that a product of two
 /// is one `mul.wide.u32`.
 struct Philox<'a> {
     m: Math<'a>,

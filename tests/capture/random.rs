@@ -100,6 +100,18 @@ fn moments_of_every_distribution() {
     assert!(indices.iter().enumerate().all(|(i, x)| *x == i as f64), "a permutation");
 }
 
+/// The interpreter gives these results, from the generator's state as the last input.
+fn agrees_at_graph_and_prims(path: &Path, given: &[Tensor], want: &[Tensor]) {
+    let c = Context::new();
+    let captured = import(&c, path);
+    assert_eq!(captured.inputs.last().map(String::as_str), Some("rng_state"));
+    let wrong = differences(&captured, given, want);
+    assert!(wrong.is_empty(), "{path:?} at graph: {}", wrong.join("\n"));
+    lower(&captured);
+    let wrong = differences(&captured, given, want);
+    assert!(wrong.is_empty(), "{path:?} at prims: {}", wrong.join("\n"));
+}
+
 #[test]
 fn interpreted_as_compiled_and_by_the_state() {
     crate::watchdog::arm();
@@ -110,14 +122,7 @@ fn interpreted_as_compiled_and_by_the_state() {
         let exe = compiled(&path);
         let given = inputs(shape, [7.0, 3.0]);
         let want = call(&exe, &given);
-        let c = Context::new();
-        let captured = import(&c, &path);
-        assert_eq!(captured.inputs.last().map(String::as_str), Some("rng_state"));
-        let wrong = differences(&captured, &given, &want);
-        assert!(wrong.is_empty(), "{name} at graph: {}", wrong.join("\n"));
-        lower(&captured);
-        let wrong = differences(&captured, &given, &want);
-        assert!(wrong.is_empty(), "{name} at prims: {}", wrong.join("\n"));
+        agrees_at_graph_and_prims(&path, &given, &want);
         assert_eq!(call(&exe, &given), want, "{name}: the same state again");
         for state in [[8.0, 3.0], [7.0, 1003.0]] {
             let other = call(&exe, &inputs(shape, state));
@@ -149,14 +154,7 @@ fn steps_of_loops_draw_anew() {
     let exe = compiled(&path);
     let given = inputs(&[3, 500], [7.0, 3.0]);
     let want = call(&exe, &given);
-    let c = Context::new();
-    let captured = import(&c, &path);
-    assert_eq!(captured.inputs.last().map(String::as_str), Some("rng_state"));
-    let wrong = differences(&captured, &given, &want);
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    lower(&captured);
-    let wrong = differences(&captured, &given, &want);
-    assert!(wrong.is_empty(), "at prims: {}", wrong.join("\n"));
+    agrees_at_graph_and_prims(&path, &given, &want);
     // Rows: before, four steps of a while loop, three of a scan in whose steps a loop draws twice,
     // and after. No number occurs twice but by chance, of 2^24.
     let mut all: Vec<f64> = want.iter().flat_map(numbers).collect();

@@ -247,18 +247,13 @@ pub(super) fn gather(v: &Batch, op: Op) -> Made {
     Ok(Some(vec![v.b.add(&node)?]))
 }
 
-/// The index of each example, of this shape, whose dimension 0 is the batch.
-fn example(v: &Batch, shape: &[Size]) -> Result<Value> {
-    v.m().iota(shape, 0)
-}
-
 /// Each update gets another index, as in [`gather`].
 pub(super) fn scatter(v: &Batch, op: Op) -> Made {
     let o = read::<Scatter>(op)?;
     let mut indices = o.indices.iter().map(|i| v.whole(*i)).collect::<Result<Vec<_>>>()?;
     let first = indices.first().ok_or("has no indices")?;
-    let all = v.m().convert(example(v, &v.m().sizes_of(*first)?)?, dtype(*first)?)?;
-    indices.insert(0, all);
+    let example = v.m().iota(&v.m().sizes_of(*first)?, 0)?;
+    indices.insert(0, example);
     let (input, updates) = (v.whole(o.input)?, v.whole(o.updates)?);
     let node = Scatter { input, updates, indices, dims: with_batch(&o.dims), ..o };
     Ok(Some(vec![v.b.add(&node)?]))
@@ -310,13 +305,13 @@ fn shared_starts(v: &Batch, starts: &[Value]) -> Result<Option<Vec<Value>>> {
 /// clamped so that the slice is in bounds.
 fn places(v: &Batch, input: Value, starts: &[Value], sizes: &[Size]) -> Result<Vec<Value>> {
     let m = v.m();
-    let mut all = vec![example(v, sizes)?];
+    let mut all = vec![m.iota(sizes, 0)?];
     for (i, start) in starts.iter().enumerate() {
         let start = m.convert(v.whole(*start)?, DType::I64)?;
-        let zero = m.number_like(Size::Static(0), start)?;
+        let low = m.number_like(Size::Static(0), start)?;
         let (whole, part) = (m.size_of(input, i + 1)?, sizes[i + 1]);
-        let room = m.sub(m.number_like(whole, start)?, m.number_like(part, start)?)?;
-        let start = m.binary(BinaryKind::Max, m.binary(BinaryKind::Min, start, room)?, zero)?;
+        let high = m.sub(m.number_like(whole, start)?, m.number_like(part, start)?)?;
+        let start = v.b.add(&Clamp { input: start, low, high })?;
         all.push(m.add(m.broadcast(start, &[0], sizes)?, m.iota(sizes, i + 1)?)?);
     }
     Ok(all)

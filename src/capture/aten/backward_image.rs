@@ -243,11 +243,6 @@ impl Covering {
     }
 }
 
-/// Whether all sizes are static.
-fn known(sizes: &[Size]) -> bool {
-    sizes.iter().all(|s| s.known().is_some())
-}
-
 /// Sums the gradients of the windows whose maximum an element is.
 fn max_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     let (g, x, indices) =
@@ -258,28 +253,26 @@ fn max_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     let g = cx.convert(g, statistics_dtype(narrow))?;
     let (sizes, outs) = (cx.b.sizes_of(x)?.split_off(2), cx.b.sizes_of(g)?.split_off(2));
     let windows = Sliding::all(a, n)?;
-    if let Some(all) = WindowsApart::of(&sizes, &windows).filter(|_| known(&outs)) {
+    let v = if let Some(all) = WindowsApart::of(&sizes, &outs, &windows) {
         let (chosen, taken) = (all.spread(cx, indices, -1.0)?, all.spread(cx, g, 0.0)?);
         let place = all.position(cx)?;
         let v = value(cx, |f| f.of(chosen).eq(f.of(place)).select(f.of(taken), 0.0))?;
-        let v = cx.convert(v, narrow)?;
-        let v = all.flatten(cx, v)?;
-        let v = unbatched(cx, v, added)?;
-        return cx.one(v);
-    }
-    let covering = Covering::of(cx, &windows, &sizes, &outs)?;
-    // The element's own position in its plane.
-    let mut place = cx.iota(DType::I64, covering.shape.clone(), 0)?;
-    for (i, size) in sizes.iter().enumerate().skip(1) {
-        let (along, size) = (
-            cx.iota(DType::I64, covering.shape.clone(), i)?,
-            cx.b.size_as_tensor(*size, DType::I64)?,
-        );
-        place = value(cx, |f| f.of(place) * f.of(size) + f.of(along))?;
-    }
-    let chosen = gather_at(cx, indices, covering.at.clone(), 2)?;
-    let counts = value(cx, |f| f.of(chosen).eq(f.of(place)) & f.of(covering.inside))?;
-    let v = covering.sums(cx, g, counts)?;
+        all.flatten(cx, v, narrow)?
+    } else {
+        let covering = Covering::of(cx, &windows, &sizes, &outs)?;
+        // The element's own position in its plane.
+        let mut place = cx.iota(DType::I64, covering.shape.clone(), 0)?;
+        for (i, size) in sizes.iter().enumerate().skip(1) {
+            let (along, size) = (
+                cx.iota(DType::I64, covering.shape.clone(), i)?,
+                cx.b.size_as_tensor(*size, DType::I64)?,
+            );
+            place = value(cx, |f| f.of(place) * f.of(size) + f.of(along))?;
+        }
+        let chosen = gather_at(cx, indices, covering.at.clone(), 2)?;
+        let counts = value(cx, |f| f.of(chosen).eq(f.of(place)) & f.of(covering.inside))?;
+        covering.sums(cx, g, counts)?
+    };
     let v = unbatched(cx, v, added)?;
     let v = cx.convert(v, narrow)?;
     cx.one(v)
@@ -315,16 +308,15 @@ fn avg_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
         }
     }
     // Where windows have gaps, an element between them has no share.
-    let whole = windows.iter().all(|w| w.length == w.stride) && known(&outs[2..]);
-    if let Some(all) = WindowsApart::of(&sizes[2..], &windows).filter(|_| whole) {
+    let whole = windows.iter().all(|w| w.length == w.stride);
+    let apart = WindowsApart::of(&sizes[2..], &outs[2..], &windows).filter(|_| whole);
+    let v = if let Some(all) = apart {
         let v = all.spread(cx, shares, 0.0)?;
-        let v = cx.convert(v, narrow)?;
-        let v = all.flatten(cx, v)?;
-        let v = unbatched(cx, v, added)?;
-        return cx.one(v);
-    }
-    let covering = Covering::of(cx, &windows, &sizes[2..], &outs[2..])?;
-    let v = covering.sums(cx, shares, covering.inside)?;
+        all.flatten(cx, v, narrow)?
+    } else {
+        let covering = Covering::of(cx, &windows, &sizes[2..], &outs[2..])?;
+        covering.sums(cx, shares, covering.inside)?
+    };
     let v = unbatched(cx, v, added)?;
     let v = cx.convert(v, narrow)?;
     cx.one(v)

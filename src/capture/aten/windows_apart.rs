@@ -42,18 +42,23 @@ pub(super) struct WindowsApart {
     sizes: Vec<i64>,
     /// Windows along each axis that have elements, from the first one in the padding on.
     counts: Vec<i64>,
+    /// Of these, those that are no windows of the pool.
+    missing: Vec<i64>,
     strides: Vec<i64>,
     padding: Vec<i64>,
 }
 
 impl WindowsApart {
-    /// None for windows that overlap, and for dynamic sizes.
-    pub(super) fn of(sizes: &[Size], windows: &[Sliding]) -> Option<WindowsApart> {
-        let sizes: Vec<i64> = sizes.iter().map(|s| s.known()).collect::<Option<_>>()?;
+    /// Of planes and their windows' numbers. None for windows that overlap, and for dynamic sizes.
+    pub(super) fn of(sizes: &[Size], outs: &[Size], windows: &[Sliding]) -> Option<WindowsApart> {
+        let known = |all: &[Size]| all.iter().map(|s| s.known()).collect::<Option<Vec<i64>>>();
+        let (sizes, outs) = (known(sizes)?, known(outs)?);
         let count = |(size, w): (&i64, &Sliding)| (size + w.padding + w.stride - 1) / w.stride;
         let apart = |w: &Sliding| w.dilation == 1 && w.length <= w.stride;
+        let counts: Vec<i64> = sizes.iter().zip(windows).map(count).collect();
         (windows.iter().all(apart) && !sizes.contains(&0)).then(|| WindowsApart {
-            counts: sizes.iter().zip(windows).map(count).collect(),
+            missing: counts.iter().zip(&outs).map(|(n, out)| (n - out).max(0)).collect(),
+            counts,
             strides: windows.iter().map(|w| w.stride).collect(),
             padding: windows.iter().map(|w| w.padding).collect(),
             sizes,
@@ -71,13 +76,10 @@ impl WindowsApart {
     pub(super) fn spread(&self, cx: &mut Cx, v: Value, nothing: f64) -> Result<Value> {
         let (all, d) = (cx.b.sizes_of(v)?, dtype_of(v)?);
         let planes = &all[..2];
-        let missing = |(n, out): (&i64, &Size)| out.known().map(|out| (n - out).max(0));
-        let missing: Option<Vec<i64>> = self.counts.iter().zip(&all[2..]).map(missing).collect();
-        let missing = missing.ok_or("has windows whose number is not known")?;
         let mut v = v;
-        if missing.iter().any(|n| *n > 0) {
+        if self.missing.iter().any(|n| *n > 0) {
             let value = cx.number(d, nothing)?;
-            let (low, high) = (vec![0; all.len()], [&[0, 0], missing.as_slice()].concat());
+            let (low, high) = (vec![0; all.len()], [&[0, 0], self.missing.as_slice()].concat());
             v = cx.b.add(&Pad { input: v, value, low: Size::all(&low), high: Size::all(&high) })?;
         }
         v = cut(cx, v, &vec![0; self.counts.len()], &self.counts)?;
@@ -102,8 +104,9 @@ impl WindowsApart {
         place.ok_or_else(|| "has no axes".into())
     }
 
-    /// Values of the elements as `[N, C, sizes..]`.
-    pub(super) fn flatten(&self, cx: &mut Cx, v: Value) -> Result<Value> {
+    /// Values of the elements as `[N, C, sizes..]` of a dtype.
+    pub(super) fn flatten(&self, cx: &mut Cx, v: Value, d: DType) -> Result<Value> {
+        let v = cx.convert(v, d)?;
         let mut flat = cx.b.sizes_of(v)?[..2].to_vec();
         flat.extend(self.counts.iter().zip(&self.strides).map(|(n, s)| Size::Static(n * s)));
         let v = cx.b.add(&Reshape { input: v, sizes: flat })?;

@@ -38,11 +38,8 @@ impl<'a> Masks<'a> {
             Some(OpKind::Slice) => self.slice(b, op),
             Some(OpKind::Pad) => self.pad(b, op),
             Some(OpKind::Require) => {
-                let o = ops::Require::of(op).ok_or_malformed(op)?;
-                if [o.lhs, o.rhs].iter().any(|v| self.sizes.reads(&self.sizes.facts.size_value(*v)))
-                {
-                    self.replaced.push(op);
-                }
+                let reads = self.sizes.dims(op).iter().any(|d| self.sizes.reads(d));
+                self.replaced.extend(reads.then_some(op));
                 Ok(())
             }
             _ => Ok(()),

@@ -13,6 +13,7 @@ use crate::{
             size,
             vector_width::{bytes, fast_dim, narrow_width},
         },
+        gpu::wgmma_gemm::tiles::PROCESSORS,
     },
     target::launch::{SHARED, WARP},
 };
@@ -46,10 +47,8 @@ const THREADS: i64 = 256;
 const LONE_THREADS: i64 = 512;
 /// With at least this many threads along the columns, the GPU is full without splitting K.
 const FULL_GPU_THREADS: i64 = 1 << 16;
-/// SMs of an H100.
-const PROCESSORS: i64 = 132;
 /// CTAs for which columns are divided: two an SM keep enough loads in flight.
-const FULL_GPU_CTAS: i64 = 2 * PROCESSORS;
+const FULL_GPU_CTAS: i64 = 2 * PROCESSORS as i64;
 /// Least contiguous bytes that a CTA reads of a row: an access of DRAM, two sectors of L2.
 const SEGMENT: i64 = 64;
 
@@ -175,7 +174,7 @@ fn params(nests: &[ColumnNest]) -> Option<Params> {
     {
         columns /= 2;
     }
-    let all = if grid(columns) < PROCESSORS { LONE_THREADS } else { THREADS };
+    let all = if grid(columns) < PROCESSORS as i64 { LONE_THREADS } else { THREADS };
     let parts = longest
         .min(floor_power_of_two(all / columns))
         .min(floor_power_of_two(SHARED / (partial * columns)));
