@@ -321,6 +321,39 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 }
 
 // -----
+// CASE: gradients_that_share_an_exponential
+// CHECK: #kiln.schedule<"wgmma_gemm"
+// IMPLICIT-CHECK-NOT: register_rows
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<256x64xbf16> {kiln.sizes = array<i64: 256, 64>}, %b: tensor<64x512xbf16> {kiln.sizes = array<i64: 64, 512>}, %g: tensor<256x512xf32> {kiln.sizes = array<i64: 256, 512>}) -> (tensor<256x512xf32>, tensor<256x512xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<256x512xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<256x512xf32>) -> tensor<256x512xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<256x64xbf16>, tensor<64x512xbf16>) outs(%f : tensor<256x512xf32>) -> tensor<256x512xf32>
+  %x = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%g : tensor<256x512xf32>) outs(%e : tensor<256x512xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = math.exp %p : f32
+    linalg.yield %0 : f32
+  } -> tensor<256x512xf32>
+  %r0 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%c, %x : tensor<256x512xf32>, tensor<256x512xf32>) outs(%e : tensor<256x512xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %0 = arith.mulf %p, %q : f32
+    linalg.yield %0 : f32
+  } -> tensor<256x512xf32>
+  %r1 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%c, %x : tensor<256x512xf32>, tensor<256x512xf32>) outs(%e : tensor<256x512xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %0 = arith.divf %p, %q : f32
+    linalg.yield %0 : f32
+  } -> tensor<256x512xf32>
+  return %r0, %r1 : tensor<256x512xf32>, tensor<256x512xf32>
+}
+}
+}
+
+// -----
 // CASE: reduction_of_few_rows
 // CHECK: #kiln.schedule<"row_reduction", {row_threads = 64 : i64, rows_per_cta = 2 : i64, unroll = 4 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>

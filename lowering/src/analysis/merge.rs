@@ -24,6 +24,8 @@ pub fn follows(k: &mut Kernel, nest: &Nest, i: usize) -> bool {
     let pair = s.reads().find_map(|r| {
         finished.iter().find(|w| w.buffer == r.buffer).map(|w| (w.clone(), r.clone()))
     });
+    let pair =
+        pair.or_else(|| Some((finished.first()?.clone(), operand_of_epilogue(k, &finished, i)?)));
     let Some((w, r)) = pair else { return false };
     let Some(map) = matched(nest, s, &w.at, &r.at).or_else(|| walked(nest, s)) else {
         return false;
@@ -38,6 +40,21 @@ pub fn follows(k: &mut Kernel, nest: &Nest, i: usize) -> bool {
         k.stages[i] = new;
     }
     passed
+}
+
+/// The result of a stage that reads nothing of the nest, but whose values only stages that read
+/// final values of the nest take, such as an exponential that two gradients of an epilogue share.
+fn operand_of_epilogue(k: &Kernel, finished: &[Access], i: usize) -> Option<Access> {
+    let [o] = &k.stages[i].outputs[..] else { return None };
+    let b = o.access.buffer;
+    let takes = |s: &Stage| s.reads().any(|r| r.buffer == b) || s.captured.contains(&b);
+    let follows = |s: &Stage| {
+        !s.reduction.contains(&true)
+            && s.reads().any(|r| finished.iter().any(|w| w.buffer == r.buffer))
+    };
+    let passed = k.buffers[b].role == Role::Temporary
+        && k.stages.iter().skip(i + 1).filter(|s| takes(s)).all(follows);
+    passed.then(|| o.access.clone())
 }
 
 fn uses_reduction(nest: &Nest, at: &LinearExpr) -> bool {
