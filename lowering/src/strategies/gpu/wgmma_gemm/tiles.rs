@@ -30,6 +30,8 @@ pub type TileConfig = (usize, usize, usize, usize);
 const RATE: f64 = 1800.0;
 /// L2 bytes per SM and clock: when all SMs load, and at most.
 const BANDWIDTH: [f64; 2] = [62.0, 80.0];
+/// Bytes of shared memory per SM and clock.
+const SHARED_BANDWIDTH: f64 = 128.0;
 /// Clocks from a TMA load to the next load into the same stage: a K step takes at least this
 /// divided by the stages.
 const LATENCY: f64 = 1850.0;
@@ -175,10 +177,18 @@ fn time_of(
     let busy = (tiles.saturating_mul(parts as i64) as f64 / PROCESSORS as f64).clamp(0.01, 1.0);
     let load = ((m * left.slices + n) * 2 * DEPTH) as f64 / (BANDWIDTH[0] / busy).min(BANDWIDTH[1]);
     let pixels = if how.pixels { m as f64 * PIXEL } else { 0.0 };
+    // TMA writes both operands; for each 64 rows a wgmma reads those rows and all columns.
+    let operands = ((m * left.slices + n) + m / 64 * (64 + n)) * 2 * DEPTH;
+    let shared = operands as f64 / SHARED_BANDWIDTH;
     let wait = LATENCY / (stages as f64 * (resident as f64).min(each));
     // The threads that run the prologue are those that wait for wgmma, so the two add up.
     let sum = up(steps, parts) as f64
-        * (multiply + (m * DEPTH) as f64 * left.clocks).max(load).max(pixels).max(wait).max(STEP);
+        * (multiply + (m * DEPTH) as f64 * left.clocks)
+            .max(load)
+            .max(shared)
+            .max(pixels)
+            .max(wait)
+            .max(STEP);
     let finish = WAIT + elements / FINISHED + split_k::exchange(m, n, parts);
     // With several CTAs per SM, one multiplies while another runs its epilogue.
     let seen = if resident > 1 { (SEEN * each).ceil() } else { each };
