@@ -18,10 +18,10 @@ use crate::{
         value::{DType, Tensor},
     },
     lowering::{
-        Target, UserPasses,
+        UserPasses,
         driver::{pipeline::PIPELINE, table, user_passes::At},
     },
-    model::Finder,
+    model::{Finder, target},
     runtime::{Package, program},
     tolerance,
 };
@@ -95,10 +95,7 @@ fn first_wrong(found: &[Tensor], rounded: &[Tensor], exact: &[Tensor]) -> Option
 /// Flags of the optional passes in a target's pipeline, in the order of their first run, user
 /// passes included.
 fn optional(options: &Options) -> Result<Vec<String>, Error> {
-    let target = match &options.target {
-        Some(text) => Target::parse(text).map_err(Error::Target)?,
-        None => Target::host().map_err(Error::Target)?,
-    };
+    let target = target(options)?;
     // Upstream's cleanup passes; its conversions are mandatory.
     const UPSTREAM: [&str; 3] = ["canonicalize", "cse", "symbol-dce"];
     let mut all: Vec<String> = vec![];
