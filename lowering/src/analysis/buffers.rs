@@ -34,9 +34,7 @@ pub(super) fn writers<'a>(k: &'a Kernel, nest: &'a Nest) -> impl Iterator<Item =
 /// Whether only stages of the nest that writes a buffer read it.
 pub(super) fn is_forwarded(k: &Kernel, nests: &[Nest], b: usize) -> bool {
     nests.iter().all(|n| {
-        let reads = n.all().any(|s| {
-            k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b)
-        });
+        let reads = n.all().any(|s| k.stages[s].reads_buffer(b));
         !reads || writers(k, n).any(|o| o.access.buffer == b)
     })
 }
@@ -98,8 +96,7 @@ pub fn fit_scratch(k: &mut Kernel, plan: &mut NestPlan, most: i64, choice: First
 
 /// The nests that read a buffer, each with the position of the last stage that does.
 fn readers(k: &Kernel, plan: &NestPlan, b: usize) -> Vec<(usize, usize)> {
-    let reads =
-        |s: usize| k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b);
+    let reads = |s: usize| k.stages[s].reads_buffer(b);
     let last = |n: &Nest| n.all().enumerate().filter(|(_, s)| reads(*s)).map(|(i, _)| i).last();
     plan.nests.iter().enumerate().filter_map(|(i, n)| Some((i, last(n)?))).collect()
 }

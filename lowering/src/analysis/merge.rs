@@ -21,12 +21,11 @@ pub fn follows(k: &mut Kernel, nest: &Nest, i: usize) -> bool {
     if conflict || s.captured.iter().any(|b| written.iter().any(|w| w.buffer == *b)) {
         return false;
     }
-    let pair = s.reads().find_map(|r| {
+    let read = s.reads().find_map(|r| {
         finished.iter().find(|w| w.buffer == r.buffer).map(|w| (w.clone(), r.clone()))
     });
-    let pair =
-        pair.or_else(|| Some((finished.first()?.clone(), operand_of_epilogue(k, &finished, i)?)));
-    let Some((w, r)) = pair else { return false };
+    let operand = || Some((finished.first()?.clone(), operand_of_epilogue(k, &finished, i)?));
+    let Some((w, r)) = read.or_else(operand) else { return false };
     let Some(map) = matched(nest, s, &w.at, &r.at).or_else(|| walked(nest, s)) else {
         return false;
     };
@@ -47,13 +46,12 @@ pub fn follows(k: &mut Kernel, nest: &Nest, i: usize) -> bool {
 fn operand_of_epilogue(k: &Kernel, finished: &[Access], i: usize) -> Option<Access> {
     let [o] = &k.stages[i].outputs[..] else { return None };
     let b = o.access.buffer;
-    let takes = |s: &Stage| s.reads().any(|r| r.buffer == b) || s.captured.contains(&b);
     let follows = |s: &Stage| {
         !s.reduction.contains(&true)
             && s.reads().any(|r| finished.iter().any(|w| w.buffer == r.buffer))
     };
     let passed = k.buffers[b].role == Role::Temporary
-        && k.stages.iter().skip(i + 1).filter(|s| takes(s)).all(follows);
+        && k.stages.iter().skip(i + 1).filter(|s| s.reads_buffer(b)).all(follows);
     passed.then(|| o.access.clone())
 }
 

@@ -196,6 +196,10 @@ impl Stage {
             .filter_map(|o| if let Init::Load(a) = &o.init { Some(a) } else { None });
         self.inputs.iter().chain(loads)
     }
+    /// Whether it loads from a buffer, at affine addresses or others.
+    pub fn reads_buffer(&self, b: usize) -> bool {
+        self.reads().any(|r| r.buffer == b) || self.captured.contains(&b)
+    }
     /// All its loads and stores at affine addresses, to modify them.
     pub fn all_accesses(&mut self) -> impl Iterator<Item = &mut Access> {
         let outs = self.outputs.iter_mut().flat_map(|o| {
@@ -285,11 +289,7 @@ fn covers(k: &Kernel, stage: usize, o: &Output) -> bool {
 fn dependent(k: &Kernel, nests: &[Nest]) -> bool {
     let mut written: Vec<(usize, bool)> = vec![];
     for n in nests {
-        let reads = |b: usize| {
-            n.all().any(|s| {
-                k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b)
-            })
-        };
+        let reads = |b: usize| n.all().any(|s| k.stages[s].reads_buffer(b));
         let overlaps =
             |b: usize, filled: bool| writers(k, n).any(|o| o.access.buffer == b && filled);
         if written.iter().any(|(b, filled)| reads(*b) || overlaps(*b, *filled)) {

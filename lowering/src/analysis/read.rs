@@ -352,11 +352,7 @@ impl Reader {
                 .stages
                 .iter()
                 .any(|s| s.outputs.iter().any(|o| o.access.buffer == view.buffer));
-            let read = || {
-                self.k.stages.iter().any(|s| {
-                    s.reads().any(|a| a.buffer == view.buffer) || s.captured.contains(&view.buffer)
-                })
-            };
+            let read = || self.k.stages.iter().any(|s| s.reads_buffer(view.buffer));
             // Destination-passing style: an argument with inserted slices is the memory of the
             // result, which the launch passes on.
             let handed_on = matches!(whole.role, Role::Input(_)) && written;

@@ -175,11 +175,12 @@ fn time_of(
     let (each, elements) = (up(tiles, clusters(parts)) as f64, (m * n) as f64);
     let multiply = elements * DEPTH as f64 / RATE;
     let busy = (tiles.saturating_mul(parts as i64) as f64 / PROCESSORS as f64).clamp(0.01, 1.0);
-    let load = ((m * left.slices + n) * 2 * DEPTH) as f64 / (BANDWIDTH[0] / busy).min(BANDWIDTH[1]);
+    let row = 2 * DEPTH;
+    let loaded = (m * left.slices + n) * row;
+    let load = loaded as f64 / (BANDWIDTH[0] / busy).min(BANDWIDTH[1]);
     let pixels = if how.pixels { m as f64 * PIXEL } else { 0.0 };
     // TMA writes both operands; for each 64 rows a wgmma reads those rows and all columns.
-    let operands = ((m * left.slices + n) + m / 64 * (64 + n)) * 2 * DEPTH;
-    let shared = operands as f64 / SHARED_BANDWIDTH;
+    let shared = (loaded + m / 64 * (64 + n) * row) as f64 / SHARED_BANDWIDTH;
     let wait = LATENCY / (stages as f64 * (resident as f64).min(each));
     // The threads that run the prologue are those that wait for wgmma, so the two add up.
     let sum = up(steps, parts) as f64
