@@ -19,6 +19,7 @@ mod heads;
 mod identities;
 mod masks;
 mod moves;
+mod pads;
 mod sink;
 pub(crate) mod splats;
 
@@ -51,7 +52,8 @@ impl Pass for Simplify {
 
     fn run(&self, root: Op) -> Result<()> {
         let patterns =
-            [heads::PATTERNS, identities::PATTERNS, moves::PATTERNS, sink::PATTERNS].concat();
+            [heads::PATTERNS, identities::PATTERNS, moves::PATTERNS, pads::PATTERNS, sink::PATTERNS]
+                .concat();
         // Masks first: folding would turn a small mask into data.
         apply_patterns(root, masks::PATTERNS, self.rounds)?;
         for _ in 0..self.rounds {

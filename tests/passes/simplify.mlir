@@ -317,3 +317,48 @@ func.func @f(%x: tensor<2x3x4x5xf32>) -> tensor<20x6xf32> {
   %2 = kiln.transpose %1 permutation = [1, 0] : tensor<6x20xf32>
   return %2 : tensor<20x6xf32>
 }
+
+// -----
+// The gradients of a tensor's slices: disjoint slices are concatenated, with zeros in gaps; +0.0
+// stays, since -0.0 + 0.0 is +0.0. Slices of slices are flattened.
+// CASE: sums_of_disjoint_pads
+// CHECK: kiln.concat %arg0, %arg1 axis = 1
+// CHECK: kiln.concat %arg2, %{{[0-9]+}}, %arg3 axis = 0
+// CHECK: kiln.concat %arg1, %arg0, %arg4 axis = 1
+// IMPLICIT-CHECK-NOT: kiln.pad
+func.func @f(%a: tensor<4x8xf32>, %b: tensor<4x8xf32>, %c: tensor<2xi32>, %d: tensor<3xi32>, %e: tensor<4x6xf32>) -> (tensor<4x16xf32>, tensor<9xi32>, tensor<4x22xf32>) {
+  %z = kiln.splat [], 0.0 : f32
+  %i = kiln.splat [], 0 : i32
+  %0 = kiln.pad %a, %z low = [0, 0] high = [0, 8] : tensor<4x8xf32>, tensor<f32>
+  %1 = kiln.pad %b, %z low = [0, 8] high = [0, 0] : tensor<4x8xf32>, tensor<f32>
+  %2 = kiln.add %0, %1 : tensor<4x16xf32>
+  %3 = kiln.pad %c, %i low = [0] high = [7] : tensor<2xi32>, tensor<i32>
+  %4 = kiln.pad %d, %i low = [6] high = [0] : tensor<3xi32>, tensor<i32>
+  %5 = kiln.add %4, %3 : tensor<9xi32>
+  %6 = kiln.pad %b, %z low = [0, 0] high = [0, 8] : tensor<4x8xf32>, tensor<f32>
+  %7 = kiln.pad %a, %z low = [0, 8] high = [0, 0] : tensor<4x8xf32>, tensor<f32>
+  %8 = kiln.add %6, %7 : tensor<4x16xf32>
+  %9 = kiln.pad %8, %z low = [0, 0] high = [0, 6] : tensor<4x16xf32>, tensor<f32>
+  %10 = kiln.pad %e, %z low = [0, 16] high = [0, 0] : tensor<4x6xf32>, tensor<f32>
+  %11 = kiln.add %9, %10 : tensor<4x22xf32>
+  return %2, %5, %11 : tensor<4x16xf32>, tensor<9xi32>, tensor<4x22xf32>
+}
+
+// -----
+// Slices that overlap, another axis, another value, and a padded tensor with another reader.
+// CASE: sums_of_pads_stay
+// IMPLICIT-CHECK-NOT: kiln.concat
+func.func @f(%a: tensor<4x4xf32>, %b: tensor<4x4xf32>) -> (tensor<4x7xf32>, tensor<8x4xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) {
+  %z = kiln.splat [], 0.0 : f32
+  %one = kiln.splat [], 1.0 : f32
+  %0 = kiln.pad %a, %z low = [0, 0] high = [0, 3] : tensor<4x4xf32>, tensor<f32>
+  %1 = kiln.pad %b, %z low = [0, 3] high = [0, 0] : tensor<4x4xf32>, tensor<f32>
+  %2 = kiln.add %0, %1 : tensor<4x7xf32>
+  %3 = kiln.pad %a, %z low = [4, 0] high = [0, 0] : tensor<4x4xf32>, tensor<f32>
+  %4 = kiln.pad %b, %one low = [0, 0] high = [4, 0] : tensor<4x4xf32>, tensor<f32>
+  %5 = kiln.add %3, %4 : tensor<8x4xf32>
+  %6 = kiln.pad %a, %z low = [0, 4] high = [0, 0] : tensor<4x4xf32>, tensor<f32>
+  %7 = kiln.pad %b, %z low = [0, 0] high = [0, 4] : tensor<4x4xf32>, tensor<f32>
+  %8 = kiln.add %6, %7 : tensor<4x8xf32>
+  return %2, %5, %8, %6, %7 : tensor<4x7xf32>, tensor<8x4xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>
+}

@@ -64,7 +64,7 @@ fn transpose(op: Op, r: &Rewriter) -> Result<bool> {
     Ok(false)
 }
 
-fn only_here(v: Value, op: Op) -> bool {
+pub(super) fn only_here(v: Value, op: Op) -> bool {
     v.uses().iter().all(|(user, _)| *user == op)
 }
 

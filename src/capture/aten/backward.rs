@@ -353,7 +353,21 @@ fn spread_back(
     if from.known().is_some_and(|n| n < 0) {
         from = cx.size_max(cx.size_add(from, size)?, Size::Static(0))?;
     }
-    let count = cx.b.size_as_tensor(cx.b.size_of(g, dim)?, DType::I64)?;
+    let count = cx.b.size_of(g, dim)?;
+    if count.known() == Some(0) {
+        let zeros = cx.b.splat(dtype_of(g)?, &sizes, 0.0)?;
+        return cx.one(zeros);
+    }
+    if step == 1 {
+        let only = |n: Size| -> Vec<Size> {
+            (0..sizes.len()).map(|d| if d == dim { n } else { Size::Static(0) }).collect()
+        };
+        let after = cx.size_sub(cx.size_sub(size, from)?, count)?;
+        let value = cx.number(dtype_of(g)?, 0.0)?;
+        let v = cx.b.add(&Pad { input: g, value, low: only(from), high: only(after) })?;
+        return cx.one(v);
+    }
+    let count = cx.b.size_as_tensor(count, DType::I64)?;
     let from = cx.b.size_as_tensor(from, DType::I64)?;
     let i = cx.iota(DType::I64, vec![size], 0)?;
     let after = value(cx, |f| f.of(i) - f.of(from))?;
@@ -361,10 +375,6 @@ fn spread_back(
         let (after, by) = (f.of(after), step as f64);
         after.ge(0.0) & after.remainder(by).eq(0.0) & (after / by).lt(f.of(count))
     })?;
-    if cx.b.size_of(g, dim)?.known() == Some(0) {
-        let zeros = cx.b.splat(dtype_of(g)?, &sizes, 0.0)?;
-        return cx.one(zeros);
-    }
     let at = value(cx, |f| (f.of(after) / step as f64).max(0.0).min(f.of(count) - 1.0))?;
     let taken = gather_at(cx, g, vec![at], dim)?;
     let inside = along(cx, inside, vec![dim as i64], &sizes)?;
