@@ -51,9 +51,14 @@ impl Pass for Simplify {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
-        let patterns =
-            [heads::PATTERNS, identities::PATTERNS, moves::PATTERNS, pads::PATTERNS, sink::PATTERNS]
-                .concat();
+        let patterns = [
+            heads::PATTERNS,
+            identities::PATTERNS,
+            moves::PATTERNS,
+            pads::PATTERNS,
+            sink::PATTERNS,
+        ]
+        .concat();
         // Masks first: folding would turn a small mask into data.
         apply_patterns(root, masks::PATTERNS, self.rounds)?;
         for _ in 0..self.rounds {

@@ -15,11 +15,12 @@
 use crate::{
     pass::{Numerics, Pass},
     readers::erase_dead,
+    slices::{SliceSpec, is_materialised, is_view},
 };
 use kiln_dialects::{
     ir::*,
     ops::*,
-    rules::{GRAPH_LEVELS, Level, tensor_type},
+    rules::{GRAPH_LEVELS, Level},
 };
 
 crate::pass_options! {
@@ -53,6 +54,12 @@ impl ConcatSplit {
             .collect::<Option<_>>()?;
         (v.uses().len() == 1).then_some((ConcatSplit { axis, sizes }, o))
     }
+    /// The input at this offset of a concatenation with the same boundaries.
+    fn input_of(&self, v: Value, offset: i64) -> Option<Value> {
+        let (own, o) = ConcatSplit::of(v).filter(|(own, _)| own == self)?;
+        let starts = |i: &usize| own.sizes[..*i].iter().sum::<i64>() == offset;
+        o.inputs.get((0..own.sizes.len()).find(starts)?).copied()
+    }
 }
 
 impl Pass for SinkConcats {
@@ -66,12 +73,14 @@ impl Pass for SinkConcats {
         for op in walk(root) {
             let Some(cut) = self.cut(op) else { continue };
             let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(op.loc());
-            let (mut max_inputs, mut offset) = (vec![], 0);
+            let (mut inputs, mut offset) = (vec![], 0);
             for size in &cut.sizes {
-                max_inputs.push(self.clone_slice(&b, op, &cut, (offset, *size)).at(op)?);
+                let rank = op.result(0).ty().dims().len();
+                let slice = SliceSpec::along(cut.axis, offset, *size, rank);
+                inputs.push(slice.of_elementwise(&b, op, &|v| cut.input_of(v, offset)).at(op)?);
                 offset += size;
             }
-            let joined = b.add(&Concat { inputs: max_inputs, axis: cut.axis as i64 }).at(op)?;
+            let joined = b.add(&Concat { inputs, axis: cut.axis as i64 }).at(op)?;
             op.result(0).replace_uses(joined);
             let read = op.operands();
             op.erase();
@@ -80,12 +89,6 @@ impl Pass for SinkConcats {
         }
         Ok(())
     }
-}
-
-/// Ops that only change indexing.
-fn is_view(kind: OpKind) -> bool {
-    use OpKind::{BroadcastInDim, Concat, Reshape, Slice, Splat, Transpose};
-    matches!(kind, BroadcastInDim | Concat | Reshape | Slice | Splat | Transpose)
 }
 
 impl SinkConcats {
@@ -104,96 +107,10 @@ impl SinkConcats {
         let contiguous = cut.sizes.iter().all(|n| n.saturating_mul(inner) >= self.min_contiguous);
         let same = |v: Value| {
             ConcatSplit::of(v).is_some_and(|(c, o)| {
-                c == cut && o.inputs.iter().all(|p| self.is_materialised(*p, self.depth))
+                c == cut && o.inputs.iter().all(|p| is_materialised(*p, self.depth))
             })
         };
-        let others =
-            op.operands().into_iter().all(|v| same(v) || self.is_materialised(v, self.depth));
+        let others = op.operands().into_iter().all(|v| same(v) || is_materialised(v, self.depth));
         (contiguous && few_inputs && others).then_some(cut)
     }
-    /// Whether a value is materialised anyway, or is elementwise in such values.
-    fn is_materialised(&self, v: Value, depth: usize) -> bool {
-        let Some(op) = v.def() else { return true };
-        let Some(kind) = op.kind() else { return true };
-        if v.uses().len() > 1
-            || matches!(kind, OpKind::GetGlobal | OpKind::Constant | OpKind::Splat | OpKind::Iota)
-        {
-            return true;
-        }
-        let made = kind.is_elementwise() || (is_view(kind) && kind != OpKind::Concat);
-        made && depth > 0
-            && op
-                .operands()
-                .into_iter()
-                .filter(|o| o.ty().is_tensor())
-                .all(|o| self.is_materialised(o, depth - 1))
-    }
-    /// Clones the op for one slice of its operands.
-    fn clone_slice(&self, b: &Builder, op: Op, cut: &ConcatSplit, at: (i64, i64)) -> Result<Value> {
-        let operands = op.operands();
-        let parts = operands
-            .iter()
-            .map(|v| self.slice_of(b, *v, cut, at))
-            .collect::<Result<Vec<_>, _>>()?;
-        let copy = b
-            .at(op.loc())
-            .clone_op(op, &|o| operands.iter().position(|x| *x == o).map_or(o, |i| parts[i]))?;
-        let dtype = tensor_type(op.result(0).ty())?.dtype;
-        let dims = parts.first().ok_or("reads nothing")?.ty().dims();
-        copy.result(0).set_ty(Type::tensor(b.ctx, dtype, &dims));
-        Ok(copy.result(0))
-    }
-    /// A slice of a value along the axis.
-    fn slice_of(
-        &self,
-        b: &Builder,
-        v: Value,
-        cut: &ConcatSplit,
-        (offset, size): (i64, i64),
-    ) -> Result<Value> {
-        let axis = cut.axis;
-        if let Some((own, o)) = ConcatSplit::of(v).filter(|(own, _)| own == cut) {
-            let input_number =
-                (0..own.sizes.len()).find(|i| own.sizes[..*i].iter().sum::<i64>() == offset);
-            return input_number
-                .and_then(|i| o.inputs.get(i).copied())
-                .ok_or_else(|| "has no input at this offset".into());
-        }
-        let shorter = |sizes: &[Size]| {
-            sizes
-                .iter()
-                .enumerate()
-                .map(|(i, s)| if i == axis { Size::Static(size) } else { *s })
-                .collect::<Vec<_>>()
-        };
-        if let Some(op) = v.def() {
-            if let Some(o) = Splat::of(op) {
-                return b.add(&Splat { sizes: shorter(&o.sizes), ..o });
-            }
-            if let Some(o) = BroadcastInDim::of(op) {
-                let sizes = shorter(&o.sizes);
-                // A broadcast along the axis shrinks to the slice.
-                let own = o
-                    .dims
-                    .iter()
-                    .position(|d| *d == axis as i64)
-                    .filter(|i| o.input.ty().dims()[*i].known() != Some(1));
-                let input = own.map_or(Ok(o.input), |i| slice(b, o.input, i, offset, size))?;
-                return b.add(&BroadcastInDim { input, sizes, ..o });
-            }
-            if op.kind().is_some_and(OpKind::is_arithmetic) && v.uses().len() == 1 {
-                return self.clone_slice(b, op, cut, (offset, size));
-            }
-        }
-        slice(b, v, axis, offset, size)
-    }
-}
-
-fn slice(b: &Builder, input: Value, axis: usize, offset: i64, size: i64) -> Result<Value> {
-    let mut sizes = b.sizes_of(input)?;
-    let rank = sizes.len();
-    sizes[axis] = Size::Static(size);
-    let mut offsets = vec![Size::Static(0); rank];
-    offsets[axis] = Size::Static(offset);
-    b.add(&Slice { input, offsets, sizes, strides: vec![1; rank] })
 }

@@ -5,11 +5,11 @@ use crate::{
     drop_barriers::DropBarriers, expand_ffts::ExpandFfts, expand_random::ExpandRandom,
     expand_scans::ExpandScans, expand_scatters::ExpandScatters, expand_sorts::ExpandSorts,
     expand_updates::ExpandUpdates, fft_calls::FftCalls, fold_indices::FoldIndices,
-    hoist_gathers::HoistGathers, hoist_reshapes::HoistReshapes, interleave_ffts::InterleaveFfts,
-    partition::Partition, pass::PassRow, powers::Powers, ptx_calls::PtxCalls,
-    raise_attention::RaiseAttention, reciprocals::Reciprocals, refine_shapes::RefineShapes,
-    simplify::Simplify, sink_concats::SinkConcats, split_reductions::SplitReductions,
-    verify_level::VerifyLevel, vmap::Vmap,
+    hoist_gathers::HoistGathers, hoist_reshapes::HoistReshapes, hoist_slices::HoistSlices,
+    interleave_ffts::InterleaveFfts, partition::Partition, pass::PassRow, powers::Powers,
+    ptx_calls::PtxCalls, raise_attention::RaiseAttention, reciprocals::Reciprocals,
+    refine_shapes::RefineShapes, simplify::Simplify, sink_concats::SinkConcats,
+    split_reductions::SplitReductions, verify_level::VerifyLevel, vmap::Vmap,
 };
 
 /// Every pass within a level, sorted by flag.
@@ -28,6 +28,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<FoldIndices>(),
     PassRow::of::<HoistGathers>(),
     PassRow::of::<HoistReshapes>(),
+    PassRow::of::<HoistSlices>(),
     PassRow::of::<InterleaveFfts>(),
     PassRow::of::<Partition>(),
     PassRow::of::<Powers>(),

@@ -191,6 +191,12 @@ pub const PIPELINE: &[PipelineStep] = &[
     step(
         Level::Prims,
         On::Module,
+        "kiln-hoist-slices",
+        "right before kiln-sink-concats, whose sums then read no stored product",
+    ),
+    step(
+        Level::Prims,
+        On::Module,
         "kiln-sink-concats",
         "fuses rotary embeddings into one kernel; before kiln-refine-shapes, for the sizes it takes",
     ),

@@ -43,8 +43,9 @@ impl Slices {
                 }
                 Some(Slices { axis, slices })
             }
-            // What this pattern leaves.
+            // The sum with zeros is what this pattern leaves.
             OpKind::Add if is_number(op.operand(1), 0.0) => Slices::of(op.operand(0), op),
+            OpKind::Add => Slices::of(op.operand(0), op)?.merge(Slices::of(op.operand(1), op)?),
             _ => None,
         }
     }
