@@ -23,9 +23,14 @@ def vision_models():
         if "raft" in name:
             inputs = lambda model: (torch.randn(1, 3, 128, 128), torch.randn(1, 3, 128, 128))
         elif name.startswith(("r3d", "mc3", "r2plus1d", "s3d", "swin3d", "mvit")):
-            inputs = lambda model, size=224 if name.startswith("mvit") else 64: (torch.randn(1, 3, 16, size, size),)
-        make = lambda name=name: models.get_model(name, weights=None, **({"weights_backbone": None} if "rcnn" in name or "lraspp" in name or "deeplab" in name or "fcn_" in name or "ssd" in name or "retina" in name else {}))
+            inputs = lambda model, size=224 if name.startswith(("mvit", "s3d")) else 64: (torch.randn(1, 3, 16, size, size),)
+        parts = {"weights_backbone": None} if re.search("rcnn|lraspp|deeplab|fcn_|ssd|retina|fcos", name) else {}
+        make = lambda name=name, parts=parts: models.get_model(name, weights=None, **parts)
         yield name, make, inputs
+
+
+# Modules of timm whose smallest model is large.
+LARGE = ("deepseek_vit", "qwen3_vit")
 
 
 def image_models():
@@ -54,7 +59,8 @@ def image_models():
         _, _, name = min(small)
         config = timm.get_pretrained_cfg(name)
         shape = tuple(config.input_size) if config else (3, 224, 224)
-        yield f"{module}.{name}", lambda name=name: timm.create_model(name), lambda model, shape=shape: (torch.randn(1, *shape),)
+        less = {"depth": 2, "embed_dim": 128, "num_heads": 4} if module in LARGE else {}
+        yield f"{module}.{name}", lambda name=name, less=less: timm.create_model(name, **less), lambda model, shape=shape: (torch.randn(1, *shape),)
 
 
 def sound_models():

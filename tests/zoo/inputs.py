@@ -5,97 +5,8 @@ Lists of numbers, such as the grids of images in patches, are constants of the p
 import inspect
 import math
 
-BATCH, TOKENS, FRAMES = 2, 16, 64
-MEL = ("num_mel_bins", "input_feat_per_channel", "feature_size", "feature_projection_input_dim", "input_feat_size", "input_dim", "mel_bins", "n_mels")
-
-
-def attribute(config, names, default=None):
-    """The first of these attributes that the configuration or one of its parts has."""
-    from transformers import PreTrainedConfig
-
-    for name in names:
-        if getattr(config, name, None) is not None:
-            return getattr(config, name)
-    for part in vars(config).values():
-        if isinstance(part, PreTrainedConfig):
-            found = attribute(part, names)
-            if found is not None:
-                return found
-    return default
-
-
-def pair(value):
-    return tuple(value)[-2:] if isinstance(value, (list, tuple)) else (value, value)
-
-
-def vision(config):
-    """The configuration of the part that sees images."""
-    from transformers import PreTrainedConfig
-
-    for name in ("vision_config", "thinker_config", "image_encoder", "encoder", "backbone_config", "vlm_config"):
-        if isinstance(getattr(config, name, None), PreTrainedConfig):
-            return vision(getattr(config, name))
-    return config
-
-
-def channels(config):
-    value = getattr(config, "num_channels", None) or getattr(config, "in_channels", None)
-    return value if isinstance(value, int) else 3
-
-
-class Sizes:
-    """Sizes of the inputs of a model."""
-
-    def __init__(self, model):
-        self.model, self.config = model, model.config
-        self.names = inspect.signature(model.forward).parameters
-        self.needed = {n for n, p in self.names.items() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD}
-        seen = vision(self.config)
-        size = attribute(seen, ("image_size", "img_size"), 64)
-        self.image = (channels(seen), *((size["height"], size["width"]) if isinstance(size, dict) else pair(size)))
-        self.frames = attribute(self.config, ("num_frames",))
-        # Images as rows of patches, of one frame, whose grid is two merged patches high and wide.
-        merge = pair(attribute(seen, ("spatial_merge_size", "merge_kernel_size"), 1))
-        self.grid = [1, 2 * merge[0], 2 * merge[1]]
-        self.patch = pair(attribute(seen, ("patch_size",), 14))
-        self.temporal = attribute(seen, ("temporal_patch_size", "patch_temporal"), 1)
-        text = self.config.get_text_config() if hasattr(self.config, "get_text_config") else self.config
-        self.vocabulary = min(200, getattr(text, "vocab_size", None) or 200)
-        self.mel = attribute(self.config, MEL, 80)
-
-    def patches(self, batch=BATCH):
-        """Patches of images as rows."""
-        import torch
-
-        rows, (p, q) = batch * math.prod(self.grid), self.patch
-        if self.config.model_type.startswith("kimi"):
-            return torch.randn(rows, self.image[0], p, q)
-        return torch.randn(rows, self.image[0] * self.temporal * p * q)
-
-    def tokens(self, *shape):
-        import torch
-
-        return torch.randint(3, self.vocabulary, shape or (BATCH, TOKENS))
-
-    def mels(self):
-        """Mel spectrograms: channels come first where the model's first convolution reads them so."""
-        import torch
-
-        length = attribute(self.config, ("max_source_positions",))
-        conv = next((m for m in self.model.modules() if isinstance(m, torch.nn.Conv1d)), None)
-        if conv is not None and conv.in_channels == self.mel and "speech_to_text" not in self.config.model_type:
-            return torch.randn(BATCH, self.mel, 2 * length if length else FRAMES)
-        return torch.randn(BATCH, FRAMES, self.mel)
-
-    def sound(self):
-        """Samples of sounds: with a channel for codecs, which take a mask of padding."""
-        import torch
-
-        spectrogram = attribute(self.config, ("max_length",)), getattr(self.config, "num_mel_bins", None)
-        if all(isinstance(n, int) for n in spectrogram) and "conv_dim" not in vars(self.config):
-            return torch.randn(BATCH, *spectrogram)
-        codec = self.names.keys() & {"padding_mask", "bandwidth", "n_quantizers"}
-        return torch.randn(BATCH, 1, 4000) if codec else torch.randn(BATCH, 4000)
+from particular import PARTICULAR
+from sizes import BATCH, FRAMES, TOKENS, Sizes, attribute, noise, ones
 
 
 def images(s, given):
@@ -110,18 +21,6 @@ def images(s, given):
     if s.frames and "input_ids" not in s.names:
         dims = (BATCH, s.frames)
     return torch.randn(*dims, *s.image)
-
-
-def ones(*shape):
-    import torch
-
-    return torch.ones(*shape, dtype=torch.long)
-
-
-def noise(*shape):
-    import torch
-
-    return torch.randn(*shape)
 
 
 # What a parameter of forward takes: of the model's sizes and the inputs before it. Those that are optional are given too,
@@ -162,7 +61,7 @@ VALUES = {
     "prompt_masks": lambda s, given: noise(BATCH, *s.image),
     "flattened_patches": lambda s, given: noise(BATCH, 16, 2 + 3 * math.prod(s.patch)),
     "states": lambda s, given: noise(BATCH, 8, s.config.state_dim),
-    "actions": lambda s, given: noise(BATCH, 8, s.config.act_dim),
+    "actions": lambda s, given: noise(BATCH, 8, s.config.act_dim) if hasattr(s.config, "act_dim") else None,
     "rewards": lambda s, given: noise(BATCH, 8, 1),
     "returns_to_go": lambda s, given: noise(BATCH, 8, 1),
     "timesteps": lambda s, given: ones(BATCH, 8),
@@ -188,6 +87,10 @@ def time_steps(s):
     return (length + max(lags), *([channels] if channels else []))
 
 
+# Models whose part names what its features take, which the whole passes on without names.
+PASSED_ON = ("granite_speech", "granite_speech_plus", "minicpmv4_6", "video_llama_3", "voxtral")
+
+
 def features(s, given):
     """How many features of a sample the model makes of its images and sounds, by the token that stands for one."""
     import torch
@@ -195,7 +98,8 @@ def features(s, given):
     found = {}
     for kind in ("image", "video", "audio"):
         inner = [s.model, *[getattr(s.model, n) for n in ("model", "encoder") if hasattr(s.model, n)]]
-        get = next((getattr(m, f"get_{kind}_features") for m in inner if hasattr(m, f"get_{kind}_features")), None)
+        found_by = [getattr(m, f"get_{kind}_features") for m in inner if hasattr(m, f"get_{kind}_features")]
+        get = next(iter(found_by[-1:] if s.config.model_type in PASSED_ON else found_by), None)
         token = attribute(s.config, (f"{kind}_token_id", f"{kind}_token_index"))
         if get is None or token is None:
             continue
@@ -207,8 +111,9 @@ def features(s, given):
         for name, p in whole.items():
             if name not in mine and p.default is p.empty and attribute(s.config, (name,)) is not None:
                 mine[name] = attribute(s.config, (name,))
-        out = get(**constants(mine))
-        out = getattr(out, "pooler_output", out)
+        made = get(**constants(mine))
+        out = getattr(made, "pooler_output", made)
+        out = made.last_hidden_state if out is None else out
         out = out if isinstance(out, torch.Tensor) else torch.cat([t.flatten(0, -2) for t in out])
         found[token] = math.prod(out.shape[:-1]) // BATCH
     return found
@@ -230,7 +135,9 @@ def text_inputs(model):
         value = VALUES[name](s, given) if name in VALUES and (name in s.needed or name not in ("hidden_states", "query_embeds")) else None
         if value is not None:
             given[name] = value
-    if "input_ids" in given and len(given) > 1:
+    changed = PARTICULAR.get(model.config.model_type, lambda s, given: {})(s, given)
+    given = {name: value for name, value in (given | changed).items() if value is not None}
+    if "input_ids" in given and len(given) > 1 and "input_ids" not in changed:
         tokens = features(s, given)
         ids = s.tokens(BATCH, TOKENS + sum(tokens.values()))
         at = 2

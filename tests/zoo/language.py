@@ -1,4 +1,5 @@
 """transformers: every architecture of the auto classes, with a small configuration."""
+from changes import CHANGES
 from forked import LeftOut
 from inputs import text_inputs
 from small import default, small
@@ -12,7 +13,8 @@ GROUPS = {
 # Why a model type cannot run.
 CANNOT = {
     "layoutlmv2": "needs detectron2", "layoutxlm": "needs detectron2", "bark": "has no forward of its own",
-    "edgetam": "its default backbone is downloaded", "edgetam_vision_model": "its default backbone is downloaded",
+    "glm_image_vqmodel": "has no forward of its own", "voxtral_realtime_text": "transformers does not export its class",
+    "dinat": "needs natten",
 } | dict.fromkeys(("edgetam_video", "sam2_video", "sam3_video", "sam3_tracker_video"), "takes a session of a video, which is no tensor")
 
 
@@ -22,7 +24,8 @@ def part_of(config, cls):
     parts = [c for c in vars(config).values() if type(c) is wanted] if wanted is not None and not isinstance(config, wanted) else []
     if parts:
         return parts[0]
-    return config.get_text_config() if "ForCausalLM" in cls.__name__ and not hasattr(config, "vocab_size") else config
+    text = "ForCausalLM" in cls.__name__ and not hasattr(config, "vocab_size") and "assistant" not in config.model_type
+    return config.get_text_config() if text else config
 
 
 def language_models():
@@ -33,10 +36,10 @@ def language_models():
         for kind, classes in getattr(auto, f"{mapping}_MAPPING_NAMES").items():
             cls = classes if isinstance(classes, str) else classes[0]
 
-            def make(kind=kind, cls=cls):
+            def make(group=group, kind=kind, cls=cls):
                 if kind in CANNOT:
                     raise LeftOut(CANNOT[kind])
-                config = small(default(kind))
+                config = small(default(kind), **CHANGES.get(f"{group}.{kind}", CHANGES.get(kind, {})))
                 config.use_cache, config.return_dict = False, True
                 return getattr(transformers, cls)(part_of(config, getattr(transformers, cls)))
 

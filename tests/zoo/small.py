@@ -48,6 +48,9 @@ PARTS = {
     "musicgen": {"text_encoder": "t5", "audio_encoder": "encodec", "decoder": "musicgen_decoder"},
     "musicgen_melody": {"text_encoder": "t5", "audio_encoder": "encodec", "decoder": "musicgen_melody_decoder"},
 }
+# What the defaults of others have to be given.
+NO_LAYER_INPUT = {"hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0}
+GIVEN = {"gemma4_assistant": {"text_config": {"model_type": "gemma4_text"} | NO_LAYER_INPUT}}
 # By model type: what the rules do not reach.
 TABLE = {
     "layoutlmv3": {"coordinate_size": 12, "shape_size": 8}, "lilt": {"hidden_size": 96, "head_dim": 24},
@@ -77,7 +80,7 @@ def default(kind):
     """The configuration that a model type has without arguments."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    parts = {name: default(part).to_dict() for name, part in PARTS.get(kind, {}).items()}
+    parts = {name: default(part).to_dict() for name, part in PARTS.get(kind, {}).items()} | GIVEN.get(kind, {})
     if kind.endswith("encoder-decoder") or kind == "nougat":
         parts["decoder"] |= {"is_decoder": True, "add_cross_attention": True}
     return CONFIG_MAPPING[kind](**parts)
@@ -107,7 +110,11 @@ def rope(value, head):
 
 
 def small(config, special=None, **more):
-    """The configuration with few and narrow layers, and with tokens of images and sounds within its vocabulary."""
+    """The configuration with few and narrow layers, and with tokens of images and sounds within its vocabulary.
+
+    `more` changes attributes beyond that: those of a part as a dictionary by its name, with a model type where the default
+    lacks the part.
+    """
     from transformers import PreTrainedConfig
 
     special = {} if special is None else special
@@ -123,7 +130,7 @@ def small(config, special=None, **more):
         change["out_indices"] = list(taken)
     for name, value in given.items():
         if isinstance(value, PreTrainedConfig):
-            change[name] = small(value, special)
+            change[name] = small(value, special, **more.pop(name, {}))
         elif name in TOKENS and number(value):
             change[name] = TOKENS[name]
         elif name.endswith(("_token_id", "_token_index")) and (number(value) and value > 2 or value is None and name.startswith(("image", "audio", "video"))):
@@ -171,6 +178,9 @@ def small(config, special=None, **more):
         if isinstance(given.get(name), dict):
             sections = {"mrope_section": [8, 4, 4]} if config.model_type in SECTIONS else {}
             change[name] = rope(sections | given[name], head)
+    for name, value in more.items():
+        if isinstance(value, dict) and "model_type" in value:
+            more[name] = small(default(value["model_type"]), special, **value)
     if config.model_type in PARTS:
         change = {n: v.to_dict() if isinstance(v, PreTrainedConfig) else v for n, v in change.items()}
     return type(config)(**change | TABLE.get(config.model_type, {}) | more)
