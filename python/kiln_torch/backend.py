@@ -28,6 +28,7 @@ from .program import Program
 from .runner import boxed
 from .sizes import supply
 from .views import RETURNED, rebase, resize_as_strided, return_views
+from .writes import Writes
 
 log = logging.getLogger("kiln_torch")
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")
@@ -83,8 +84,9 @@ def source(node: torch.fx.Node) -> str:
     return lines[-1] if lines else "unknown place"
 
 
-def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, frozen):
-    """Compiles one graph of AOTAutograd. `frozen`: the values of its inputs that are constants."""
+def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, frozen, written: int):
+    """Compiles one graph of AOTAutograd. `frozen`: the values of its inputs that are constants. `written`: how many of its last results
+    are values of arguments."""
     if not any(n.op == "call_function" for n in module.graph.nodes):
         return make_boxed_func(module.forward)
     conversions_as_aten(module.graph)
@@ -95,7 +97,7 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     device = device_of(module)
     if device.type in convolutions.DEVICES:
         convolutions.sum_biases(module.graph)
-    refused = dict.fromkeys(return_views(module.graph, saved_only(kind, module.graph)), RETURNED)
+    refused = dict.fromkeys(return_views(module.graph, saved_only(kind, module.graph, written)), RETURNED)
     if not chosen.strict:
         refused |= faster_in_eager(module.graph, device)
     aligned = chosen.align_random and device.type in random_order.DEVICES
@@ -107,7 +109,7 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
         refused |= {n.name: f"draws from PyTorch's generator ({option})" for n in module.graph.nodes if is_random(n.target)}
     while True:
         try:
-            return compile_runs(kind, chosen, module, refused, frozen)
+            return compile_runs(kind, chosen, module, refused, frozen, written)
         except _kiln.UnsupportedError as error:
             message, names, reason = error.args
             log.info("not supported: %s", message)
@@ -125,15 +127,16 @@ ANY_STRIDES = (
 )
 
 
-def saved_only(kind: str, graph: torch.fx.Graph) -> set[torch.fx.Node]:
-    """The results that a forward graph saves for the backward one, and does not give the user."""
+def saved_only(kind: str, graph: torch.fx.Graph, written: int) -> set[torch.fx.Node]:
+    """The results that a forward graph saves for the backward one, and does not give the user or write to an argument."""
     context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if kind == "forward" and context is not None else None
     if metadata is None or any(type(m).__name__ == "SubclassCreationMeta" for m in metadata.subclass_fw_graph_out_meta):
         return set()
     results = list(next(n for n in graph.nodes if n.op == "output").args[0])
-    count = len(metadata.tokens) + metadata.num_forward_returns
-    return {n for n in results[count:] if isinstance(n, torch.fx.Node)} - {n for n in results[:count] if isinstance(n, torch.fx.Node)}
+    first, last = len(metadata.tokens) + metadata.num_forward_returns, len(results) - written
+    nodes = lambda some: {n for n in some if isinstance(n, torch.fx.Node)}
+    return nodes(results[first:last]) - nodes(results[:first]) - nodes(results[last:])
 
 
 def dense_results(call: torch.fx.Node, count: int, saved: set[torch.fx.Node]) -> set[int]:
@@ -156,7 +159,7 @@ def private_results(call: torch.fx.Node, outputs: list[torch.fx.Node], saved: se
     return {o for k, o in enumerate(outputs) if k in values and values[k] not in seen}
 
 
-def compile_runs(kind, chosen, module, refused, frozen):
+def compile_runs(kind, chosen, module, refused, frozen, written):
     nodes = {n.name: n for n in module.graph.nodes}
     device = device_of(module)
     runs, left = runs_of(module, device, refused, chosen.align_random)
@@ -181,11 +184,11 @@ def compile_runs(kind, chosen, module, refused, frozen):
             n.meta.setdefault("val", getattr(module, n.target))
     programs = {mapping[n] for run in runs for n in run}
     if device.type in channels_last.DEVICES:
-        channels_last.relay(graph, programs, saved_only(kind, graph))
+        channels_last.relay(graph, programs, saved_only(kind, graph, written))
     fused = fuse_by_partitions(torch.fx.GraphModule(module, graph), [dict.fromkeys(mapping[n] for n in run) for run in runs], prefix="kiln_")
     places = {name: k for k, name in enumerate(nodes)}
     restore_order(fused, places, chosen.align_random)
-    values, saved = {n.name: t for n, t in frozen.items()}, saved_only(kind, fused.graph)
+    values, saved = {n.name: t for n, t in frozen.items()}, saved_only(kind, fused.graph, written)
     for call in [n for n in fused.graph.nodes if n.op == "call_module" and n.target.startswith("kiln_")]:
         part = getattr(fused, call.target)
         supply(call, part)
@@ -219,7 +222,7 @@ def compile_runs(kind, chosen, module, refused, frozen):
         setattr(fused, call.target, Piece(program))
     fused.recompile()
     reports.append(report)
-    channels_last.tell_backward(fused.graph, saved)
+    channels_last.tell_backward(fused.graph, saved, written)
     fn = boxed(fused)
     made = [piece.program for piece in fused.children() if isinstance(piece, Piece)]
     fn.calls_host = any(program.compiled.calls_host() for program in made)
@@ -276,8 +279,11 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
             if kind == "backward":
                 channels_last.listen(gm.graph, inputs)
             constants = freezing.of_graph(gm, parameters, len(example_inputs)) if parameters and kind == "inference" else {}
-            fn = compile_graph(kind, chosen, gm, constants)
-            return captured.wrap(kind, gm, inputs, fn) if captured and device_of(gm).type == "cuda" else fn
+            writes = Writes(gm)
+            fn = compile_graph(kind, chosen, gm, constants, writes.count)
+            if captured and device_of(gm).type == "cuda":
+                fn = captured.wrap(kind, gm, inputs, fn)
+            return writes.after(fn)
 
         if torch._dynamo.config.repro_after == "aot":
             from . import repro
@@ -291,7 +297,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
         inference_compiler=compiler("inference"),
         decompositions=table(chosen.fallback_random or chosen.align_random),
         partition_fn=partition,
-        keep_inference_input_mutations=False,
+        keep_inference_input_mutations=True,
     )(keep_whole(module), example_inputs)
 
 

@@ -1,4 +1,4 @@
-"""Training of convolutions whose gradients a library computes: what it reads is channels last in memory."""
+"""Training of convolutions whose gradients a library computes: what it reads is channels last in memory, or contiguous where there are groups."""
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -24,6 +24,8 @@ def network(name):
                 return self.head(torch.relu(x + self.body(x)).mean((2, 3)))
 
         return Residual(), torch.randn(2, 3, 24, 24)
+    if name == "grouped":
+        return nn.Sequential(*block(4, 8), *block(8, 8, groups=2), *block(8, 8), nn.Flatten(), nn.Linear(8 * 144, 3)), torch.randn(2, 4, 12, 12)
     if name == "depthwise":
         return nn.Sequential(*block(4, 8), *block(8, 8, groups=8), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(8 * 36, 3)), torch.randn(2, 4, 12, 12)
 
@@ -43,8 +45,8 @@ def network(name):
 
 
 class Operands(TorchDispatchMode):
-    """Notes which operands of gradients of convolutions are channels last, of those with several channels and pixels, not of the user's images; and
-    whether the library sums gradients of biases."""
+    """Notes which operands of gradients of convolutions are as the library wants them, of those with several channels and pixels, not of the user's
+    images; and whether it sums gradients of biases."""
 
     def __init__(self, images):
         super().__init__()
@@ -54,11 +56,13 @@ class Operands(TorchDispatchMode):
         if func is torch.ops.aten.convolution_backward.default:
             images = [t for t in args[:2] if t.shape[1] > 1 and t.shape[2] * t.shape[3] > 1 and t.shape != self.images]
             self.biases.append(args[-1][2])
-            self.found += [t.is_contiguous(memory_format=torch.channels_last) for t in images]
+            grouped = 1 < args[9] < args[1].shape[1]
+            layout = torch.contiguous_format if grouped else torch.channels_last
+            self.found += [t.is_contiguous(memory_format=layout) for t in images]
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("name", ["residual", "depthwise", "mixed"])
+@pytest.mark.parametrize("name", ["residual", "depthwise", "grouped", "mixed"])
 def test_gradients_as_eager(name, device, monkeypatch):
     if device == "cpu":
         monkeypatch.setattr(channels_last, "DEVICES", {"cpu"})

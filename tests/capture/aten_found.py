@@ -96,3 +96,11 @@ def found():
         add(lambda x, p=p: torch.linalg.vector_norm(x, p, dim=1), large)
         add(lambda x, p=p: A.norm.ScalarOpt_dim(x, p, [0], True), large)
     add(lambda x: torch.linalg.matrix_norm(x), large)
+
+    # Attention of queries and keys of different batches.
+    sdpa = A.scaled_dot_product_attention.default
+    add(sdpa, f(1, 2, 3, 4), f(3, 2, 5, 4), f(3, 2, 5, 4))
+    add(sdpa, f(1, 2, 3, 4), f(3, 2, 5, 4), f(3, 2, 5, 4), dyn=[None, {0: n}, {0: n}])
+    add(sdpa, f(3, 2, 3, 4), f(1, 2, 5, 4), f(3, 1, 5, 4))
+    add(sdpa, f(2, 1, 3, 4), f(2, 3, 5, 4), f(2, 3, 5, 4))
+    add(sdpa, f(2, 1, 2, 3, 4), f(1, 3, 2, 5, 4), f(2, 5, 4))

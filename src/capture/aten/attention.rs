@@ -107,7 +107,8 @@ fn attention(
     with_lse: bool,
 ) -> Result<(Value, Option<Value>)> {
     let dropout_p = a.float("dropout_p", Some(0.0))?;
-    let (q, k, v) = (cx.tensor(a, "query")?, cx.tensor(a, "key")?, cx.tensor(a, "value")?);
+    let given = [cx.tensor(a, "query")?, cx.tensor(a, "key")?, cx.tensor(a, "value")?];
+    let [q, k, v] = same_batches(cx, given)?;
     let rank = rank_of(q);
     if rank < 2 {
         return Err(format!("of rank {rank} is not supported").into());
@@ -174,6 +175,34 @@ fn attention(
         false => None,
     };
     Ok((r, sums))
+}
+
+/// Queries, keys and values with the dimensions before the last two broadcast to one another, but
+/// for one head of keys and values, which all heads of queries share.
+fn same_batches(cx: &Cx, all: [Value; 3]) -> Result<[Value; 3]> {
+    let rank = all.iter().map(|t| rank_of(*t)).max().unwrap_or(0);
+    let mut sizes = vec![];
+    for t in all {
+        let own = cx.b.sizes_of(t)?;
+        sizes.push([vec![Size::Static(1); rank - own.len()], own].concat());
+    }
+    let one = |n: Size| n.known() == Some(1);
+    let mut wanted = sizes.clone();
+    for d in 0..rank.saturating_sub(2) {
+        let at = |i: usize| sizes[i][d];
+        let shared = d + 3 == rank && !one(at(0)) && at(1) == at(2);
+        let Some(n) = (0..3).map(at).find(|n| !one(*n)).filter(|_| !shared) else { continue };
+        for w in &mut wanted {
+            w[d] = if one(w[d]) { n } else { w[d] };
+        }
+    }
+    let mut out = all;
+    for ((t, own), wanted) in out.iter_mut().zip(&sizes).zip(&wanted) {
+        if own != wanted {
+            *t = cx.broadcast_to(*t, wanted)?;
+        }
+    }
+    Ok(out)
 }
 
 /// The results of attention without batches or heads.

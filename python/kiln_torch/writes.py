@@ -1,0 +1,65 @@
+"""Writes to arguments. AOTAutograd ends a graph with a copy for each argument that it writes, such as the statistics of batch norms. The
+values become results of the graph, and are copied in as few calls as possible after it."""
+from __future__ import annotations
+
+import torch
+
+from .views import base
+
+COPY = torch.ops.aten.copy_.default
+
+
+class Writes:
+    """The copies that end a graph, taken out of it: the graph returns their values after its own results."""
+
+    def __init__(self, module: torch.fx.GraphModule):
+        graph = module.graph
+        places = {n: k for k, n in enumerate(graph.find_nodes(op="placeholder"))}
+        copies = [n for n in graph.find_nodes(op="call_function", target=COPY) if n.args[0] in places and not n.users]
+        self.count = len(copies)
+        self.groups: list[tuple[list[int], list[int]]] = []
+        """Positions of arguments and of their values among the values, of which one call copies all."""
+        if not copies:
+            return
+        written = {n.args[0] for n in copies}
+        output = next(n for n in graph.nodes if n.op == "output")
+        values, groups = [], {}
+        for k, n in enumerate(copies):
+            target, value = n.args[:2]
+            if base(value) in written:
+                # Another write may come first.
+                with graph.inserting_before(output):
+                    own = graph.call_function(torch.ops.aten.clone.default, (value,))
+                own.meta["val"], value = value.meta["val"], own
+            values.append(value)
+            targets, sources = groups.setdefault(kind(target.meta["val"], value.meta["val"]), ([], []))
+            targets.append(places[target])
+            sources.append(k)
+        self.groups = list(groups.values())
+        output.args = ((*output.args[0], *values),)
+        for n in copies:
+            graph.erase_node(n)
+        module.recompile()
+
+    def after(self, fn):
+        """The graph with its copies, from the compiled graph without them."""
+        if not self.count:
+            return fn
+
+        def run(arguments):
+            targets = [[arguments[k] for k in of] for of, _ in self.groups]
+            results = list(fn(arguments))
+            values = results[-self.count :]
+            with torch.no_grad():
+                for to, (_, sources) in zip(targets, self.groups):
+                    torch._foreach_copy_(to, [values[k] for k in sources])
+            return results[: -self.count]
+
+        run._boxed_call = True
+        return run
+
+
+def kind(target: torch.Tensor, value: torch.Tensor):
+    """What tensors have in common of which PyTorch copies several in one kernel."""
+    alike = target.stride() == value.stride() and all(isinstance(n, int) for n in target.stride())
+    return target.device, target.dtype, value.dtype, alike
