@@ -15,14 +15,20 @@ class Writes:
     def __init__(self, module: torch.fx.GraphModule):
         graph = module.graph
         places = {n: k for k, n in enumerate(graph.find_nodes(op="placeholder"))}
-        copies = [n for n in graph.find_nodes(op="call_function", target=COPY) if n.args[0] in places and not n.users]
+        copies = [n for n in graph.find_nodes(op="call_function", target=COPY) if n.args[0] in places]
         self.count = len(copies)
         self.groups: list[tuple[list[int], list[int]]] = []
         """Positions of arguments and of their values among the values, of which one call copies all."""
+        self.returned: dict[int, int] = {}
+        """Results that are arguments after their writes, and which."""
         if not copies:
             return
         written = {n.args[0] for n in copies}
         output = next(n for n in graph.nodes if n.op == "output")
+        self.returned = {k: places[n.args[0]] for k, n in enumerate(output.args[0]) if n in copies}
+        output.args = ([None if k in self.returned else n for k, n in enumerate(output.args[0])],)
+        for n in copies:
+            n.replace_all_uses_with(n.args[1])
         values, groups = [], {}
         for k, n in enumerate(copies):
             target, value = n.args[:2]
@@ -48,12 +54,13 @@ class Writes:
 
         def run(arguments):
             targets = [[arguments[k] for k in of] for of, _ in self.groups]
+            returned = {k: arguments[of] for k, of in self.returned.items()}
             results = list(fn(arguments))
             values = results[-self.count :]
             with torch.no_grad():
                 for to, (_, sources) in zip(targets, self.groups):
                     torch._foreach_copy_(to, [values[k] for k in sources])
-            return results[: -self.count]
+            return [returned.get(k, result) for k, result in enumerate(results[: -self.count])]
 
         run._boxed_call = True
         return run
