@@ -30,7 +30,12 @@ COMPUTED = {
 
 
 # On GPUs kiln has no tensor-core kernels for these.
-FASTER_IN_EAGER = ("aten.convolution_backward.default",)
+FASTER_IN_EAGER = (
+    "aten.convolution_backward.default",
+    "aten._scaled_dot_product_flash_attention_backward.default",
+    "aten._scaled_dot_product_cudnn_attention_backward.default",
+    "aten._scaled_dot_product_efficient_attention_backward.default",
+)
 
 
 def faster_in_eager(graph: torch.fx.Graph, device: torch.device) -> dict[str, str]:
@@ -38,7 +43,7 @@ def faster_in_eager(graph: torch.fx.Graph, device: torch.device) -> dict[str, st
     if device.type != "cuda":
         return {}
     calls = [n for n in graph.nodes if n.op == "call_function" and overload(n) in FASTER_IN_EAGER]
-    return dict.fromkeys((n.name for n in calls), "cuDNN computes it faster")
+    return dict.fromkeys((n.name for n in calls), "PyTorch's libraries compute it faster")
 
 
 def values_of(node: torch.fx.Node) -> list:

@@ -19,8 +19,8 @@ pub struct AttentionGradient {
     pub bias: Option<Value>,
     /// The result `[B, H, Q, E]`.
     pub result: Value,
-    /// The log-sum-exp of the scores, `[B, H, Q]`.
-    pub lse: Value,
+    /// The log-sum-exp of the scores, `[B, H, Q]`; none: it is computed again.
+    pub lse: Option<Value>,
     /// The cotangent of the result.
     pub cotangent: Value,
     /// The scale; none: `1 / sqrt(D)`.
@@ -66,10 +66,16 @@ pub fn from_log_sum_exp(b: &Builder, o: &AttentionGradient) -> Result<[Value; 3]
         let (i, j) = (f.of(m.iota(&sizes, 2)?), f.of(m.iota(&sizes, 3)?));
         scores = j.le(i).select(scores, f64::NEG_INFINITY);
     }
-    let row = f.of(m.broadcast(o.lse, &[0, 1, 2], &sizes)?);
+    let scores = f.end(scores)?;
+    let lse = match o.lse {
+        Some(lse) => lse,
+        None => log_sum_exp(&m, scores, &sizes)?,
+    };
+    let row = m.broadcast(lse, &[0, 1, 2], &sizes)?;
     // A row without scores has no weights.
-    let weights = row.eq(f64::NEG_INFINITY).select(0.0, (scores - row).exp());
-    let weights = f.end(weights)?;
+    let weights = value(b, |f| {
+        f.of(row).eq(f64::NEG_INFINITY).select(0.0, (f.of(scores) - f.of(row)).exp())
+    })?;
     let by_value = product(weights, o.cotangent, 2, 2)?;
     let by_weights = product(o.cotangent, v, 3, 3)?;
     let level = m.reduce(ReduceKind::Sum, m.mul(o.cotangent, o.result)?, &[3])?;
@@ -78,6 +84,15 @@ pub fn from_log_sum_exp(b: &Builder, o: &AttentionGradient) -> Result<[Value; 3]
     let by_query = product(by_scores, k, 3, 2)?;
     let by_key = product(by_scores, o.query, 2, 2)?;
     Ok([by_query, over_heads(&m, by_key, groups)?, over_heads(&m, by_value, groups)?])
+}
+
+/// The logarithm of the sum of exponentials over the last dimension of scores; -inf if all are.
+fn log_sum_exp(m: &Math<'_>, scores: Value, sizes: &[Size]) -> Result<Value> {
+    let most = m.reduce(ReduceKind::Max, scores, &[3])?;
+    let most = value(m.b, |f| f.of(most).eq(f64::NEG_INFINITY).select(0.0, f.of(most)))?;
+    let row = m.broadcast(most, &[0, 1, 2], sizes)?;
+    let sum = m.reduce(ReduceKind::Sum, value(m.b, |f| (f.of(scores) - f.of(row)).exp())?, &[3])?;
+    value(m.b, |f| f.of(sum).ln() + f.of(most))
 }
 
 /// Keys or values `[B, G, S, D]` with one of the `G` heads for each of the queries' `heads`, in
@@ -132,7 +147,7 @@ pub(super) fn attention(r: &mut Rule<'_>) -> Result<()> {
             value: wide(o.value)?,
             bias: o.bias.map(wide).transpose()?,
             result: wide(r.op.result(0))?,
-            lse: wide(r.op.result(1))?,
+            lse: Some(wide(r.op.result(1))?),
             cotangent: wide(g)?,
             scale: o.scale,
             causal: o.causal,

@@ -1,7 +1,7 @@
-//! Derivatives of normalisations and attention.
+//! Derivatives of normalisations.
 use super::{Args, Cx, Outcome, Row, Val, formula::value, norm::grouped, tools::*};
-use kiln_dialects::{ir::*, ops::*, value::DType};
-use kiln_passes::differentiate::{AttentionGradient, from_log_sum_exp, normalised};
+use kiln_dialects::{ir::*, ops::*};
+use kiln_passes::differentiate::normalised;
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -29,11 +29,6 @@ pub(super) const ROWS: &[Row] = &[
         name: "aten.batch_norm_backward.default",
         arguments: "grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask, reserve",
         build: |cx, a| batch_norm(cx, a, a.flag("update", true)?),
-    },
-    Row {
-        name: "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
-        arguments: "grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask=None, scale=None",
-        build: attention,
     },
 ];
 
@@ -190,44 +185,4 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, train: bool) -> Result<Outcome> {
     };
     let (by_weight, by_bias) = (cx.convert(by_weight, to)?, cx.convert(by_bias, to)?);
     masked(cx, a, vec![Some(by_x), Some(by_weight), Some(by_bias)])
-}
-
-/// From the saved log-sum-exp.
-fn attention(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    if a.float("dropout_p", Some(0.0))? != 0.0 {
-        return Err("with dropout is not supported in an exported graph".into());
-    }
-    let query = cx.tensor(a, "query")?;
-    let narrow = dtype_of(query)?;
-    let d = statistics_dtype(narrow);
-    let get = |cx: &mut Cx, name: &str| -> Result<Value> {
-        let v = cx.tensor(a, name)?;
-        cx.convert(v, d)
-    };
-    if rank_of(query) != 4 {
-        return Err(format!("wants tensors of rank 4, has rank {}", rank_of(query)).into());
-    }
-    let bias = match cx.optional(a, "attn_mask")? {
-        Some(mask) if dtype_of(mask)? == DType::I1 => {
-            Some(cx.select(mask, cx.number(d, 0.0)?, cx.number(d, f64::NEG_INFINITY)?)?)
-        }
-        Some(mask) => Some(cx.convert(mask, d)?),
-        None => None,
-    };
-    let o = AttentionGradient {
-        query: cx.convert(query, d)?,
-        key: get(cx, "key")?,
-        value: get(cx, "value")?,
-        bias,
-        result: get(cx, "out")?,
-        lse: get(cx, "logsumexp")?,
-        cotangent: get(cx, "grad_out")?,
-        scale: if a.has("scale") { Some(a.float("scale", None)?) } else { None },
-        causal: a.flag("is_causal", false)?,
-    };
-    let all = from_log_sum_exp(&cx.b, &o)?
-        .into_iter()
-        .map(|v| cx.convert(v, narrow))
-        .collect::<Result<Vec<_>, _>>()?;
-    cx.many(&all)
 }

@@ -5,6 +5,7 @@ mod arithmetic;
 mod attention;
 mod axes;
 mod backward;
+mod backward_attention;
 mod backward_image;
 mod backward_norm;
 mod backward_sample;
@@ -140,7 +141,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 66] {
+pub fn families() -> [(&'static str, &'static [Row]); 67] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -190,7 +191,8 @@ pub fn families() -> [(&'static str, &'static [Row]); 66] {
         ("Losses", losses::ROWS),
         ("Losses against classes", class_losses::ROWS),
         ("Derivatives of functions, losses and indexing", backward::ROWS),
-        ("Derivatives of normalisations and attention", backward_norm::ROWS),
+        ("Derivatives of normalisations", backward_norm::ROWS),
+        ("Derivatives of attention", backward_attention::ROWS),
         ("Derivatives of convolutions, pools and resizing", backward_image::ROWS),
         ("Derivatives of sampling", backward_sample::ROWS),
         ("Recurrent layers", recurrent::ROWS),

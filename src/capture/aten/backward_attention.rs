@@ -1,0 +1,93 @@
+//! Derivatives of attention, as AOTAutograd emits them for processors and GPUs.
+use super::{Args, Cx, Outcome, Row, Val, tools::*};
+use kiln_dialects::{ir::*, value::DType};
+use kiln_passes::differentiate::{AttentionGradient, from_log_sum_exp};
+
+/// Rows of this family.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+        arguments: "grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask=None, scale=None",
+        build: |cx, a| {
+            let lse = cx.tensor(a, "logsumexp")?;
+            let all = gradients(cx, a, "grad_out", "attn_mask", Some(lse))?;
+            cx.many(&all)
+        },
+    },
+    Row {
+        name: "aten._scaled_dot_product_flash_attention_backward.default",
+        arguments: "grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, philox_seed, philox_offset, scale=None",
+        build: |cx, a| {
+            let all = gradients(cx, a, "grad_out", "attn_mask", None)?;
+            cx.many(&all)
+        },
+    },
+    Row {
+        name: "aten._scaled_dot_product_cudnn_attention_backward.default",
+        arguments: "grad_out, query, key, value, out, logsumexp, philox_seed, philox_offset, attn_bias, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, scale=None",
+        build: |cx, a| {
+            let all = gradients(cx, a, "grad_out", "attn_bias", None)?;
+            cx.many(&all)
+        },
+    },
+    Row {
+        name: "aten._scaled_dot_product_efficient_attention_backward.default",
+        arguments: "grad_out_, query, key, value, attn_bias, out, logsumexp, philox_seed, philox_offset, dropout_p, grad_input_mask, is_causal=False, scale=None",
+        build: |cx, a| {
+            if let Some(Val::List(mask)) = a.values.get("grad_input_mask")
+                && matches!(mask.get(3), Some(Val::Bool(true)))
+            {
+                return Err("gives no gradient of attn_bias".into());
+            }
+            let all = gradients(cx, a, "grad_out_", "attn_bias", None)?;
+            let mut all: Vec<Val> = all.map(|v| Val::Tensor(cx.store.fresh(v))).into();
+            all.push(Val::None);
+            Ok(Outcome::Many(all))
+        },
+    },
+];
+
+/// The gradients by query, key and value. Without the log-sum-exp of the scores, whose layout in
+/// memory is each GPU kernel's own, it is computed again.
+fn gradients(
+    cx: &mut Cx,
+    a: &Args<'_>,
+    cotangent: &str,
+    mask: &str,
+    lse: Option<Value>,
+) -> Result<[Value; 3]> {
+    if a.float("dropout_p", Some(0.0))? != 0.0 {
+        return Err("with dropout is not supported in an exported graph".into());
+    }
+    let query = cx.tensor(a, "query")?;
+    let narrow = dtype_of(query)?;
+    let d = statistics_dtype(narrow);
+    let get = |cx: &mut Cx, name: &str| -> Result<Value> {
+        let v = cx.tensor(a, name)?;
+        cx.convert(v, d)
+    };
+    if rank_of(query) != 4 {
+        return Err(format!("wants tensors of rank 4, has rank {}", rank_of(query)).into());
+    }
+    let bias = match cx.optional(a, mask)? {
+        Some(mask) if dtype_of(mask)? == DType::I1 => {
+            Some(cx.select(mask, cx.number(d, 0.0)?, cx.number(d, f64::NEG_INFINITY)?)?)
+        }
+        Some(mask) => Some(cx.convert(mask, d)?),
+        None => None,
+    };
+    let (query, key, value) = (get(cx, "query")?, get(cx, "key")?, get(cx, "value")?);
+    let o = AttentionGradient {
+        query,
+        key,
+        value,
+        bias,
+        result: get(cx, "out")?,
+        lse: lse.map(|lse| cx.convert(lse, d)).transpose()?,
+        cotangent: get(cx, cotangent)?,
+        scale: if a.has("scale") { Some(a.float("scale", None)?) } else { None },
+        causal: a.flag("is_causal", false)?,
+    };
+    let [by_query, by_key, by_value] = from_log_sum_exp(&cx.b, &o)?;
+    Ok([cx.convert(by_query, narrow)?, cx.convert(by_key, narrow)?, cx.convert(by_value, narrow)?])
+}
