@@ -230,15 +230,12 @@ def second_look(program, module, args, want, path):
 
 
 def eager(module, args, before):
-    """The results of the model, those of inputs that it writes after the others, and the time of a call, once for all forms with the same inputs."""
-    import torch
-
+    """The results of the model, the inputs that it writes, and the time of a call, once for all forms with the same inputs."""
     if before.get("args") is not args:
         given = [t.clone() for t in args]
-        want = [*module(*given), *(t for t in given if t._version)]
-        before |= {"args": args, "want": want}
+        before |= {"args": args, "want": module(*given), "written": [t for t in given if t._version]}
         before["eager_us"] = round(median_of(lambda: module(*[t.clone() for t in args])))
-    return before["want"], before["eager_us"]
+    return before["want"], before["written"], before["eager_us"]
 
 
 def one_form(a, form, module, args, folder, before):
@@ -258,7 +255,9 @@ def one_form(a, form, module, args, folder, before):
             line["export_s"] = round(time.time() - start, 1)
             torch.export.save(program, f"{path}.pt2")
             line["save_s"] = round(time.time() - start - line["export_s"], 1)
-            want, line["eager_us"] = eager(module, args, before)
+            want, written, line["eager_us"] = eager(module, args, before)
+            # A functional graph returns them first.
+            want = (*written, *want) if program.graph_signature.user_inputs_to_mutate else (*want, *written)
     except Exception as e:
         return line | {device: {"outcome": "not exported", "detail": say(e)} for device in a.devices.split(",")}
     plain = lambda t: t.detach().clone(memory_format=torch.contiguous_format)
