@@ -28,7 +28,7 @@ from .program import Program
 from .runner import boxed
 from .sizes import supply
 from .views import RETURNED, rebase, resize_as_strided, return_views
-from .writes import Writes
+from .writes import Writes, writes_in_graph
 
 log = logging.getLogger("kiln_torch")
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")
@@ -297,7 +297,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
         inference_compiler=compiler("inference"),
         decompositions=table(chosen.fallback_random or chosen.align_random),
         partition_fn=partition,
-        keep_inference_input_mutations=True,
+        keep_inference_input_mutations=writes_in_graph(example_inputs),
     )(keep_whole(module), example_inputs)
 
 

@@ -56,6 +56,7 @@ def with_kiln(options: dict):
 def compile_graph(options: dict, module: torch.fx.GraphModule, example_inputs):
     """kiln's function for a graph of ATen ops; what kiln cannot compile is an error."""
     from .backend import compile_graph, settings
+    from .writes import Writes
 
     module = copy.deepcopy(module)
     symbolic = any(torch.fx.experimental.symbolic_shapes.has_free_symbols(n.meta.get("val")) for n in module.graph.nodes if n.op == "placeholder")
@@ -65,7 +66,8 @@ def compile_graph(options: dict, module: torch.fx.GraphModule, example_inputs):
         for n in module.graph.nodes:
             n.meta.setdefault("val", None)
     given = dict(options)
-    return compile_graph("inference", settings(given, given.pop("mode", None), debugged=True), module, {})
+    chosen, writes = settings(given, given.pop("mode", None), debugged=True), Writes(module)
+    return writes.after(compile_graph("inference", chosen, module, {}, writes.count))
 
 
 def synchronize(values):

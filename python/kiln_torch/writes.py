@@ -1,4 +1,4 @@
-"""Writes to arguments. AOTAutograd ends a graph with a copy for each argument that it writes, such as the statistics of batch norms. The
+"""Writes to arguments. AOTAutograd ends a graph with a copy for each argument that it writes, such as the statistics of batch norms. Their
 values become results of the graph, and are copied in as few calls as possible after it."""
 from __future__ import annotations
 
@@ -64,6 +64,12 @@ class Writes:
 
         run._boxed_call = True
         return run
+
+
+def writes_in_graph(example_inputs) -> bool:
+    """Whether AOTAutograd may end graphs with their writes. Where it also writes arguments that have gradients, which it does by itself, PyTorch
+    2.11 takes a result for an argument."""
+    return not any(isinstance(t, torch.Tensor) and t.requires_grad and not t.is_leaf for t in example_inputs)
 
 
 def kind(target: torch.Tensor, value: torch.Tensor):
