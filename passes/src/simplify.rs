@@ -8,8 +8,8 @@
 //! is `x`, `x + 0.0` is not. Folding rounds as the op would. NaN payloads are not preserved.
 //!
 //! Rules for patterns: never more ops, never more bytes moved; match only the op and the
-//! definitions of its operands; rewrite in one direction, so that the set terminates; sink a
-//! movement op only if it has one user.
+//! definitions of its operands, or a tree of ops that have one user; rewrite in one direction, so
+//! that the set terminates; sink a movement op only if it has one user.
 //!
 //! ```text
 //! before:  %0 = kiln.transpose %x permutation = [1, 0] …  %1 = kiln.exp %0 …  %2 = kiln.transpose %1 permutation = [1, 0]
