@@ -18,6 +18,12 @@ const WITHOUT_ARCHIVE: &[(&str, &str)] = &[
     ("torch.sym_int", "torch.export writes math.trunc"),
     ("aten.sym_stride.int", "torch.export writes expressions of sizes"),
     ("aten.sym_constrain_range_for_size.default", "only for sizes that depend on data"),
+    (
+        "aten._scaled_dot_product_flash_attention_backward.default",
+        "in graphs for GPUs: python/tests/test_attention_gradients.py",
+    ),
+    ("aten._scaled_dot_product_cudnn_attention_backward.default", "the same"),
+    ("aten._scaled_dot_product_efficient_attention_backward.default", "the same"),
     ("aten.rrelu_with_noise.default", "torch.export writes rrelu or rrelu_with_noise_functional"),
 ];
 
