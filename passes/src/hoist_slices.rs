@@ -46,10 +46,9 @@ impl Pass for HoistSlices {
         // Last ops first, so that slices rise above several.
         let ops: Vec<Op> = walk(root).into_iter().filter(|op| arithmetic(*op)).collect();
         for op in ops.into_iter().rev() {
-            for slice in self.slices(op).unwrap_or_default() {
-                let Some(spec) = Slice::of(slice).map(SliceSpec::from) else { continue };
+            for (slice, o) in self.slices(op).unwrap_or_default() {
                 let b = Builder::before(slice).ok_or_at(slice, "is in no block")?.at(op.loc());
-                let own = spec.of_elementwise(&b, op, &|_| None).at(op)?;
+                let own = SliceSpec::from(o).of_elementwise(&b, op, &|_| None).at(op)?;
                 slice.result(0).replace_uses(own);
                 slice.erase();
             }
@@ -70,17 +69,18 @@ fn arithmetic(op: Op) -> bool {
 impl HoistSlices {
     /// The slices that read the op, if nothing else does, they are disjoint, and its operands can
     /// be sliced.
-    fn slices(&self, op: Op) -> Option<Vec<Op>> {
-        let readers: Vec<Op> = op.result(0).uses().into_iter().map(|u| u.0).collect();
-        let slices: Vec<Slice> = readers.iter().map(|o| Slice::of(*o)).collect::<Option<_>>()?;
+    fn slices(&self, op: Op) -> Option<Vec<(Op, Slice)>> {
+        let readers = op.result(0).uses().into_iter().map(|u| u.0);
+        let slices: Vec<(Op, Slice)> =
+            readers.map(|o| Some((o, Slice::of(o)?))).collect::<Option<_>>()?;
         let disjoint = (0..op.result(0).ty().dims().len()).any(|axis| self.disjoint(&slices, axis));
         let operands = || op.operands().into_iter().all(|v| is_materialised(v, self.depth));
-        (disjoint && slices.len() <= self.max_slices && operands()).then_some(readers)
+        (disjoint && slices.len() <= self.max_slices && operands()).then_some(slices)
     }
 
     /// Whether slices of one tensor do not meet along an axis, and have enough contiguous elements.
-    fn disjoint(&self, slices: &[Slice], axis: usize) -> bool {
-        let range = |o: &Slice| {
+    fn disjoint(&self, slices: &[(Op, Slice)], axis: usize) -> bool {
+        let range = |(_, o): &(Op, Slice)| {
             let (at, n) = (o.offsets[axis].known()?, o.sizes[axis].known()?);
             (o.strides.iter().all(|s| *s == 1) && self.contiguous(o)).then_some((at, at + n))
         };

@@ -28,7 +28,7 @@ def efficient(g, q, k, v, out, lse, mask, none, causal, scale):
 def test_gradients_as_eager(op, causal, scale, masked, device):
     if device != "cpu" or op is flash and masked:
         pytest.skip("PyTorch computes it")
-    q, k, v = (torch.randn(2, 3, n, 8, requires_grad=True) for n in (6, 6, 6))
+    q, k, v = (torch.randn(2, 3, 6, 8, requires_grad=True) for _ in range(3))
     # The first query sees no key.
     mask = torch.where(torch.randn(2, 3, 6, 6) > 0, 0.0, -torch.inf).index_fill(2, torch.tensor([0]), -torch.inf) if masked else torch.zeros(2, 3, 6, 6)
     out = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask if masked else None, is_causal=causal, scale=scale)

@@ -129,13 +129,7 @@ fn attention(
     let (query, key, value) = (widen(cx, q)?, widen(cx, k)?, widen(cx, v)?);
     let mut bias = cx.optional(a, mask)?;
     if let Some(mask) = bias {
-        let d = dtype_of(query)?;
-        let mut scores = if dtype_of(mask)? == DType::I1 {
-            let (zero, low) = (cx.number(d, 0.0)?, cx.number(d, f64::NEG_INFINITY)?);
-            cx.select(mask, zero, low)?
-        } else {
-            cx.convert(mask, d)?
-        };
+        let mut scores = bias_of(cx, mask, dtype_of(query)?)?;
         if rank > 4 && rank_of(scores) > 3 {
             let own = cx.b.sizes_of(scores)?;
             let inner = own.get(own.len() - 3..).unwrap_or(&[]);
@@ -175,6 +169,14 @@ fn attention(
         false => None,
     };
     Ok((r, sums))
+}
+
+/// What a mask adds to scores of dtype `d`: a boolean one 0 or -inf, another itself.
+pub(super) fn bias_of(cx: &Cx, mask: Value, d: DType) -> Result<Value> {
+    if dtype_of(mask)? != DType::I1 {
+        return cx.convert(mask, d);
+    }
+    cx.select(mask, cx.number(d, 0.0)?, cx.number(d, f64::NEG_INFINITY)?)
 }
 
 /// Queries, keys and values with the dimensions before the last two broadcast to one another, but

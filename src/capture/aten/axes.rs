@@ -50,6 +50,14 @@ impl Cx {
     pub fn spread(&self, x: Value, dims: &[i64], sizes: &[Size]) -> Result<Value> {
         self.b.add(&BroadcastInDim { input: x, dims: dims.to_vec(), sizes: sizes.to_vec() })
     }
+    /// Pads one dimension with zeros before and after.
+    pub fn zero_padded(&self, input: Value, axis: usize, low: Size, high: Size) -> Result<Value> {
+        let value = self.number(dtype_of(input)?, 0.0)?;
+        let only = |n: Size| -> Vec<Size> {
+            (0..rank_of(input)).map(|d| if d == axis { n } else { Size::Static(0) }).collect()
+        };
+        self.b.add(&Pad { input, value, low: only(low), high: only(high) })
+    }
     /// Inserts a dimension of size 1.
     pub fn unsqueezed(&self, x: Value, at: usize) -> Result<Value> {
         let mut sizes = self.b.sizes_of(x)?;

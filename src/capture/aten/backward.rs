@@ -359,12 +359,8 @@ fn spread_back(
         return cx.one(zeros);
     }
     if step == 1 {
-        let only = |n: Size| -> Vec<Size> {
-            (0..sizes.len()).map(|d| if d == dim { n } else { Size::Static(0) }).collect()
-        };
         let after = cx.size_sub(cx.size_sub(size, from)?, count)?;
-        let value = cx.number(dtype_of(g)?, 0.0)?;
-        let v = cx.b.add(&Pad { input: g, value, low: only(from), high: only(after) })?;
+        let v = cx.zero_padded(g, dim, from, after)?;
         return cx.one(v);
     }
     let count = cx.b.size_as_tensor(count, DType::I64)?;

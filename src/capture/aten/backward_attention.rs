@@ -1,6 +1,6 @@
 //! Derivatives of attention, as AOTAutograd emits them for processors and GPUs.
-use super::{Args, Cx, Outcome, Row, Val, tools::*};
-use kiln_dialects::{ir::*, value::DType};
+use super::{Args, Cx, Outcome, Row, Val, attention::bias_of, tools::*};
+use kiln_dialects::ir::*;
 use kiln_passes::differentiate::{AttentionGradient, from_log_sum_exp};
 
 /// Rows of this family.
@@ -17,18 +17,12 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "aten._scaled_dot_product_flash_attention_backward.default",
         arguments: "grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, philox_seed, philox_offset, scale=None",
-        build: |cx, a| {
-            let all = gradients(cx, a, "grad_out", "attn_mask", None)?;
-            cx.many(&all)
-        },
+        build: without_log_sum_exp,
     },
     Row {
         name: "aten._scaled_dot_product_cudnn_attention_backward.default",
         arguments: "grad_out, query, key, value, out, logsumexp, philox_seed, philox_offset, attn_bias, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, scale=None",
-        build: |cx, a| {
-            let all = gradients(cx, a, "grad_out", "attn_bias", None)?;
-            cx.many(&all)
-        },
+        build: without_log_sum_exp,
     },
     Row {
         name: "aten._scaled_dot_product_efficient_attention_backward.default",
@@ -46,6 +40,12 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
 ];
+
+/// Of ops whose log-sum-exp has a layout of its own.
+fn without_log_sum_exp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let all = gradients(cx, a, "grad_out", "attn_bias", None)?;
+    cx.many(&all)
+}
 
 /// The gradients by query, key and value. Without the log-sum-exp of the scores, whose layout in
 /// memory is each GPU kernel's own, it is computed again.
@@ -69,13 +69,7 @@ fn gradients(
     if rank_of(query) != 4 {
         return Err(format!("wants tensors of rank 4, has rank {}", rank_of(query)).into());
     }
-    let bias = match cx.optional(a, mask)? {
-        Some(mask) if dtype_of(mask)? == DType::I1 => {
-            Some(cx.select(mask, cx.number(d, 0.0)?, cx.number(d, f64::NEG_INFINITY)?)?)
-        }
-        Some(mask) => Some(cx.convert(mask, d)?),
-        None => None,
-    };
+    let bias = cx.optional(a, mask)?.map(|mask| bias_of(cx, mask, d)).transpose()?;
     let (query, key, value) = (get(cx, "query")?, get(cx, "key")?, get(cx, "value")?);
     let o = AttentionGradient {
         query,

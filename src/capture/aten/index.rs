@@ -351,13 +351,7 @@ fn put_masked(
 pub(super) fn chosen(cx: &Cx, source: Value, mask: Value, axis: usize) -> Result<Value> {
     let mut source = source;
     if cx.b.size_of(source, axis)?.known().is_none() {
-        let low = vec![Size::Static(0); rank_of(source)];
-        let mut high = low.clone();
-        if let Some(size) = high.get_mut(axis) {
-            *size = Size::Static(1);
-        }
-        let value = cx.number(dtype_of(source)?, 0.0)?;
-        source = cx.b.add(&Pad { input: source, value, low, high })?;
+        source = cx.zero_padded(source, axis, Size::Static(0), Size::Static(1))?;
     }
     cx.take_axis(source, ranks(cx, mask)?, axis)
 }

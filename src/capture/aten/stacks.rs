@@ -119,14 +119,7 @@ fn block_diag(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let mut rows = vec![];
     for (x, width) in all.into_iter().zip(widths) {
         let after = cx.size_sub(cx.size_sub(total, before)?, width)?;
-        let value = cx.number(dtype_of(x)?, 0.0)?;
-        let none = Size::Static(0);
-        rows.push(cx.b.add(&Pad {
-            input: x,
-            value,
-            low: vec![none, before],
-            high: vec![none, after],
-        })?);
+        rows.push(cx.zero_padded(x, 1, before, after)?);
         before = cx.size_add(before, width)?;
     }
     let v = cx.joined(rows, 0)?;
@@ -268,11 +261,7 @@ fn chunk_cat(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         let n = *sizes.get(axis).ok_or("expects non-zero dimensions for input tensors")?;
         let most = cx.size_add(n, cx.size_add(chunks, Size::Static(-1))?)?;
         let padded = cx.size_mul(cx.size_div(most, chunks)?, chunks)?;
-        let mut high = vec![Size::Static(0); sizes.len()];
-        let low = high.clone();
-        high[axis] = cx.size_sub(padded, n)?;
-        let value = cx.number(dtype_of(x)?, 0.0)?;
-        let x = cx.b.add(&Pad { input: x, value, low, high })?;
+        let x = cx.zero_padded(x, axis, Size::Static(0), cx.size_sub(padded, n)?)?;
         sizes[axis] = cx.size_div(padded, chunks)?;
         let each = cx.size_product(&sizes[axis..])?;
         parts.push(cx.reshape(x, [&sizes[..axis], &[chunks, each]].concat())?);

@@ -138,12 +138,7 @@ fn resized(cx: &Cx, x: Parts, axis: usize, n: Size) -> Result<Parts> {
         if missing.known() == Some(0) {
             return Ok(input);
         }
-        let low = vec![Size::Static(0); rank_of(input)];
-        let mut high = low.clone();
-        if let Some(size) = high.get_mut(axis) {
-            *size = missing;
-        }
-        cx.b.add(&Pad { input, value: cx.number(dtype_of(input)?, 0.0)?, low, high })
+        cx.zero_padded(input, axis, Size::Static(0), missing)
     };
     each(x, &mut |input| {
         let long = padded(input)?;

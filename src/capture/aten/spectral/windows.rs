@@ -44,9 +44,7 @@ fn frames(cx: &mut Cx, a: &Args<'_>, inverse: bool, d: DType) -> Result<Frames> 
     let left = (n - width) / 2;
     let window = match window {
         Some(parts) if width < n => Some(each(parts, &mut |input| {
-            let value = cx.number(d, 0.0)?;
-            let (low, high) = (vec![Size::Static(left)], vec![Size::Static(n - width - left)]);
-            cx.b.add(&Pad { input, value, low, high })
+            cx.zero_padded(input, 0, Size::Static(left), Size::Static(n - width - left))
         })?),
         window => window,
     };
@@ -173,10 +171,8 @@ fn overlapped(cx: &Cx, x: Value, plan: &Frames) -> Result<Value> {
     // The block i of frame t is a part of the result's block t + i.
     for i in 0..blocks {
         let input = part(cx, x, axis, i * plan.hop, Size::Static(plan.hop))?;
-        let mut low = vec![Size::Static(0); axis + 1];
-        let mut high = low.clone();
-        (low[axis - 1], high[axis - 1]) = (Size::Static(i), Size::Static(blocks - 1 - i));
-        let block = cx.b.add(&Pad { input, value: cx.number(dtype_of(x)?, 0.0)?, low, high })?;
+        let (low, high) = (Size::Static(i), Size::Static(blocks - 1 - i));
+        let block = cx.zero_padded(input, axis - 1, low, high)?;
         sum = Some(match sum {
             Some(sum) => cx.binary(BinaryKind::Add, sum, block)?,
             None => block,
