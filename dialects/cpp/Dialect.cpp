@@ -13,6 +13,8 @@ using namespace mlir;
 #include "KilnEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "KilnAttrs.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "KilnTypes.cpp.inc"
 
 OpFoldResult kiln::fold(Operation *op, ArrayRef<Attribute> constants) {
   SmallVector<MlirAttribute> in;
@@ -43,6 +45,10 @@ void kiln::KilnDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "KilnAttrs.cpp.inc"
+      >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "KilnTypes.cpp.inc"
       >();
   getContext()->getOrLoadDialect("arith"); // materialised index constants; by name, so no arith header
 }

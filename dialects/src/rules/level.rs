@@ -108,6 +108,7 @@ impl Level {
         let Some(kind) = op.kind() else { return self.allows_foreign(op) };
         match self {
             _ if kind.is_structured() => matches!(self, Level::Linalg | Level::Scheduled),
+            _ if kind.is_tile() => self == Level::Tiled,
             Level::Graph => !kind.is_launch(),
             Level::Prims => !kind.is_launch() && (!kind.is_composite() || kind.has_strategy()),
             Level::Kernels => !kind.is_composite() || kind.has_strategy(),

@@ -381,6 +381,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-gpu-tile",
         "lowers to one thread's code, as the schedule says",
     ),
+    cuda(
+        Level::Tiled,
+        On::Kernels,
+        "kiln-lower-tiles",
+        "before all other passes of threads: nothing else knows tiles in registers",
+    ),
     step(
         Level::Tiled,
         On::Kernels,

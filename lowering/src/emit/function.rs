@@ -96,8 +96,7 @@ pub fn emit(
         build_body(code, &scope, more)?;
         b.ret(&[]).map(drop)
     })?;
-    affine_loops::raise(new)?;
-    hoist_index_constants(new)?;
+    finish(new)?;
 
     let said = func.attr("arg_attrs").and_then(|a| a.as_array()).unwrap_or_default();
     let nothing = Attr::dictionary(c, &[]);
@@ -129,6 +128,12 @@ pub fn emit(
         }
     }
     Ok(())
+}
+
+/// What every function of a kernel gets when its code is complete.
+pub fn finish(func: Op) -> Result<()> {
+    affine_loops::raise(func)?;
+    hoist_index_constants(func)
 }
 
 /// Moves each index constant to the top, once, and drops what nothing uses, such as views of memory

@@ -97,5 +97,10 @@ pub fn derivative(kind: OpKind) -> Derivative {
         Launch | Arena | ArenaSize | Output => Refused(BELOW),
         StructuredIndex | StructuredContract | StructuredScan | StructuredFft
         | StructuredAttention => Refused(BELOW),
+        TileWarpSpecialize | TilePipeline | TileFirstStage | TileNextStage | TileAcquire
+        | TileWait | TileRelease | TileTmaLoad | TileView | TileZeroRows | TileMma
+        | TileMmaWait | TileIota | TileSplat | TileMap | TileReduce | TileConvert | TileStore => {
+            Refused(BELOW)
+        }
     }
 }

@@ -1,17 +1,55 @@
-//! Emits a masked score: each value at most once for what it depends on, and affine values as a
-//! register with a step per column.
+//! Emits the values of a body for single elements: each value at most once for what it depends on,
+//! and affine values as a register with a step per column.
 use crate::{
-    analysis::Access,
-    emit::{
-        code::Code,
-        lanes::{LaneValue, Lanes},
-    },
+    emit::code::Code,
     strategies::gpu::common::{
         ptx::Ptx,
-        score::{COLUMN, ROW, SCORE, Score, ScoreCache, Sym, dim, integer, number, small},
+        score::{COLUMN, ELEMENT, Graph, ROW, integer, number, small},
     },
 };
 use kiln_dialects::{ir::*, value::DType};
+use std::collections::HashMap;
+
+/// A symbolic value at an element.
+#[derive(Clone, Copy)]
+pub enum Sym {
+    /// An i32 affine in the column: a register, and its step per column.
+    AffineInt(Value, i64),
+    /// An f32 affine in the column: value, and step per column.
+    AffineFloat(Value, Value),
+    /// Any other value.
+    Value(Value),
+}
+
+/// Values computed so far, by row and column where they depend on these.
+pub type Known = HashMap<(Value, Option<usize>, Option<usize>), Sym>;
+
+/// What a body takes.
+pub trait Leaves {
+    /// A leaf in a thread's row `row`, `column` columns after its first one; `None` if an op of the
+    /// body computes it.
+    fn leaf(&self, c: Code, v: Value, row: usize, column: usize) -> Result<Option<Sym>>;
+    /// An element of a tensor that the body reads.
+    fn extract(&self, _c: Code, op: Op, _indices: &[Value]) -> Result<Value> {
+        Err(format!("has a {} in its body", op.name()).into())
+    }
+    /// The value that stands for another one.
+    fn stands_for(&self, v: Value) -> Value {
+        v
+    }
+}
+
+/// Evaluates a body.
+pub struct Elements<'a> {
+    /// The body.
+    pub graph: &'a Graph,
+    /// What it takes.
+    pub leaves: &'a dyn Leaves,
+    /// Whether columns may be clamped, so that none is affine.
+    pub clamped: bool,
+    /// Whether float sums and products may contract and reassociate.
+    pub fast: bool,
+}
 
 /// Fast-math flags: products with sums may contract to FMAs, and products with constants may be
 /// reassociated.
@@ -22,74 +60,48 @@ fn exactness(product: bool) -> FastMathFlags {
     }
 }
 
-impl Score<'_> {
+impl Elements<'_> {
+    /// A value of the body with its own type.
+    pub fn element(
+        &self,
+        c: Code,
+        known: &mut Known,
+        v: Value,
+        row: usize,
+        column: usize,
+    ) -> Result<Value> {
+        let s = self.value(c, known, v, row, column)?;
+        self.materialise(c, s, column, v.ty())
+    }
+
     pub(super) fn value(
         &self,
         c: Code,
+        known: &mut Known,
         v: Value,
         row: usize,
         column: usize,
-        known: &mut ScoreCache,
-        raw: Option<Value>,
     ) -> Result<Sym> {
-        if v == self.raw {
-            return raw.map(Sym::Value).ok_or_else(|| "reads a score where there is none".into());
-        }
-        if let Some((_, rest)) = self.product.filter(|(product, _)| *product == v) {
-            return self.value(c, rest, row, column, known, raw);
-        }
-        if known.inside && self.window_conditions.contains(&v) {
-            return c.integer(1, v.ty()).map(Sym::Value);
-        }
+        let v = self.leaves.stands_for(v);
         if let Some(n) = small(v) {
             return Ok(Sym::AffineInt(Ptx(c).constant(n)?, 0));
         }
-        let Some(bits) = self.depends.get(&v) else { return self.scope.scalar(v).map(Sym::Value) };
-        let beyond = known.first.is_some_and(|(_, last)| last.is_some());
-        let each = bits & SCORE != 0
-            || (bits & COLUMN != 0
-                && (beyond || !(self.affine_ints.contains(&v) || self.affine_floats.contains(&v))));
-        let key = (v, (bits & (ROW | SCORE) != 0).then_some(row), each.then_some(column));
-        if let Some(found) = known.values.get(&key) {
+        let affine = self.graph.is_affine(v);
+        let bits = self.graph.depends(v);
+        let each = bits & ELEMENT != 0 || (bits & COLUMN != 0 && (self.clamped || !affine));
+        let key = (v, (bits & (ROW | ELEMENT) != 0).then_some(row), each.then_some(column));
+        if let Some(found) = known.get(&key) {
             return Ok(*found);
         }
-        let made = match v.def().filter(|_| v.block_arg().is_none()) {
-            Some(op) => self.result(c, op, row, column, known, raw)?,
-            None => Sym::Value(self.read(c, v, row, column, known)?),
+        let made = match self.leaves.leaf(c, v, row, column)? {
+            Some(leaf) => leaf,
+            None => {
+                let op = v.def().ok_or("reads what is no operand")?;
+                self.result(c, known, op, row, column)?
+            }
         };
-        known.values.insert(key, made);
+        known.insert(key, made);
         Ok(made)
-    }
-
-    /// The column's position, of index type.
-    fn column(&self, c: Code, column: usize, known: &ScoreCache) -> Result<Value> {
-        let p = Ptx(c);
-        let Some((first, last)) = known.first else { return c.index(0) };
-        let at = p.add_const(first, column)?;
-        let at = last.map_or(Ok(at), |last| p.min(at, last))?;
-        arith::index_cast(c, at, Type::index(c.ctx()))
-    }
-
-    /// Reads an operand of the stage.
-    fn read(
-        &self,
-        c: Code,
-        v: Value,
-        row: usize,
-        column: usize,
-        known: &ScoreCache,
-    ) -> Result<Value> {
-        let (_, i) = v.block_arg().ok_or("reads what is no operand")?;
-        let a: &Access = self.stage.inputs.get(i).ok_or("reads what is no operand")?;
-        let mut dims: Vec<LaneValue> = known.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
-        let index = |v: Value| arith::index_cast(c, v, Type::index(c.ctx()));
-        dims.extend([
-            LaneValue::Uniform(index(known.rows[row])?),
-            LaneValue::Uniform(self.column(c, column, known)?),
-        ]);
-        let one = Lanes { count: 1, mask: None };
-        let at = self.scope.address(c, &a.at, &dims, one)?;
-        one.vector(c, one.load(c, self.scope.buffer(a.buffer)?, at)?)
     }
 
     /// Materialises a symbolic value with this type.
@@ -112,40 +124,21 @@ impl Score<'_> {
         }
     }
 
-    fn result(
-        &self,
-        c: Code,
-        op: Op,
-        row: usize,
-        column: usize,
-        known: &mut ScoreCache,
-        raw: Option<Value>,
-    ) -> Result<Sym> {
+    fn result(&self, c: Code, known: &mut Known, op: Op, row: usize, column: usize) -> Result<Sym> {
         let (c, p) = (Code(c.0.at(op.loc())), Ptx(Code(c.0.at(op.loc()))));
         let (name, ty) = (op.name(), op.result(0).ty());
-        if op.isa::<linalg::Index>() {
-            let d = dim(op).map_or(0, |d| d as usize);
-            return Ok(match d {
-                d if d == self.outer => Sym::AffineInt(known.rows[row], 0),
-                d if d == self.outer + 1 => match known.first {
-                    Some((first, None)) => Sym::AffineInt(first, 1),
-                    _ => Sym::AffineInt(p.index_to_i32(self.column(c, column, known)?)?, 0),
-                },
-                d => Sym::AffineInt(
-                    p.index_to_i32(
-                        *known.outer.get(d).ok_or("asks for a loop that is not there")?,
-                    )?,
-                    0,
-                ),
-            });
-        }
         // `tensor.extract` reads from a tensor, which is no scalar operand.
         let inputs = op.operands().split_off(usize::from(op.isa::<tensor::Extract>()));
+        // Memory is no element.
         let all = inputs
             .iter()
-            .map(|v| self.value(c, *v, row, column, known, raw))
+            .map(|v| match v.ty().is_memref() {
+                true => Ok(Sym::Value(*v)),
+                false => self.value(c, known, *v, row, column),
+            })
             .collect::<Result<Vec<Sym>>>()?;
         let steps = |n: i64| if n == 1 { Ok(None) } else { p.constant(n).map(Some) };
+        let affine_int = self.graph.affine_ints.contains(&op.result(0));
         match (name.as_str(), all.as_slice()) {
             (arith::AddI::NAME, [Sym::AffineInt(a, x), Sym::AffineInt(b, y)]) => {
                 return Ok(Sym::AffineInt(p.add(*a, *b)?, x + y));
@@ -153,9 +146,10 @@ impl Score<'_> {
             (arith::SubI::NAME, [Sym::AffineInt(a, x), Sym::AffineInt(b, y)]) => {
                 return Ok(Sym::AffineInt(p.sub(*a, *b)?, x - y));
             }
-            (arith::MulI::NAME, [Sym::AffineInt(a, x), Sym::AffineInt(b, y)])
-                if self.affine_ints.contains(&op.result(0)) =>
-            {
+            (arith::MinSI::NAME, [Sym::AffineInt(a, 0), Sym::AffineInt(b, 0)]) if affine_int => {
+                return Ok(Sym::AffineInt(p.min(*a, *b)?, 0));
+            }
+            (arith::MulI::NAME, [Sym::AffineInt(a, x), Sym::AffineInt(b, y)]) if affine_int => {
                 let (value, step, n) = match (integer(op.operand(1)), integer(op.operand(0))) {
                     (Some(n), _) => (*a, *x, n),
                     (_, Some(n)) => (*b, *y, n),
@@ -170,7 +164,7 @@ impl Score<'_> {
             (
                 arith::IndexCast::NAME | arith::ExtSI::NAME | arith::TruncI::NAME,
                 [Sym::AffineInt(a, x)],
-            ) if self.affine_ints.contains(&op.result(0)) => {
+            ) if affine_int => {
                 return Ok(Sym::AffineInt(*a, *x));
             }
             (arith::SIToFP::NAME, [Sym::AffineInt(a, x)]) if ty.dtype() == Ok(DType::F32) => {
@@ -178,7 +172,7 @@ impl Score<'_> {
                 return Ok(Sym::AffineFloat(arith::sitofp(c, *a, ty)?, c.number(*x as f64, ty)?));
             }
             (arith::AddF::NAME | arith::SubF::NAME, [a, b])
-                if self.affine_floats.contains(&op.result(0)) =>
+                if self.graph.affine_floats.contains(&op.result(0)) =>
             {
                 let nothing = c.number(0.0, ty)?;
                 let parts = |s: &Sym| match s {
@@ -197,7 +191,7 @@ impl Score<'_> {
                 arith::MulF::NAME,
                 [Sym::AffineFloat(base, step), Sym::Value(v)]
                 | [Sym::Value(v), Sym::AffineFloat(base, step)],
-            ) if self.affine_floats.contains(&op.result(0)) => {
+            ) if self.graph.affine_floats.contains(&op.result(0)) => {
                 let by = |x: Value| arith::mulf(c, x, *v);
                 return Ok(Sym::AffineFloat(by(*base)?, by(*step)?));
             }
@@ -218,43 +212,43 @@ impl Score<'_> {
             .map(|(s, v)| self.materialise(c, *s, column, v.ty()))
             .collect::<Result<Vec<Value>>>()?;
         if op.isa::<tensor::Extract>() {
-            let view = self
-                .scope
-                .kernel
-                .views
-                .get(&op.operand(0))
-                .ok_or("reads a tensor that is not there")?;
-            let mut at = self.scope.poly(c, &view.offset)?;
-            for (i, stride) in operands.iter().zip(&view.strides) {
-                at = c.add(at, c.mul(*i, self.scope.poly(c, stride)?)?)?;
-            }
-            return Ok(Sym::Value(memref::load(c, self.scope.buffer(view.buffer)?, &[at])?));
+            return self.leaves.extract(c, op, &operands).map(Sym::Value);
         }
         if op.result_count() != 1 || !op.regions().is_empty() {
             return Err(format!("has a {name} in its body").into());
         }
+        self.generic(c, op, &operands).map(Sym::Value)
+    }
+
+    /// The op on these operands.
+    fn generic(&self, c: Code, op: Op, operands: &[Value]) -> Result<Value> {
+        let (p, name, ty) = (Ptx(c), op.name(), op.result(0).ty());
         let narrow = ty.dtype() == Ok(DType::F32);
-        if let (math::Tanh::NAME, true, [x]) = (name.as_str(), narrow, operands.as_slice()) {
-            return p.tanh(*x).map(Sym::Value);
-        }
         let attrs = op.attrs();
         let mut attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        if let (arith::DivF::NAME, true, [x, _], Some(n)) = (
-            name.as_str(),
-            narrow,
-            operands.as_slice(),
-            op.operands().last().copied().and_then(number),
-        ) {
-            // Division by a constant becomes a product with its reciprocal, at the cost of one
-            // rounding more.
-            let part = c.number((1.0 / n as f32).into(), ty)?;
-            let product = arith::MulF::new(c, *x, part).fastmath(exactness(true));
-            return product.result().map(Sym::Value);
+        match (name.as_str(), operands) {
+            (math::Exp2::NAME, [x]) if narrow && is_approximate(op) => return p.exp2(*x),
+            (math::Tanh::NAME, [x]) if narrow && self.fast => return p.tanh(*x),
+            (arith::DivF::NAME, [x, _]) if narrow && self.fast => {
+                if let Some(n) = op.operands().last().copied().and_then(number) {
+                    // Division by a constant becomes a product with its reciprocal, at the cost of
+                    // one rounding more.
+                    let part = c.number((1.0 / n as f32).into(), ty)?;
+                    return arith::MulF::new(c, *x, part).fastmath(exactness(true)).result();
+                }
+            }
+            _ => {}
         }
-        if [arith::AddF::NAME, arith::SubF::NAME, arith::MulF::NAME].contains(&name.as_str()) {
+        let sum = [arith::AddF::NAME, arith::SubF::NAME, arith::MulF::NAME];
+        if self.fast && sum.contains(&name.as_str()) {
             attrs.retain(|(n, _)| *n != "fastmath");
             attrs.push(("fastmath", exactness(op.isa::<arith::MulF>()).attr(c.ctx())?));
         }
-        Ok(Sym::Value(c.op(&name, &operands, ty, &attrs)?))
+        c.op(&name, operands, ty, &attrs)
     }
+}
+
+/// Whether an op is marked to be approximated (`afn`).
+fn is_approximate(op: Op) -> bool {
+    op.attr("fastmath").is_some_and(|a| a.to_string().contains("afn"))
 }
