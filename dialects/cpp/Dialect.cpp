@@ -40,8 +40,21 @@ LogicalResult kiln::inferTypes(StringRef name, MLIRContext *c, std::optional<Loc
       &out));
 }
 
+namespace {
+// `tensor<64xf32, #rows>` in a tile program.
+struct Aliases final : OpAsmDialectInterface {
+  using OpAsmDialectInterface::OpAsmDialectInterface;
+  AliasResult getAlias(Attribute a, raw_ostream &os) const override {
+    auto fragment = dyn_cast<kiln::FragmentAttr>(a);
+    if (!fragment) return AliasResult::NoAlias;
+    os << kiln::stringifyFragmentLayout(fragment.getLayout());
+    return AliasResult::FinalAlias;
+  }
+};
+} // namespace
 void kiln::KilnDialect::initialize() {
   registerKilnDialectOperations(this);
+  addInterfaces<Aliases>();
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "KilnAttrs.cpp.inc"

@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 const WHOLE: usize = 48;
 /// Everything else is.
 const LONGEST: usize = 80;
+/// A tile program is this long at most: it is to be read as a whole.
+const PROGRAM: usize = 150;
 /// The least share of lines that a diff has in common; below it, the output is easier to read.
 const COMMON: f64 = 0.4;
 
@@ -79,7 +81,10 @@ fn text_of(pipeline: &str, change: &Change) -> String {
     let short = || [3, 1].into_iter().map(hunks).find(fits);
     match (share >= COMMON).then(short).flatten() {
         Some(diff) => head("diff of the changed parts", &diff),
-        None => head("IR afterwards", &trimmed(&listed(change.plain), LONGEST)),
+        None => {
+            let longest = if change.plain.contains(" kiln.tile.") { PROGRAM } else { LONGEST };
+            head("IR afterwards", &trimmed(&listed(change.plain), longest))
+        }
     }
 }
 

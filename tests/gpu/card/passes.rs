@@ -22,8 +22,11 @@ pub static SUITE: Suite = Suite {
 };
 
 /// The passes' files.
-const FILES: &[&str] =
-    &[include_str!("../../passes/gpu_tile.mlir"), include_str!("../../passes/gpu_math.mlir")];
+const FILES: &[&str] = &[
+    include_str!("../../passes/gpu_tile.mlir"),
+    include_str!("../../passes/lower_tiles.mlir"),
+    include_str!("../../passes/gpu_math.mlir"),
+];
 
 struct Item {
     label: String,

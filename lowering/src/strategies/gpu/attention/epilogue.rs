@@ -70,12 +70,16 @@ impl Flash<'_> {
         };
         let bound: Vec<Value> = valid.into_iter().flat_map(|n| [rows.all, n]).collect();
         let pair = |x: &[Value]| if let [i, n, ..] = x { Some((*i, *n)) } else { None };
-        let inputs = [&[total, state.max], bound.as_slice()].concat();
-        let stats = t.map(&inputs, &[row, row], &mut |c, x| {
-            let total = or(c, x[0], 0.0, pair(&x[2..]))?;
-            let max = or(c, x[1], f64::NEG_INFINITY, pair(&x[2..]))?;
-            Ok(vec![total, arith::mulf(c, max, c.number(self.score.factor, f32)?)?])
-        })?;
+        let mut stats = [total, state.max];
+        if !bound.is_empty() || self.score.factor != 1.0 {
+            let inputs = [&stats, bound.as_slice()].concat();
+            let made = t.map(&inputs, &[row, row], &mut |c, x| {
+                let total = or(c, x[0], 0.0, pair(&x[2..]))?;
+                let max = or(c, x[1], f64::NEG_INFINITY, pair(&x[2..]))?;
+                Ok(vec![total, arith::mulf(c, max, c.number(self.score.factor, f32)?)?])
+            })?;
+            stats = [made[0], made[1]];
+        }
         let there = self.partial_tiles[0].then_some(self.queries);
         if let Some(lse) = stages.lse {
             let out = self.written(lse)?;
@@ -93,14 +97,19 @@ impl Flash<'_> {
         let memory = self.scope.buffer(result.buffer)?;
         let element = memory.ty().element().ok_or("has no result")?;
         let columns = t.iota(p.number(0)?, None, f.columns(c, self.columns())?)?;
-        let inputs = [&[sums, stats[0], stats[1], rows.all, columns], bound.as_slice()].concat();
+        let own = self.stage(stages.result)?;
+        let placed =
+            !own.indexed.is_empty() || own.inputs.iter().any(|a| ![product, sum, max].contains(&a));
+        let positions: &[Value] = if placed { &[rows.all, columns] } else { &[] };
+        let inputs = [&[sums, stats[0], stats[1]], positions, bound.as_slice()].concat();
         // Rounded in pairs afterwards, where the stage rounds last.
         let last = self.last_rounding(element)?;
         let kept = if last { f32 } else { element };
         let made = t.map_one(&inputs, f.accumulator(kept, self.columns())?, &mut |c, x| {
-            let own = or(c, x[0], 0.0, pair(&x[5..]))?;
+            let (positions, bound) = x[3..].split_at(positions.len());
+            let own = or(c, x[0], 0.0, pair(bound))?;
             let given = [(product.clone(), own), (sum.clone(), x[1]), (max.clone(), x[2])];
-            let position = [at.outer.as_slice(), &x[3..5]].concat();
+            let position = [at.outer.as_slice(), positions].concat();
             let made = self.stage_at(c, stages.result, position, &given)?;
             let Some(rounded) = made.def().filter(|_| last) else { return Ok(made) };
             let wide = rounded.operand(0);
