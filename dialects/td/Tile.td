@@ -93,14 +93,15 @@ def Kiln_TileIotaOp : Kiln_Tile<"iota"> {
   let results = (outs Tensor:$result);
   let assemblyFormat = "$first (`to` $last^)? attr-dict `:` type($result)";
 }
-def Kiln_TileSplatOp : Kiln_Tile<"splat"> {
-  let summary = "A fragment of equal elements";
-  let arguments = (ins AnyType:$value);
+def Kiln_TileBroadcastOp : Kiln_Tile<"broadcast", [Pure]> {
+  let summary = "A tile whose columns are all the given rows";
+  let formula = "r[i, j] = x[i]";
+  let arguments = (ins Tensor:$input);
   let results = (outs Tensor:$result);
-  let assemblyFormat = "$value attr-dict `:` type($value) `->` type($result)";
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
 }
 def Kiln_TileMapOp : Kiln_TileBody<"map"> {
-  let summary = "Computes fragments element by element. The body takes an element of each operand: of a tile, of its row or column, or a scalar. Without a tile among the operands the results are rows. With `fast`, sums and products of floats may contract and reassociate, and divisions by constants are products";
+  let summary = "Computes fragments element by element, where that takes positions or memory; ops of arith and math take fragments themselves. The body takes an element of each operand: of a tile, of its row or column, or a scalar. Without a tile among the operands the results are rows. With `fast`, sums and products of floats may contract and reassociate, and divisions by constants are products";
   let formula = "r[i, j] = body(x[i, j], rows[i], columns[j], scalar)";
   let reference = "linalg.map";
   let arguments = (ins Variadic<AnyType>:$inputs, UnitAttr:$fast);
@@ -116,7 +117,7 @@ def Kiln_TileReduceOp : Kiln_Tile<"reduce"> {
   let assemblyFormat = "$kind $input attr-dict `:` type($input) `->` type($result)";
 }
 def Kiln_TileConvertOp : Kiln_Tile<"convert"> {
-  let summary = "A tile with another element type, or another layout";
+  let summary = "A tile with another element type, or another layout; or rows as partial rows";
   let arguments = (ins Tensor:$input);
   let results = (outs Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";

@@ -272,6 +272,14 @@ fn trimmed(text: &str, longest: usize) -> String {
         return text.into();
     }
     let nodes = Node::all(text);
+    if longest == PROGRAM {
+        let mut shown = vec![];
+        let whole = Detail { ops: usize::MAX, alike: true, depth: 99 };
+        show(&nodes, whole, 0, &mut shown);
+        if shown.len() <= longest {
+            return shown.join("\n");
+        }
+    }
     let steps =
         [(16, true), (12, true), (8, true), (12, false), (8, false), (4, false), (2, false)];
     let steps = steps.into_iter().map(|(ops, alike)| Detail { ops, alike, depth: 99 });
@@ -313,7 +321,10 @@ fn show(nodes: &[Node], detail: Detail, depth: usize, shown: &mut Vec<String>) {
             continue;
         }
         let run = nodes[i..].iter().take_while(|n| n.inside.is_empty() && n.op().is_some()).count();
-        if run <= detail.ops + 2 {
+        let constants = nodes[i..i + run].iter().filter(|n| n.is_constant()).count();
+        // Of a program that is shown as a whole, many constants are hidden all the same.
+        let short = run <= detail.ops.saturating_add(2);
+        if short && (detail.ops < usize::MAX || constants < 4) {
             shown.push(node.line.into());
             i += 1;
             continue;

@@ -91,7 +91,11 @@ pub(super) fn verify(op: Op) -> Result<()> {
             })
         }
         Some(OpKind::TileIota) => fragment(op.result(0), &[Rows, Columns]).map(drop),
-        Some(OpKind::TileSplat) => fragment(op.result(0), &[Accumulator, Rows]).map(drop),
+        Some(OpKind::TileBroadcast) => {
+            let (from, to) =
+                (fragment(op.operand(0), &[Rows])?, fragment(op.result(0), &[Accumulator])?);
+            ensure(from[0] == to[0], || format!("has {} rows of {}", to[0], from[0]))
+        }
         Some(OpKind::TileReduce) => {
             let o = TileReduce::of(op).ok_or_malformed(op)?;
             ensure(matches!(o.kind, ReduceKind::Sum | ReduceKind::Max), || {
@@ -105,8 +109,8 @@ pub(super) fn verify(op: Op) -> Result<()> {
         }
         Some(OpKind::TileConvert) => {
             let (from, to) = (
-                fragment(op.operand(0), &[Accumulator])?,
-                fragment(op.result(0), &[Accumulator, Operand])?,
+                fragment(op.operand(0), &[Accumulator, Rows])?,
+                fragment(op.result(0), &[Accumulator, Operand, PartialRows])?,
             );
             ensure(from == to, || format!("has {to:?} elements of {from:?}"))
         }

@@ -99,8 +99,7 @@ pub fn derivative(kind: OpKind) -> Derivative {
         | StructuredAttention => Refused(BELOW),
         TileWarpSpecialize | TilePipeline | TileFirstStage | TileNextStage | TileAcquire
         | TileWait | TileRelease | TileTmaLoad | TileView | TileZeroRows | TileMma
-        | TileMmaWait | TileIota | TileSplat | TileMap | TileReduce | TileConvert | TileStore => {
-            Refused(BELOW)
-        }
+        | TileMmaWait | TileIota | TileBroadcast | TileMap | TileReduce | TileConvert
+        | TileStore => Refused(BELOW),
     }
 }

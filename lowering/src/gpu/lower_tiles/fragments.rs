@@ -6,7 +6,7 @@ use crate::{
         Role,
         rings::{Shared, Stage},
     },
-    strategies::gpu::common::{ptx::Ptx, threads},
+    strategies::gpu::common::{ptx::Ptx, score::scalar_op, threads},
 };
 use kiln_dialects::{ir::*, ops::*};
 
@@ -25,6 +25,12 @@ pub(super) enum Lowered {
     /// A left operand: of each 16 columns, both rows of the first 8, then of the second.
     Operand(Vec<Value>),
     Rows([Value; 2]),
+    /// A tile whose columns are all these rows.
+    Broadcast([Value; 2]),
+    /// A fragment of equal elements.
+    Splat(Value),
+    /// An op on fragments that is computed where its only user is, element by element.
+    Deferred(Op),
     /// The first column, and the last one if the tile may go beyond.
     Columns(Value, Option<Value>),
 }
@@ -37,7 +43,9 @@ impl Lowered {
             Lowered::Stage(s) => vec![s.index, s.parity],
             Lowered::Shared(s) => vec![s.address],
             Lowered::Elements(all) | Lowered::Pairs(all) | Lowered::Operand(all) => all.clone(),
-            Lowered::Rows(both) => both.to_vec(),
+            Lowered::Rows(both) | Lowered::Broadcast(both) => both.to_vec(),
+            Lowered::Splat(v) => vec![*v],
+            Lowered::Deferred(_) => vec![],
             Lowered::Columns(first, last) => [*first].into_iter().chain(*last).collect(),
         }
     }
@@ -59,6 +67,9 @@ impl Lowered {
                     Lowered::Pairs(_) => Lowered::Pairs(own.to_vec()),
                     Lowered::Operand(_) => Lowered::Operand(own.to_vec()),
                     Lowered::Rows(_) => Lowered::Rows([own[0], own[1]]),
+                    Lowered::Broadcast(_) => Lowered::Broadcast([own[0], own[1]]),
+                    Lowered::Splat(_) => Lowered::Splat(own[0]),
+                    Lowered::Deferred(op) => Lowered::Deferred(*op),
                     Lowered::Columns(..) => Lowered::Columns(own[0], own.get(1).copied()),
                 })
             })
@@ -77,15 +88,49 @@ pub(super) fn registers(ty: Type) -> Result<usize> {
     Ok(columns as usize / 2)
 }
 
+/// Whether an op is one of arith or math on fragments.
+pub(super) fn is_elementwise(op: Op) -> bool {
+    let fragment = op.result_count() == 1 && op.result(0).ty().fragment_layout().is_some();
+    fragment && op.kind().is_none()
+}
+
+/// Whether an op's only user is one on fragments of the same layout, with no other op between that
+/// may have to stay in front of it.
+fn is_deferred(op: Op) -> bool {
+    let layout = op.result(0).ty().fragment_layout();
+    let uses = op.result(0).uses();
+    let [(user, _)] = uses.as_slice() else { return false };
+    let moves = |o: &Op| is_elementwise(*o) || o.kind() == Some(OpKind::TileBroadcast);
+    let mut between = std::iter::successors(op.next(), |o| o.next()).take_while(|o| o != user);
+    is_elementwise(*user)
+        && user.result(0).ty().fragment_layout() == layout
+        && user.block() == op.block()
+        && between.all(|o| moves(&o))
+}
+
 impl Role<'_> {
     pub(super) fn elements(&self, v: Value) -> Result<Vec<Value>> {
-        match self.lowered(v) {
+        match self.materialised(v)? {
             Lowered::Elements(all) => Ok(all),
             _ => Err("takes what is no tile of elements".into()),
         }
     }
+    /// A fragment with its registers.
+    pub(super) fn materialised(&self, v: Value) -> Result<Lowered> {
+        let ty = v.ty();
+        Ok(match (self.lowered(v), ty.fragment_layout()) {
+            (Lowered::Splat(v), Some(FragmentLayout::Accumulator)) => {
+                Lowered::Elements(vec![v; registers(ty)?])
+            }
+            (Lowered::Splat(v), _) => Lowered::Rows([v; 2]),
+            (Lowered::Broadcast(both), _) => {
+                Lowered::Elements((0..registers(ty)?).map(|i| both[place(i).0]).collect())
+            }
+            (other, _) => other,
+        })
+    }
     pub(super) fn rows(&self, v: Value) -> Result<[Value; 2]> {
-        match self.lowered(v) {
+        match self.materialised(v)? {
             Lowered::Rows(both) => Ok(both),
             _ => Err("takes what has no rows".into()),
         }
@@ -104,12 +149,39 @@ impl Role<'_> {
         Ok(Lowered::Rows([there(row)?, there(p.add_const(row, 8)?)?]))
     }
 
-    pub(super) fn splat(&self, op: Op) -> Result<Lowered> {
-        let (v, ty) = (self.scalar(op.operand(0)), op.result(0).ty());
-        Ok(match ty.fragment_layout() {
-            Some(FragmentLayout::Accumulator) => Lowered::Elements(vec![v; registers(ty)?]),
-            _ => Lowered::Rows([v; 2]),
-        })
+    pub(super) fn broadcast(&self, op: Op) -> Result<Lowered> {
+        self.rows(op.operand(0)).map(Lowered::Broadcast)
+    }
+
+    /// An op of arith or math on fragments. Chains of them are computed element by element, which
+    /// keeps few registers alive.
+    pub(super) fn elementwise(&self, c: Code, op: Op) -> Result<Lowered> {
+        if is_deferred(op) {
+            return Ok(Lowered::Deferred(op));
+        }
+        let ty = op.result(0).ty();
+        if ty.fragment_layout() != Some(FragmentLayout::Accumulator) {
+            return Ok(Lowered::Rows([self.computed(c, op, 0)?, self.computed(c, op, 1)?]));
+        }
+        let all = (0..registers(ty)?).map(|i| self.computed(c, op, i)).collect::<Result<_>>()?;
+        Ok(Lowered::Elements(all))
+    }
+    fn computed(&self, c: Code, op: Op, i: usize) -> Result<Value> {
+        let operands: Vec<Value> =
+            op.operands().iter().map(|v| self.register(c, *v, i)).collect::<Result<_>>()?;
+        scalar_op(Code(c.0.at(op.loc())), op, &operands, false)
+    }
+    /// Register `i` of a fragment.
+    fn register(&self, c: Code, v: Value, i: usize) -> Result<Value> {
+        let found = match self.lowered(v) {
+            Lowered::Deferred(op) => return self.computed(c, op, i),
+            Lowered::Splat(v) => Some(v),
+            Lowered::Broadcast(both) => both.get(place(i).0).copied(),
+            Lowered::Rows(both) => both.get(i).copied(),
+            Lowered::Elements(all) => all.get(i).copied(),
+            _ => None,
+        };
+        found.ok_or_else(|| "takes what has no such element".into())
     }
 
     /// Reduces a thread's elements of each row pairwise, then over the four lanes of the row.
@@ -143,6 +215,9 @@ impl Role<'_> {
     }
 
     pub(super) fn convert(&self, p: Ptx, op: Op) -> Result<Lowered> {
+        if let Lowered::Rows(both) = self.lowered(op.operand(0)) {
+            return Ok(Lowered::Rows(both));
+        }
         let (all, ty) = (self.elements(op.operand(0))?, op.result(0).ty());
         let element = ty.element().ok_or("has no element type")?;
         if ty.fragment_layout() == Some(FragmentLayout::Operand) {

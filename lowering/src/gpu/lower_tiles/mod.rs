@@ -25,7 +25,7 @@ use crate::{
     analysis::kernels_of,
     emit::{code::Code, function, index::PART},
     gpu::lower_tiles::{
-        fragments::Lowered,
+        fragments::{Lowered, is_elementwise},
         rings::{Rings, Stage},
     },
     strategies::gpu::common::{
@@ -59,8 +59,15 @@ impl Pass for LowerTiles {
             let Some((program, node)) = all.iter().find_map(found) else { continue };
             let rings: Vec<Op> =
                 all.into_iter().filter(|op| op.kind() == Some(OpKind::TilePipeline)).collect();
-            lower(func, (program, node), &rings).at(func)?;
+            let mut constants: Vec<Op> = walk(func)
+                .into_iter()
+                .filter(|op| op.isa::<arith::Constant>() && is_elementwise(*op))
+                .collect();
+            lower(func, (program, node), &rings, &constants).at(func)?;
+            let inside = walk(program);
+            constants.retain(|op| !inside.contains(op));
             program.erase();
+            constants.into_iter().for_each(Op::erase);
             rings.into_iter().for_each(Op::erase);
             function::finish(func)?;
         }
@@ -73,15 +80,25 @@ const ROWS: usize = 64;
 /// Warps of a warpgroup.
 const WARPS: usize = 4;
 
-fn lower(func: Op, (op, node): (Op, TileWarpSpecialize), rings: &[Op]) -> Result<()> {
+fn lower(
+    func: Op,
+    (op, node): (Op, TileWarpSpecialize),
+    rings: &[Op],
+    constants: &[Op],
+) -> Result<()> {
     let c = Code(Builder::before(op).ok_or("is in no block")?);
+    let mut known = HashMap::new();
+    for op in constants {
+        let value = op.attr("value").and_then(Attr::splat_value).ok_or("has several elements")?;
+        known.insert(op.result(0), Lowered::Splat(arith::constant(c, value)?));
+    }
     let rings = Rings::of(c, func, rings)?;
     let consumers = node.consumers as usize;
     let [produce, consume] = [0, 1].map(|i| op.regions().get(i).and_then(|r| r.first()));
     let (produce, consume) = produce.zip(consume).ok_or("has an empty region")?;
     let registers = node.registers.map(|r| (r[0] as usize, r[1] as usize));
     let run = |c: Code, block: Block, thread: Option<Thread>| {
-        let mut role = Role { rings: &rings, thread, values: HashMap::new() };
+        let mut role = Role { rings: &rings, thread, values: known.clone() };
         role.block(c, block).map(drop)
     };
     warp_specialisation::emit(
@@ -157,7 +174,7 @@ impl Role<'_> {
         for op in block.ops() {
             let c = Code(c.0.at(op.loc()));
             if op.kind() == Some(OpKind::Yield) || op.isa::<scf::Yield>() {
-                return Ok(op.operands().into_iter().map(|v| self.lowered(v)).collect());
+                return op.operands().into_iter().map(|v| self.materialised(v)).collect();
             }
             self.op(c, op).at(op)?;
         }
@@ -172,6 +189,14 @@ impl Role<'_> {
                 Ok(())
             }
             None if op.isa::<scf::For>() => self.for_loop(c, op),
+            None if is_elementwise(op) => {
+                // Constants are known from the start.
+                if !op.isa::<arith::Constant>() {
+                    let made = self.elementwise(c, op)?;
+                    self.set(op, vec![made]);
+                }
+                Ok(())
+            }
             None if op.isa::<scf::If>() && op.result_count() == 0 => self.branch(c, op),
             None => {
                 let new = c.0.clone_op(op, &|v| self.scalar(v))?;
@@ -192,7 +217,8 @@ impl Role<'_> {
         let operands = op.operands();
         let (bounds, inits) = operands.split_at_checked(3).ok_or("has no bounds")?;
         let bounds: Vec<Value> = bounds.iter().map(|v| self.scalar(*v)).collect();
-        let inits: Vec<Lowered> = inits.iter().map(|v| self.lowered(*v)).collect();
+        let inits: Vec<Lowered> =
+            inits.iter().map(|v| self.materialised(*v)).collect::<Result<_>>()?;
         let body = op.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
         let args = body.args();
         let flat: Vec<Value> = inits.iter().flat_map(Lowered::flat).collect();
@@ -269,7 +295,7 @@ impl Role<'_> {
             OpKind::TileMma => vec![self.mma(p, op)?],
             OpKind::TileMmaWait => self.mma_wait(p, op)?,
             OpKind::TileIota => vec![self.iota(p, op)?],
-            OpKind::TileSplat => vec![self.splat(op)?],
+            OpKind::TileBroadcast => vec![self.broadcast(op)?],
             OpKind::TileMap => self.map(c, op)?,
             OpKind::TileReduce => vec![self.reduce(c, op)?],
             OpKind::TileConvert => vec![self.convert(p, op)?],

@@ -81,7 +81,7 @@ impl Flash<'_> {
         let ty = self.fragments().accumulator(p.f32(), self.columns())?;
         Ok(LoopCarried {
             weights: self.weights(c, made)?,
-            accumulators: t.splat(c.number(0.0, p.f32())?, ty)?,
+            accumulators: c.number(0.0, ty)?,
             rows,
             keys: t.next_stage(self.keys_ring, keys)?,
             values: keys,
@@ -115,8 +115,7 @@ impl Flash<'_> {
         let [sums, made] = [done[0], done[1]];
         t.release(self.values_ring, s.values)?;
         let factor = factor.ok_or("has no earlier sums")?;
-        let scaled =
-            t.map_one(&[sums, factor], sums.ty(), &mut |c, x| arith::mulf(c, x[0], x[1]))?;
+        let scaled = arith::mulf(c, sums, t.broadcast(factor, sums.ty())?)?;
         Ok(LoopCarried {
             weights: self.weights(c, made)?,
             accumulators: scaled,
@@ -136,7 +135,7 @@ impl Flash<'_> {
             let at = Place { query_tile, rows, queries };
             t.wait(self.queries_ring, query)?;
             let mut state = self.first_tile(c, &at, carried[1])?;
-            let (mut from, one) = (p.i32_to_index(p.number(1)?)?, c.index(1)?);
+            let (mut from, one) = (c.index(1)?, c.index(1)?);
             let mut some = |to: Value, last: bool, window: bool| -> Result<()> {
                 let to = p.i32_to_index(to)?;
                 let next =

@@ -33,8 +33,13 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Resu
     let ragged =
         [!even(queries, rows), !even(count, keys) || pattern.at.limits.lengths[1].is_some()];
     let around: Vec<Value> = outer.iter().map(|n| scope.poly(c, n)).collect::<Result<_>>()?;
-    let (queries, count, p) = (scope.poly(c, queries)?, scope.poly(c, count)?, Ptx(c));
-    let down = c.ceil_div(queries, c.index(rows as i64)?)?;
+    let (p, all) = (Ptx(c), scope.poly(c, queries)?);
+    // Known sizes are constants, which fold.
+    let narrow = |size: &Poly| match size.known() {
+        Some(n) => p.constant(n),
+        None => p.index_to_i32(scope.poly(c, size)?),
+    };
+    let down = c.ceil_div(all, c.index(rows as i64)?)?;
     let total = around.iter().try_fold(down, |a, b| c.mul(a, *b))?;
     let element = Type::scalar(c.ctx(), pattern.element);
     let ring = |stages: usize, rows: usize, columns: i64| {
@@ -51,8 +56,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Resu
         rows,
         keys,
         outer_sizes: around,
-        queries: p.index_to_i32(queries)?,
-        count: p.index_to_i32(count)?,
+        queries: narrow(queries)?,
+        count: narrow(count)?,
         tiles_per_outer: down,
         tiles: total,
         partial_tiles: ragged,

@@ -71,14 +71,16 @@ impl Flash<'_> {
         let bound: Vec<Value> = valid.into_iter().flat_map(|n| [rows.all, n]).collect();
         let pair = |x: &[Value]| if let [i, n, ..] = x { Some((*i, *n)) } else { None };
         let mut stats = [total, state.max];
-        if !bound.is_empty() || self.score.factor != 1.0 {
+        if !bound.is_empty() {
             let inputs = [&stats, bound.as_slice()].concat();
             let made = t.map(&inputs, &[row, row], &mut |c, x| {
-                let total = or(c, x[0], 0.0, pair(&x[2..]))?;
-                let max = or(c, x[1], f64::NEG_INFINITY, pair(&x[2..]))?;
-                Ok(vec![total, arith::mulf(c, max, c.number(self.score.factor, f32)?)?])
+                let bound = pair(&x[2..]);
+                Ok(vec![or(c, x[0], 0.0, bound)?, or(c, x[1], f64::NEG_INFINITY, bound)?])
             })?;
             stats = [made[0], made[1]];
+        }
+        if self.score.factor != 1.0 {
+            stats[1] = arith::mulf(c, stats[1], c.number(self.score.factor, row)?)?;
         }
         let there = self.partial_tiles[0].then_some(self.queries);
         if let Some(lse) = stages.lse {

@@ -1,6 +1,6 @@
 //! The producer, which issues the TMA loads of queries, keys and values.
 use crate::{
-    emit::code::Code,
+    emit::code::{Code, constant_value},
     strategies::gpu::{
         attention::{flash::Flash, query_tile::QueryTile},
         common::{ptx::Ptx, tile::Tile},
@@ -33,7 +33,10 @@ impl Flash<'_> {
             self.load_stage(c, (self.queries_ring, q), &pattern.query, query, row, query_tile)?;
             // Without keys there is no memory to read: all rows are out of bounds, which TMA fills
             // with zeros.
-            let none = arith::extui(c, p.eq_const(self.count, 0)?, p.i32())?;
+            let none = match constant_value(self.count) {
+                Some(n) => p.number(usize::from(n == 0))?,
+                None => arith::extui(c, p.eq_const(self.count, 0)?, p.i32())?,
+            };
             let next = c.for_dynamic_step(
                 c.index(0)?,
                 p.i32_to_index(query_tile.blocks[0])?,

@@ -1,6 +1,9 @@
 //! Tiles of queries: which one a CTA takes next, and which keys it sees.
 use crate::{
-    emit::{code::Code, loops::decode},
+    emit::{
+        code::{Code, constant_value},
+        loops::decode,
+    },
     strategies::gpu::{
         attention::flash::Flash,
         common::{ptx::Ptx, threads},
@@ -59,8 +62,10 @@ impl Flash<'_> {
         let (queries, count) = (queries.transpose()?, keys.unwrap_or(Ok(self.count))?);
         // At least one tile, out of bounds if there are no keys. The trip count is opaque: LLVM
         // would unroll a constant one, which exceeds registers.
-        let mut end =
-            p.opaque(p.max(p.div_const(p.add_const(count, self.keys - 1)?, self.keys)?, one)?)?;
+        let mut end = p.opaque(match constant_value(count) {
+            Some(n) => p.number((n.max(1) as usize).div_ceil(self.keys))?,
+            None => p.max(p.div_const(p.add_const(count, self.keys - 1)?, self.keys)?, one)?,
+        })?;
         if let Some(ahead) = self.score.last_key {
             let last = p.max(p.add_signed(first, high as i64 - 1 + ahead)?, zero)?;
             end = p.min(end, p.add_const(p.div_const(last, self.keys)?, 1)?)?;

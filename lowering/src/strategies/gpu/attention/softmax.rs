@@ -39,51 +39,38 @@ impl Flash<'_> {
     ) -> Result<(Value, SoftmaxState, Option<Value>)> {
         let (t, f, f32) = (Tile(c), self.fragments(), Ptx(c).f32());
         let (row, part) = (f.row(f32)?, f.partial_row(f32)?);
-        let scaled = self.score.is_scaled_only();
+        let number = |x: f64| c.number(x, row);
         let factor = LOG2_E * self.score.factor;
-        let own = t.reduce(ReduceKind::Max, seen, row)?;
-        let maxima: Vec<Value> = [own].into_iter().chain(old.map(|o| o.max)).collect();
-        // The maximum, what to subtract from scaled scores, and where a scaled score may overflow
-        // the scale and the finite maximum.
-        let types = vec![row; if scaled { 2 } else { 4 }];
-        let rows = t.map(&maxima, &types, &mut |c, x| {
-            let number = |x: f64| c.number(x, f32);
-            let (scale, least) = (number(factor)?, number(f64::from(f32::MIN))?);
-            let max = match x {
-                [own, before] => arith::maxnumf(c, *own, *before)?,
-                _ => *x.first().ok_or("has no maximum")?,
-            };
-            // A fully masked row has the maximum -inf: all of its exponentials are 0.
-            let over = arith::mulf(c, max, scale)?;
-            if scaled {
-                return Ok(vec![max, arith::negf(c, arith::maxnumf(c, over, least)?)?]);
-            }
-            // Scores below the maximum then are so far from it that any scale makes their
-            // exponential 0.
+        let (scale, least) = (number(factor)?, number(f64::from(f32::MIN))?);
+        let mut max = t.reduce(ReduceKind::Max, seen, row)?;
+        if let Some(old) = old {
+            max = arith::maxnumf(c, max, old.max)?;
+        }
+        // A fully masked row has the maximum -inf: all of its exponentials are 0.
+        let (mut over, mut by, mut finite) = (arith::mulf(c, max, scale)?, None, None);
+        if self.score.is_scaled_only() {
+            over = arith::maxnumf(c, over, least)?;
+        } else {
+            // A scaled score may overflow. Scores below the maximum then are so far from it that
+            // any scale makes their exponential 0.
             let most = arith::maxnumf(c, max, least)?;
             let large = arith::cmpf(c, CmpFPredicate::Ogt, math::absf(c, over)?, number(LARGE)?)?;
-            let by = c.select(large, number(0.5)?, scale)?;
-            Ok(vec![max, arith::negf(c, arith::mulf(c, most, by)?)?, by, most])
-        })?;
-        let (max, over) = (rows[0], rows[1]);
-        let (by, most) = (rows.get(2).copied(), rows.get(3).copied());
-        let inputs: Vec<Value> = [seen, over].into_iter().chain(by).collect();
-        let made = t.map_one(&inputs, seen.ty(), &mut |c, x| {
-            let by = x.get(2).copied().map_or_else(|| c.number(factor, f32), Ok)?;
-            exp2(c, math::fma(c, x[0], by, x[1])?)
-        })?;
+            let own = c.select(large, number(0.5)?, scale)?;
+            over = arith::mulf(c, most, own)?;
+            (by, finite) = (Some(own), Some(most));
+        }
+        let over = arith::negf(c, over)?;
+        let every = |v: Value| t.broadcast(v, seen.ty());
+        let by = by.map_or_else(|| c.number(factor, seen.ty()), every)?;
+        let made = exp2(c, math::fma(c, seen, by, every(over)?)?)?;
         let sum = t.reduce(ReduceKind::Sum, made, part)?;
         let Some(old) = old else { return Ok((made, SoftmaxState { max, sum }, None)) };
-        let inputs = [old.max, most.unwrap_or(over), old.sum, sum];
-        let all = t.map(&inputs, &[row, part], &mut |c, x| {
-            let scale = c.number(factor, f32)?;
-            let power = match scaled {
-                true => math::fma(c, x[0], scale, x[1])?,
-                false => arith::mulf(c, arith::subf(c, x[0], x[1])?, scale)?,
-            };
-            let factor = exp2(c, power)?;
-            Ok(vec![factor, math::fma(c, x[2], factor, x[3])?])
-        })?;
-        Ok((made, SoftmaxState { max, sum: all[1] }, Some(all[0])))
+        let power = match finite {
+            Some(most) => arith::mulf(c, arith::subf(c, old.max, most)?, scale)?,
+            None => math::fma(c, old.max, scale, over)?,
+        };
+        let factor = exp2(c, power)?;
+        let sum = math::fma(c, old.sum, t.convert(factor, part)?, sum)?;
+        Ok((made, SoftmaxState { max, sum }, Some(factor)))
     }
 }

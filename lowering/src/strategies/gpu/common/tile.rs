@@ -4,9 +4,9 @@ use crate::{emit::code::Code, target::launch::SHARED_SPACE};
 use kiln_dialects::{
     ir::*,
     ops::{
-        FragmentLayout, ReduceKind, TileAcquire, TileConvert, TileFirstStage, TileIota, TileMap,
-        TileMma, TileMmaWait, TileNextStage, TilePipeline, TileReduce, TileRelease, TileSplat,
-        TileStore, TileTmaLoad, TileView, TileWait, TileWarpSpecialize, TileZeroRows,
+        FragmentLayout, ReduceKind, TileAcquire, TileBroadcast, TileConvert, TileFirstStage,
+        TileIota, TileMap, TileMma, TileMmaWait, TileNextStage, TilePipeline, TileReduce,
+        TileRelease, TileStore, TileTmaLoad, TileView, TileWait, TileWarpSpecialize, TileZeroRows,
     },
     sym::Dim,
 };
@@ -127,9 +127,9 @@ impl Tile {
     pub fn iota(self, first: Value, last: Option<Value>, ty: Type) -> Result<Value> {
         self.value(&TileIota { first, last }, ty)
     }
-    /// A fragment of equal elements.
-    pub fn splat(self, value: Value, ty: Type) -> Result<Value> {
-        self.value(&TileSplat { value }, ty)
+    /// A tile whose columns are all these rows.
+    pub fn broadcast(self, input: Value, ty: Type) -> Result<Value> {
+        self.value(&TileBroadcast { input }, ty)
     }
     /// Computes fragments element by element.
     pub fn map(

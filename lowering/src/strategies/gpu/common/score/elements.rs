@@ -217,35 +217,36 @@ impl Elements<'_> {
         if op.result_count() != 1 || !op.regions().is_empty() {
             return Err(format!("has a {name} in its body").into());
         }
-        self.generic(c, op, &operands).map(Sym::Value)
+        scalar_op(c, op, &operands, self.fast).map(Sym::Value)
     }
+}
 
-    /// The op on these operands.
-    fn generic(&self, c: Code, op: Op, operands: &[Value]) -> Result<Value> {
-        let (p, name, ty) = (Ptx(c), op.name(), op.result(0).ty());
-        let narrow = ty.dtype() == Ok(DType::F32);
-        let attrs = op.attrs();
-        let mut attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        match (name.as_str(), operands) {
-            (math::Exp2::NAME, [x]) if narrow && is_approximate(op) => return p.exp2(*x),
-            (math::Tanh::NAME, [x]) if narrow && self.fast => return p.tanh(*x),
-            (arith::DivF::NAME, [x, _]) if narrow && self.fast => {
-                if let Some(n) = op.operands().last().copied().and_then(number) {
-                    // Division by a constant becomes a product with its reciprocal, at the cost of
-                    // one rounding more.
-                    let part = c.number((1.0 / n as f32).into(), ty)?;
-                    return arith::MulF::new(c, *x, part).fastmath(exactness(true)).result();
-                }
+/// An op of arith, math or memory on these scalars. `fast`: as of [`Elements::fast`].
+pub fn scalar_op(c: Code, op: Op, operands: &[Value], fast: bool) -> Result<Value> {
+    let (p, name, ty) = (Ptx(c), op.name(), op.result(0).ty());
+    let ty = ty.element().unwrap_or(ty);
+    let narrow = ty.dtype() == Ok(DType::F32);
+    let attrs = op.attrs();
+    let mut attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+    match (name.as_str(), operands) {
+        (math::Exp2::NAME, [x]) if narrow && is_approximate(op) => return p.exp2(*x),
+        (math::Tanh::NAME, [x]) if narrow && fast => return p.tanh(*x),
+        (arith::DivF::NAME, [x, _]) if narrow && fast => {
+            if let Some(n) = op.operands().last().copied().and_then(number) {
+                // Division by a constant becomes a product with its reciprocal, at the cost of
+                // one rounding more.
+                let part = c.number((1.0 / n as f32).into(), ty)?;
+                return arith::MulF::new(c, *x, part).fastmath(exactness(true)).result();
             }
-            _ => {}
         }
-        let sum = [arith::AddF::NAME, arith::SubF::NAME, arith::MulF::NAME];
-        if self.fast && sum.contains(&name.as_str()) {
-            attrs.retain(|(n, _)| *n != "fastmath");
-            attrs.push(("fastmath", exactness(op.isa::<arith::MulF>()).attr(c.ctx())?));
-        }
-        c.op(&name, operands, ty, &attrs)
+        _ => {}
     }
+    let sum = [arith::AddF::NAME, arith::SubF::NAME, arith::MulF::NAME];
+    if fast && sum.contains(&name.as_str()) {
+        attrs.retain(|(n, _)| *n != "fastmath");
+        attrs.push(("fastmath", exactness(op.isa::<arith::MulF>()).attr(c.ctx())?));
+    }
+    c.op(&name, operands, ty, &attrs)
 }
 
 /// Whether an op is marked to be approximated (`afn`).

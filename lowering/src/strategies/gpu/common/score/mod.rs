@@ -14,7 +14,7 @@ mod elements;
 mod graph;
 mod place;
 
-pub use elements::{Elements, Known, Leaves, Sym};
+pub use elements::{Elements, Known, Leaves, Sym, scalar_op};
 pub use graph::{Graph, Leaf};
 pub use place::ScoreCache;
 
