@@ -3,8 +3,8 @@
 use crate::{
     emit::code::Code,
     gpu::lower_tiles::{
-        Role,
         rings::{Shared, Stage},
+        role::Role,
     },
     strategies::gpu::common::{ptx::Ptx, score::scalar_op, threads},
 };

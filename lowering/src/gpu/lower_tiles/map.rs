@@ -2,8 +2,8 @@
 use crate::{
     emit::code::Code,
     gpu::lower_tiles::{
-        Role,
         fragments::{Lowered, place, registers},
+        role::Role,
     },
     strategies::gpu::common::{
         ptx::Ptx,

@@ -19,20 +19,18 @@ mod fragments;
 mod map;
 mod products;
 mod rings;
+mod role;
 mod store;
 
 use crate::{
     analysis::kernels_of,
-    emit::{code::Code, function, index::PART},
+    emit::{code::Code, function},
     gpu::lower_tiles::{
         fragments::{Lowered, is_elementwise},
-        rings::{Rings, Stage},
+        rings::Rings,
+        role::{Role, Thread},
     },
-    strategies::gpu::common::{
-        ptx::Ptx,
-        warp_specialisation::{self, WarpRoles},
-    },
-    target::launch::WARP,
+    strategies::gpu::common::warp_specialisation::{self, WarpRoles},
 };
 use kiln_dialects::{ir::*, ops::*, rules::Level};
 use kiln_passes::{Numerics, Pass};
@@ -54,17 +52,20 @@ impl Pass for LowerTiles {
 
     fn run(&self, root: Op) -> Result<()> {
         for func in kernels_of(root) {
-            let all = walk(func);
-            let found = |op: &Op| Some((*op, TileWarpSpecialize::of(*op)?));
-            let Some((program, node)) = all.iter().find_map(found) else { continue };
-            let rings: Vec<Op> =
-                all.into_iter().filter(|op| op.kind() == Some(OpKind::TilePipeline)).collect();
-            let mut constants: Vec<Op> = walk(func)
-                .into_iter()
-                .filter(|op| op.isa::<arith::Constant>() && is_elementwise(*op))
-                .collect();
-            lower(func, (program, node), &rings, &constants).at(func)?;
-            let inside = walk(program);
+            let all = |is: &dyn Fn(&Op) -> bool| -> Vec<Op> {
+                walk(func).into_iter().filter(|op| is(op)).collect()
+            };
+            let programs = all(&|op| op.kind() == Some(OpKind::TileWarpSpecialize));
+            let [program] = programs.as_slice() else {
+                match programs.is_empty() {
+                    true => continue,
+                    false => return Err(Error::at(func, "has several tile programs")),
+                }
+            };
+            let rings = all(&|op| op.kind() == Some(OpKind::TilePipeline));
+            let mut constants = all(&|op| op.isa::<arith::Constant>() && is_elementwise(*op));
+            lower(func, *program, &rings, &constants).at(func)?;
+            let inside = walk(*program);
             constants.retain(|op| !inside.contains(op));
             program.erase();
             constants.into_iter().for_each(Op::erase);
@@ -80,12 +81,8 @@ const ROWS: usize = 64;
 /// Warps of a warpgroup.
 const WARPS: usize = 4;
 
-fn lower(
-    func: Op,
-    (op, node): (Op, TileWarpSpecialize),
-    rings: &[Op],
-    constants: &[Op],
-) -> Result<()> {
+fn lower(func: Op, op: Op, rings: &[Op], constants: &[Op]) -> Result<()> {
+    let node = TileWarpSpecialize::of(op).ok_or_malformed(op)?;
     let c = Code(Builder::before(op).ok_or("is in no block")?);
     let mut known = HashMap::new();
     for op in constants {
@@ -113,202 +110,4 @@ fn lower(
             },
         },
     )
-}
-
-/// A consumer thread.
-#[derive(Clone, Copy)]
-struct Thread {
-    /// Its warpgroup, and its place there.
-    group: Value,
-    thread: Value,
-    /// Its lane, and whether it is its warp's elected lane.
-    lane: Value,
-    elected: Value,
-    /// Its first row, and its first column in a tile.
-    row: Value,
-    column: Value,
-}
-
-impl Thread {
-    fn of(c: Code, group: Value, thread: Value, warp: Value) -> Result<Thread> {
-        let p = Ptx(c);
-        let lane = p.rem_const(thread, WARP)?;
-        let high = p.add(p.mul_const(p.rem_const(warp, WARPS)?, 16)?, p.div_const(lane, 4)?)?;
-        let row = p.add(p.mul_const(group, ROWS)?, high)?;
-        let column = p.mul_const(p.rem_const(lane, 4)?, 2)?;
-        Ok(Thread { group, thread, lane, elected: p.eq_const(lane, 0)?, row, column })
-    }
-}
-
-/// The code of a producer or of a consumer, as it is written.
-struct Role<'a> {
-    rings: &'a Rings,
-    /// The consumer thread; `None` of the producer.
-    thread: Option<Thread>,
-    /// What tiles, fragments, stages and cloned values became.
-    values: HashMap<Value, Lowered>,
-}
-
-impl Role<'_> {
-    fn thread(&self) -> Result<Thread> {
-        Ok(self.thread.ok_or("is an op of consumers")?)
-    }
-    fn lowered(&self, v: Value) -> Lowered {
-        self.values.get(&v).cloned().unwrap_or(Lowered::Scalar(v))
-    }
-    fn scalar(&self, v: Value) -> Value {
-        if let Some(Lowered::Scalar(v)) = self.values.get(&v) { *v } else { v }
-    }
-    fn stage(&self, v: Value) -> Result<Stage> {
-        match self.lowered(v) {
-            Lowered::Stage(s) => Ok(s),
-            _ => Err("takes what is no stage".into()),
-        }
-    }
-    fn set(&mut self, op: Op, made: Vec<Lowered>) {
-        self.values.extend(op.results().into_iter().zip(made));
-    }
-
-    /// Writes the ops of a block; returns what its terminator takes.
-    fn block(&mut self, c: Code, block: Block) -> Result<Vec<Lowered>> {
-        for op in block.ops() {
-            let c = Code(c.0.at(op.loc()));
-            if op.kind() == Some(OpKind::Yield) || op.isa::<scf::Yield>() {
-                return op.operands().into_iter().map(|v| self.materialised(v)).collect();
-            }
-            self.op(c, op).at(op)?;
-        }
-        Err("has a block without a terminator".into())
-    }
-
-    fn op(&mut self, c: Code, op: Op) -> Result<()> {
-        match op.kind() {
-            Some(kind) => {
-                let made = self.tile_op(c, op, kind)?;
-                self.set(op, made);
-                Ok(())
-            }
-            None if op.isa::<scf::For>() => self.for_loop(c, op),
-            None if is_elementwise(op) => {
-                // Constants are known from the start.
-                if !op.isa::<arith::Constant>() {
-                    let made = self.elementwise(c, op)?;
-                    self.set(op, vec![made]);
-                }
-                Ok(())
-            }
-            None if op.isa::<scf::If>() && op.result_count() == 0 => self.branch(c, op),
-            None => {
-                let new = c.0.clone_op(op, &|v| self.scalar(v))?;
-                // An address that is part of another one stays without uses.
-                if op.result_count() == 1 && op.result(0).uses().is_empty() {
-                    let affine = op.isa::<affine::AffineApply>() || op.isa::<affine::AffineMin>();
-                    if affine {
-                        new.set_attr(PART, Attr::unit(c.ctx()));
-                    }
-                }
-                self.set(op, new.results().into_iter().map(Lowered::Scalar).collect());
-                Ok(())
-            }
-        }
-    }
-
-    fn for_loop(&mut self, c: Code, op: Op) -> Result<()> {
-        let operands = op.operands();
-        let (bounds, inits) = operands.split_at_checked(3).ok_or("has no bounds")?;
-        let bounds: Vec<Value> = bounds.iter().map(|v| self.scalar(*v)).collect();
-        let inits: Vec<Lowered> =
-            inits.iter().map(|v| self.materialised(*v)).collect::<Result<_>>()?;
-        let body = op.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
-        let args = body.args();
-        let flat: Vec<Value> = inits.iter().flat_map(Lowered::flat).collect();
-        let done = c.for_dynamic_step(bounds[0], bounds[1], bounds[2], &flat, &mut |c, i, x| {
-            self.values.insert(args[0], Lowered::Scalar(i));
-            self.values.extend(args[1..].iter().copied().zip(Lowered::like(&inits, x)?));
-            let next = self.block(c, body)?;
-            Ok(next.iter().flat_map(Lowered::flat).collect())
-        })?;
-        self.set(op, Lowered::like(&inits, &done)?);
-        Ok(())
-    }
-
-    fn branch(&mut self, c: Code, op: Op) -> Result<()> {
-        let regions = op.regions();
-        let [then, other] = [0, 1].map(|i| regions.get(i).and_then(|r| r.first()));
-        let then = then.ok_or("has no then region")?;
-        let condition = self.scalar(op.operand(0));
-        if other.is_some() {
-            return Err("has an else region".into());
-        }
-        c.if_else(condition, &mut |c| self.block(c, then).map(drop), None)
-    }
-
-    fn tile_op(&mut self, c: Code, op: Op, kind: OpKind) -> Result<Vec<Lowered>> {
-        let p = Ptx(c);
-        let ring = || self.rings.get(op.operand(0));
-        let stage = || self.stage(op.operand(1));
-        Ok(match kind {
-            // All stages are empty at first.
-            OpKind::TileFirstStage => {
-                let parity = usize::from(self.thread.is_none());
-                vec![Lowered::Stage(Stage { index: p.number(0)?, parity: p.number(parity)? })]
-            }
-            OpKind::TileNextStage => {
-                let s = stage()?;
-                let [index, parity] = p.next_stage(s.index, s.parity, ring()?.stages)?;
-                vec![Lowered::Stage(Stage { index, parity })]
-            }
-            OpKind::TileAcquire => {
-                let s = stage()?;
-                p.mbarrier_wait(self.rings.empty(p, ring()?, s.index)?, s.parity)?;
-                vec![]
-            }
-            OpKind::TileWait => {
-                let s = stage()?;
-                p.mbarrier_wait(self.rings.full(p, ring()?, s.index)?, s.parity)?;
-                vec![]
-            }
-            OpKind::TileRelease => {
-                let (at, ring) = (stage()?.index, ring()?);
-                let mut arrive = |c| p_arrive(self.rings, c, ring, at);
-                c.if_else(self.thread()?.elected, &mut arrive, None)?;
-                vec![]
-            }
-            OpKind::TileTmaLoad => {
-                let o = TileTmaLoad::of(op).ok_or_malformed(op)?;
-                let at: Vec<Value> = o.coordinates.iter().map(|v| self.scalar(*v)).collect();
-                let ring = self.rings.get(o.pipeline)?;
-                self.rings.load(p, ring, self.stage(o.stage)?.index, self.scalar(o.map), &at)?;
-                vec![]
-            }
-            OpKind::TileView => {
-                vec![Lowered::Shared(self.rings.tile(p, ring()?, stage()?.index)?)]
-            }
-            OpKind::TileZeroRows => {
-                let (thread, from) = (self.thread()?, self.scalar(op.operand(1)));
-                match self.lowered(op.operand(0)) {
-                    Lowered::Shared(tile) => tile.zero_rows(c, from, thread)?,
-                    _ => return Err("zeroes what is no tile".into()),
-                }
-                vec![]
-            }
-            OpKind::TileMma => vec![self.mma(p, op)?],
-            OpKind::TileMmaWait => self.mma_wait(p, op)?,
-            OpKind::TileIota => vec![self.iota(p, op)?],
-            OpKind::TileBroadcast => vec![self.broadcast(op)?],
-            OpKind::TileMap => self.map(c, op)?,
-            OpKind::TileReduce => vec![self.reduce(c, op)?],
-            OpKind::TileConvert => vec![self.convert(p, op)?],
-            OpKind::TileStore => {
-                self.store(c, op)?;
-                vec![]
-            }
-            _ => return Err("is in no tile program".into()),
-        })
-    }
-}
-
-fn p_arrive(rings: &Rings, c: Code, ring: &rings::Ring, stage: Value) -> Result<()> {
-    let p = Ptx(c);
-    p.mbarrier_arrive(rings.empty(p, ring, stage)?)
 }

@@ -1,9 +1,10 @@
 //! Products of tiles by wgmma.
 use crate::{
     gpu::lower_tiles::{
-        ROWS, Role,
+        ROWS,
         fragments::{Lowered, registers},
         rings::{ROW, Shared},
+        role::Role,
     },
     strategies::gpu::common::ptx::{Mma, Ptx, wgmma_type},
 };

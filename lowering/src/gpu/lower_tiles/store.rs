@@ -4,7 +4,7 @@ use crate::{
         code::Code,
         lanes::{LaneValue, Lanes},
     },
-    gpu::lower_tiles::{Role, fragments::Lowered, map::Operands},
+    gpu::lower_tiles::{fragments::Lowered, map::Operands, role::Role},
     strategies::gpu::common::{
         ptx::Ptx,
         score::{Elements, Known},

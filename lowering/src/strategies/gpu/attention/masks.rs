@@ -29,17 +29,19 @@ pub(super) struct ScoreRows {
     /// Values of the score's body that do not depend on rows, and those that do.
     uniform: HashMap<Value, Value>,
     rows: Vec<(Value, Value)>,
-    /// The rows and columns that the rest depends on, and positions of outer loops.
+    /// Which positions the rest takes: rows, columns, outer loops.
     depends: u8,
     outer: Vec<usize>,
 }
 
 impl Flash<'_> {
-    /// Whether a value is worth an op of its own where it does not depend on keys.
+    /// Whether a value is worth an op of its own where it does not depend on keys. A fragment of
+    /// indices holds positions, which are small.
     fn hoisted(&self, v: Value, depends: u8) -> bool {
         let g = &self.score.graph;
         let constant = v.def().is_some_and(|op| op.isa::<arith::Constant>());
-        g.has(v) && g.depends(v) == depends && !g.is_affine(v) && !constant
+        let own = g.has(v) && g.depends(v) == depends && !g.is_affine(v);
+        own && !constant && !(depends == ROW && v.ty().is_index())
     }
 
     /// Writes values of the score's body.
@@ -58,7 +60,6 @@ impl Flash<'_> {
         let (t, f, p, s) = (Tile(c), self.fragments(), Ptx(c), &self.score);
         let index = f.row(Type::index(c.ctx()))?;
         let all = t.iota(at.first, None, index)?;
-        let last = || p.add_signed(self.queries, -1);
         let mut rows = ScoreRows {
             all,
             existing: all,
@@ -69,13 +70,13 @@ impl Flash<'_> {
         };
         let Body::Block(block) = s.stage.body else { return Ok(rows) };
         // From the root down to what is computed once.
-        let (mut seen, mut stack) = (HashSet::new(), vec![s.root]);
+        let (mut seen, mut stack, mut own) = (HashSet::new(), vec![s.root], vec![]);
         while let Some(v) = stack.pop().map(|v| self.replaced(v)) {
             if !s.graph.has(v) || v == s.raw || !seen.insert(v) || self.hoisted(v, 0) {
                 continue;
             }
             if self.hoisted(v, ROW) {
-                rows.depends |= ROW;
+                own.push(v);
             } else if v.block_arg().is_some() || v.def().and_then(dim).is_some() {
                 rows.depends |= s.graph.depends(v) & (ROW | COLUMN);
                 rows.outer
@@ -86,8 +87,8 @@ impl Flash<'_> {
         }
         rows.outer.sort_unstable();
         rows.outer.dedup();
-        if self.partial_tiles[0] && rows.depends & ROW != 0 {
-            rows.existing = t.iota(at.first, Some(last()?), index)?;
+        if self.partial_tiles[0] && (rows.depends & ROW != 0 || !own.is_empty()) {
+            rows.existing = t.iota(at.first, Some(p.add_signed(self.queries, -1)?), index)?;
         }
         let values: Vec<Value> =
             block.args().into_iter().chain(block.ops().into_iter().flat_map(Op::results)).collect();
@@ -97,8 +98,9 @@ impl Flash<'_> {
             once.value(c, *v)?;
         }
         rows.uniform = once.made;
-        let own: Vec<Value> =
-            values.into_iter().filter(|v| seen.contains(v) && self.hoisted(*v, ROW)).collect();
+        rows.uniform.retain(|v, _| self.hoisted(*v, 0));
+        // In the order of the body.
+        let own: Vec<Value> = values.into_iter().filter(|v| own.contains(v)).collect();
         if own.is_empty() {
             return Ok(rows);
         }
