@@ -46,3 +46,63 @@ module attributes {kiln.level = "linalg"} {
     }
   }
 }
+
+// -----
+// A thread has two elements of each of its two rows; four lanes share a row.
+// CASE: maxima_of_rows
+// RUN: kiln-lower-tiles
+// NO-RUN: a tile program has no other lowering to compare with
+// CHECK-COUNT-4: memref.load
+// CHECK-COUNT-4: gpu.shuffle
+// IMPLICIT-CHECK-NOT: kiln.tile
+#rows = #kiln.fragment<rows>
+#accumulator = #kiln.fragment<accumulator>
+module attributes {kiln.level = "tiled"} {
+  module @k attributes {kiln.kernel = {}} {
+    func.func @k(%in: memref<512xf32>, %out: memref<64xf32>, %n: i32) attributes {kiln.threads = 256 : i64} {
+      kiln.tile.warp_specialize consumers 1 producer {
+        kiln.yield
+      } consumer {
+        %zero = arith.constant 0 : i32
+        %two = arith.constant dense<2.0> : tensor<64x8xf32, #accumulator>
+        %i = kiln.tile.iota %zero : tensor<64xindex, #rows>
+        %j = kiln.tile.iota %zero : tensor<8xindex, #kiln.fragment<columns>>
+        %x = kiln.tile.map(%two, %i, %j : tensor<64x8xf32, #accumulator>, tensor<64xindex, #rows>, tensor<8xindex, #kiln.fragment<columns>>) -> tensor<64x8xf32, #accumulator> {
+        ^bb0(%s: f32, %row: index, %column: index):
+          %at = affine.apply affine_map<(i, j) -> (i * 8 + j)>(%row, %column)
+          %v = memref.load %in[%at] : memref<512xf32>
+          %r = arith.mulf %v, %s : f32
+          kiln.yield %r : f32
+        }
+        %max = kiln.tile.reduce max %x : tensor<64x8xf32, #accumulator> -> tensor<64xf32, #rows>
+        kiln.tile.store %max to %out(%i : tensor<64xindex, #rows>) vectors of 1 below %n {
+        ^bb0(%row: index):
+          kiln.yield %row : index
+        } : tensor<64xf32, #rows> to memref<64xf32>
+        kiln.yield
+      }
+      return
+    }
+  }
+}
+
+// -----
+// CASE: no_wgmma_of_this_form
+// RUN: kiln-lower-tiles
+module attributes {kiln.level = "tiled"} {
+  module @k attributes {kiln.kernel = {}} {
+    func.func @k() attributes {kiln.threads = 256 : i64} {
+      %ring = kiln.tile.pipeline : memref<1x64x64xbf16, 3>
+      kiln.tile.warp_specialize consumers 1 producer {
+        kiln.yield
+      } consumer {
+        %s = kiln.tile.first_stage
+        %t = kiln.tile.view %ring[%s] : memref<1x64x64xbf16, 3> -> memref<64x64xbf16, 3>
+        // expected-error @+1 {{has operands that no wgmma takes}}
+        %p = kiln.tile.mma %t, %t : memref<64x64xbf16, 3>, memref<64x64xbf16, 3> -> tensor<64x64xf32, #kiln.fragment<accumulator>>
+        kiln.yield
+      }
+      return
+    }
+  }
+}

@@ -22,7 +22,8 @@ pub(super) struct Operands<'a> {
 impl<'a> Operands<'a> {
     pub(super) fn of(role: &'a Role<'a>, op: Op, inputs: &[Value]) -> Result<Operands<'a>> {
         let block = op.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
-        Ok(Operands { role, block, inputs: inputs.iter().map(|v| role.lowered(*v)).collect() })
+        let inputs = inputs.iter().map(|v| role.materialised(*v)).collect::<Result<_>>()?;
+        Ok(Operands { role, block, inputs })
     }
     pub(super) fn graph(&self) -> Graph {
         Graph::of(self.block, &|v| {

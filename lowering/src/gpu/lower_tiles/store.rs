@@ -35,7 +35,7 @@ impl Role<'_> {
         let bound = o.bound.map(|v| self.scalar(v));
         for (row, number) in rows.into_iter().enumerate() {
             let there = bound.map(|n| c.compare(CmpIPredicate::Slt, number, n)).transpose()?;
-            if let Lowered::Rows(both) = self.lowered(o.value) {
+            if let Lowered::Rows(both) = self.materialised(o.value)? {
                 // One of the four lanes that share a row stores.
                 let all: Vec<Value> = [p.eq_const(quad, 0)?].into_iter().chain(there).collect();
                 let mut one = |c: Code| {
