@@ -89,6 +89,12 @@ def Kiln_ArenaSizeOp : Kiln_Op<"arena_size", [MemoryEffects<[MemAlloc<FactResour
   let arguments = (ins Index:$bytes);
   let assemblyFormat = "$bytes attr-dict";
 }
+def Kiln_ReuseOp : Kiln_Op<"reuse", [Pure]> {
+  let summary = "Memory of a donated argument after its last read, or of a result before it is first written: byte offset in it, and the live range in launches";
+  let arguments = (ins Tensor:$memory, Index:$offset, I64Attr:$first, I64Attr:$last);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$memory `at` $offset `live` $first `to` $last attr-dict `:` type($memory) `->` type($result)";
+}
 def Kiln_OutputOp : Kiln_Op<"output", [Pure]> {
   let summary = "The caller's buffer for the function result of that index";
   let arguments = (ins I64Attr:$index);

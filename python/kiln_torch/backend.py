@@ -19,6 +19,7 @@ from . import random_order
 from .attention import keep_whole
 from .cudagraphs import CudaGraphs
 from .decompositions import conversions_as_aten, decompose, is_random, state_dtypes, table
+from .donation import Donation, allow_kept_graphs
 from .factors import factor_transposed
 from .graph import Unserialisable
 from .memory import partition, shorter
@@ -84,11 +85,12 @@ def source(node: torch.fx.Node) -> str:
     return lines[-1] if lines else "unknown place"
 
 
-def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, frozen, written: int):
+def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, frozen, written: int, donation: Donation):
     """Compiles one graph of AOTAutograd. `frozen`: the values of its inputs that are constants. `written`: how many of its last results
     are values of arguments."""
     if not any(n.op == "call_function" for n in module.graph.nodes):
         return make_boxed_func(module.forward)
+    names = [getattr(n, "name", "") for n in next(n for n in module.graph.nodes if n.op == "output").args[0]]
     conversions_as_aten(module.graph)
     state_dtypes(module.graph)
     resize_as_strided(module.graph)
@@ -109,7 +111,7 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
         refused |= {n.name: f"draws from PyTorch's generator ({option})" for n in module.graph.nodes if is_random(n.target)}
     while True:
         try:
-            return compile_runs(kind, chosen, module, refused, frozen, written)
+            return compile_runs(kind, chosen, module, refused, frozen, written, donation, names)
         except _kiln.UnsupportedError as error:
             message, names, reason = error.args
             log.info("not supported: %s", message)
@@ -159,7 +161,7 @@ def private_results(call: torch.fx.Node, outputs: list[torch.fx.Node], saved: se
     return {o for k, o in enumerate(outputs) if k in values and values[k] not in seen}
 
 
-def compile_runs(kind, chosen, module, refused, frozen, written):
+def compile_runs(kind, chosen, module, refused, frozen, written, donation, names):
     nodes = {n.name: n for n in module.graph.nodes}
     device = device_of(module)
     runs, left = runs_of(module, device, refused, chosen.align_random)
@@ -201,7 +203,10 @@ def compile_runs(kind, chosen, module, refused, frozen, written):
         outputs = next(n for n in part.graph.nodes if n.op == "output").args[0]
         outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         try:
-            program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward, dense_results(call, len(outputs), saved), private_results(call, outputs, saved))
+            dense, private = dense_results(call, len(outputs), saved), private_results(call, outputs, saved)
+            last, of_forward = donation.of(call, kind)
+            donated = {n for n, given in zip(inputs, call.args) if given in last}
+            program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward, dense, private, donated, of_forward)
             if chosen.align_random and device.type in random_order.DEVICES:
                 program.align()
         except (_kiln.CompileError, Unserialisable) as error:
@@ -223,6 +228,8 @@ def compile_runs(kind, chosen, module, refused, frozen, written):
     fused.recompile()
     reports.append(report)
     channels_last.tell_backward(fused.graph, saved, written)
+    if kind == "forward":
+        donation.tell(names, fused.graph, saved)
     fn = boxed(fused)
     made = [piece.program for piece in fused.children() if isinstance(piece, Piece)]
     fn.calls_host = any(program.compiled.calls_host() for program in made)
@@ -273,14 +280,17 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
     chosen = settings(options, mode, debugged)
     parameters = freezing.parameters(module, example_inputs) if chosen.freezing else {}
     captured = CudaGraphs(example_inputs) if chosen.cudagraphs else None
+    # What a CUDA graph saves is not written from outside of it; the minifier calls a graph several times.
+    donation = Donation(captured is None and not debugged)
 
     def compiler(kind):
         def compiled(gm, inputs):
             if kind == "backward":
                 channels_last.listen(gm.graph, inputs)
+                allow_kept_graphs()
             constants = freezing.of_graph(gm, parameters, len(example_inputs)) if parameters and kind == "inference" else {}
             writes = Writes(gm)
-            fn = compile_graph(kind, chosen, gm, constants, writes.count)
+            fn = compile_graph(kind, chosen, gm, constants, writes.count, donation)
             if captured and device_of(gm).type == "cuda":
                 fn = captured.wrap(kind, gm, inputs, fn)
             return writes.after(fn)

@@ -35,6 +35,7 @@ FASTER_IN_EAGER = (
     "aten._scaled_dot_product_flash_attention_backward.default",
     "aten._scaled_dot_product_cudnn_attention_backward.default",
     "aten._scaled_dot_product_efficient_attention_backward.default",
+    "aten._weight_int4pack_mm.default",
 )
 
 

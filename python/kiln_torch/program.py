@@ -6,6 +6,7 @@ from torch._C._dynamo.guards import _empty_strided_cpu as empty_cpu
 from torch._C._dynamo.guards import _empty_strided_cuda as empty_cuda
 
 from . import _kiln, random_order
+from .donation import keeps_graph
 from .graph import is_fusible, serialise
 from .layout import Layout, dense_order, unpermuted
 from .shared import Result, results
@@ -36,9 +37,10 @@ def real(t: torch.Tensor) -> torch.Tensor:
 class Program:
     """`nodes` of a graph as one program of a device. A call takes the values of `inputs`, tensors and sizes in that order,
     and returns the tensors of `outputs`, those in `dense` without gaps in memory; those in `free` may share memory. Inputs
-    in `frozen` have their values compiled in. `eager` computes the same of the same values."""
+    in `frozen` have their values compiled in. A call may overwrite inputs in `donated`, but copies them first where the backward
+    pass keeps what was `saved` for it. `eager` computes the same of the same values."""
 
-    def __init__(self, inputs, nodes, outputs, options, device: torch.device, frozen: dict[torch.fx.Node, torch.Tensor], eager, dense=frozenset(), free=frozenset()):
+    def __init__(self, inputs, nodes, outputs, options, device: torch.device, frozen: dict[torch.fx.Node, torch.Tensor], eager, dense=frozenset(), free=frozenset(), donated=frozenset(), saved=False):
         self.device = device
         self.eager = eager
         tensors = {n: k for k, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n not in frozen}
@@ -63,7 +65,10 @@ class Program:
         with torch.utils._python_dispatch._disable_current_modes():
             weights = [(n.name, NAMES[t.dtype], t.detach().cpu().contiguous()) for n, t in frozen.items()]
         graph = serialise(inputs, nodes, outputs, orders_out, frozen)
-        self.compiled = _kiln.Program.compile(graph, [*options, ("device", str(device))], orders, weights)
+        viewed = {r.index for r in self.results if r.of_input}
+        self.donated = {i for i, k in enumerate(self.takes) if inputs[k] in donated and k not in viewed}
+        self.compiled = _kiln.Program.compile(graph, [*options, ("device", str(device))], orders, weights, self.donated)
+        self.overwrites = self.compiled.overwrites() if saved else []
         # Between several programs tensors are row-major.
         self.orders = self.compiled.orders()
         self.kernels = self.compiled.kernels()
@@ -154,6 +159,9 @@ class Program:
         if torch._C._cuda_getDevice() != index:
             with torch.cuda.device(index):
                 return self.launch(inputs, sizes, workspace)
+        if self.overwrites and keeps_graph():
+            for k in self.overwrites:
+                inputs[k] = inputs[k].clone()
         outputs = [empty_cuda(size, stride, dtype) for (size, stride), dtype in zip(sizes, self.dtypes)]
         # PyTorch's allocator may give it to the next kernel of this stream as soon as it is dropped.
         memory = empty_cuda((workspace,), (1,), torch.uint8) if workspace else None

@@ -56,6 +56,7 @@ def with_kiln(options: dict):
 def compile_graph(options: dict, module: torch.fx.GraphModule, example_inputs):
     """kiln's function for a graph of ATen ops; what kiln cannot compile is an error."""
     from .backend import compile_graph, settings
+    from .donation import Donation
     from .writes import Writes
 
     module = copy.deepcopy(module)
@@ -67,7 +68,7 @@ def compile_graph(options: dict, module: torch.fx.GraphModule, example_inputs):
             n.meta.setdefault("val", None)
     given = dict(options)
     chosen, writes = settings(given, given.pop("mode", None), debugged=True), Writes(module)
-    return writes.after(compile_graph("inference", chosen, module, {}, writes.count))
+    return writes.after(compile_graph("inference", chosen, module, {}, writes.count, Donation(False)))
 
 
 def synchronize(values):

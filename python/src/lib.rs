@@ -13,7 +13,10 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyList},
 };
-use std::{collections::BTreeMap, ffi::c_void};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::c_void,
+};
 use tensors::{Tensor, arrays, objects, tensors};
 
 pyo3::create_exception!(_kiln, CompileError, PyRuntimeError, "A graph that kiln cannot compile.");
@@ -84,7 +87,7 @@ impl Program {
     /// Compiles a graph, given as JSON. `options`: names of `kiln options` with their values.
     /// `orders`: the inputs that are not row-major, with their dimensions, outermost in memory
     /// first. `weights`: the frozen parameters by name, as row-major tensors of the host with their
-    /// dtypes.
+    /// dtypes. `donated`: the inputs that a call may overwrite.
     #[staticmethod]
     fn compile(
         py: Python<'_>,
@@ -92,8 +95,9 @@ impl Program {
         options: Vec<(String, String)>,
         orders: BTreeMap<usize, Vec<usize>>,
         weights: Vec<(String, String, Bound<'_, PyAny>)>,
+        donated: BTreeSet<usize>,
     ) -> PyResult<Program> {
-        let options = Options { orders, ..named(&options)? };
+        let options = Options { orders, donated, ..named(&options)? };
         let json = json.as_bytes().to_vec();
         let held = weights.iter().map(|(name, dtype, t)| Ok((name.clone(), weight(dtype, t)?)));
         let held = held.collect::<PyResult<BTreeMap<String, Weight>>>()?;
@@ -176,6 +180,10 @@ impl Program {
     fn orders(&self) -> BTreeMap<usize, Vec<usize>> {
         let all = self.exe.program().inputs.iter().enumerate();
         all.filter(|(_, t)| !t.order.is_empty()).map(|(i, t)| (i, t.order.clone())).collect()
+    }
+    /// The inputs that a call overwrites.
+    fn overwrites(&self) -> Vec<usize> {
+        self.exe.program().overwrites.clone()
     }
     /// Number of inputs: the graph's, and the generator state if the program draws random numbers.
     fn inputs(&self) -> usize {

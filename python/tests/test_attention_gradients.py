@@ -4,6 +4,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from kiln_torch import backend, reports
+from kiln_torch.donation import Donation
 
 aten = torch.ops.aten
 
@@ -36,6 +37,6 @@ def test_gradients_as_eager(op, causal, scale, masked, device):
     want = torch.autograd.grad(out, (q, k, v), g)
     given = [t.detach() for t in (g, q, k, v, out, lse, mask, none)]
     graph = make_fx(lambda *t: op(*t, causal, scale), tracing_mode="fake")(*given)
-    got = backend.compile_graph("inference", backend.settings(None, None), graph, {}, 0)(list(given))
+    got = backend.compile_graph("inference", backend.settings(None, None), graph, {}, 0, Donation(False))(list(given))
     assert not reports[-1].eager
     torch.testing.assert_close(tuple(got), want)

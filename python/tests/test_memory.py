@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import kiln_torch
-from kiln_torch import memory
+from kiln_torch import backend, donation, memory
 
 
 @pytest.fixture
@@ -117,3 +117,50 @@ def test_activations_are_freed_while_the_backward_graph_runs(small, device):
 
     # One program would hold all activations and compute all gradients beside them.
     assert peak() < 1.3
+
+
+RETURNED = {
+    "nothing else": lambda y: (y * y).sum(),
+    "what is saved": lambda y: ((y * y).sum(), y),
+    "a view of it": lambda y: ((y * y).sum(), y[1:]),
+}
+
+
+@pytest.mark.parametrize("returned", RETURNED)
+def test_activations_are_donated_that_no_one_else_sees(monkeypatch, returned):
+    donated = []
+
+    class Recorded(backend.Program):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            donated.append(len(self.donated))
+
+    monkeypatch.setattr(backend, "Program", Recorded)
+    monkeypatch.setattr(donation, "LEAST", 1)
+    x, w = torch.randn(8, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
+    loss = lambda x: RETURNED[returned]((x @ w).exp())
+    first = lambda out: out[0] if isinstance(out, tuple) else out
+    first(torch.compile(loss, backend="kiln")(x)).backward()
+    # The forward program is given arguments alone.
+    assert donated == ([0, 1] if returned == "nothing else" else [0, 0])
+
+
+def test_donated_activations_of_a_graph_that_is_kept(monkeypatch, device):
+    monkeypatch.setattr(donation, "LEAST", 1)
+    x, w = (torch.randn(2048, 2048, device=device) / 64 for _ in range(2))
+    v = torch.randn(2048, 8, device=device)
+
+    def gradients(fn, *keep):
+        a, b = x.clone().requires_grad_(), w.clone().requires_grad_()
+        loss = fn(a, b)
+        for kept in keep:
+            a.grad = b.grad = None
+            loss.backward(retain_graph=kept)
+        return a.grad, b.grad
+
+    loss = lambda a, b: ((a @ b).tanh() @ v).square().mean()
+    want = gradients(loss, False)
+    compiled = torch.compile(loss, backend="kiln")
+    for keep in ((False,), (True, True, False), (False,)):
+        for have, expected in zip(gradients(compiled, *keep), want):
+            torch.testing.assert_close(have, expected, rtol=1e-3, atol=1e-5)

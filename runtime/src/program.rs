@@ -50,6 +50,9 @@ pub struct Program {
     /// Inputs whose elements are indices, which calls on the host check.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indices: Vec<IndexGuard>,
+    /// Inputs that were donated, and whose memory calls overwrite.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overwrites: Vec<usize>,
     /// Weights and other constants.
     pub globals: Vec<Global>,
     /// The kernels that the entry launches, one for each launch, in order.
@@ -247,6 +250,10 @@ pub enum Arg {
     Global(usize),
     /// Pointer into the arena, at this offset in bytes.
     Arena(Dim),
+    /// Pointer into the memory of a program input, at this offset in bytes.
+    InputAt(usize, Dim),
+    /// Pointer into the memory of a program output, at this offset in bytes.
+    OutputAt(usize, Dim),
     /// A size, as a 64-bit integer.
     Size(Dim),
 }

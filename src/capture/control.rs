@@ -2,17 +2,21 @@
 //! regions. Their subgraphs are arguments of the node.
 use super::{
     CaptureError,
-    aten::{self, Cx, Rng, Val},
+    aten::{self, Cx, Inside, Rng, Val},
     graph::{nodes, outputs},
     schema::*,
     srepr::{self, Symbols},
+    unsupported,
 };
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim};
 use serde_json::Value as Json;
 
 /// The higher-order ops, without `torch.ops.`.
 const TARGETS: &[&str] =
-    &["higher_order.cond", "higher_order.while_loop", "higher_order.scan", "higher_order.map_impl"];
+    &[COND, "higher_order.while_loop", "higher_order.scan", "higher_order.map_impl"];
+
+/// The one that is no loop.
+const COND: &str = "higher_order.cond";
 
 /// Whether a target is a higher-order op.
 pub(super) fn is_control(target: &str) -> bool {
@@ -34,6 +38,16 @@ fn draws(graph: &Graph) -> bool {
     })
 }
 
+/// Whether a loop of a graph, or of a graph in it, may draw: how often, only a run knows.
+fn loops_draw(graph: &Graph) -> bool {
+    graph.nodes.iter().any(|node| {
+        let target = node.target.trim_start_matches("torch.ops.");
+        let looped = is_control(target) && target != COND;
+        let own = graphs(node);
+        (looped && own.iter().any(draws)) || own.iter().any(loops_draw)
+    })
+}
+
 /// Emits a node; returns its results.
 pub(super) fn emit(
     cx: &mut Cx,
@@ -51,7 +65,7 @@ pub(super) fn emit(
     };
     let sub = |i: usize| arg(i).and_then(|a| subgraph(a).map_err(op_error));
     let b = cx.b;
-    let mut run = Regions { cx, symbols, node, target, carried: None, error: None };
+    let mut run = Regions { cx, symbols, node, target, carried: None, drawn: 0, error: None };
     let list = |run: &mut Regions, i: usize| -> Result<Vec<Val>, CaptureError> {
         let Some(named) = node.inputs.get(i) else { return Ok(vec![]) };
         match run.cx.argument(&named.arg).map_err(op_error)? {
@@ -61,10 +75,14 @@ pub(super) fn emit(
         }
     };
     let made = match target {
-        "higher_order.cond" => {
+        COND => {
             let condition = list(&mut run, 0)?;
             let condition = run.values(&condition).map_err(op_error)?;
             let (then, otherwise, operands) = (sub(1)?, sub(2)?, list(&mut run, 3)?);
+            if loops_draw(&then) || loops_draw(&otherwise) {
+                let state = run.state(&[&then, &otherwise]).map_err(op_error)?;
+                run.carried = state.map(|state| (0, Some(state)));
+            }
             run.op(
                 b,
                 OpKind::If,
@@ -81,7 +99,11 @@ pub(super) fn emit(
             let mut inits = run.values(&carried).map_err(op_error)?;
             let count = inits.len();
             let state = run.state(&[&condition, &body]).map_err(op_error)?;
-            run.carried = state.map(|_| count);
+            if state.is_some() && loops_draw(&condition) {
+                let why = "draws random numbers in a loop in the condition of a loop";
+                return Err(op_error(unsupported(why)));
+            }
+            run.carried = state.map(|_| (count, None));
             inits.extend(state);
             let types: Vec<Type> = inits.iter().map(|v| v.ty()).collect();
             let bodies = [(&condition, count, types.clone()), (&body, count, types.clone())];
@@ -98,7 +120,7 @@ pub(super) fn emit(
             let (mut inits, inputs) =
                 (run.values(&carried).map_err(op_error)?, run.values(&xs).map_err(op_error)?);
             let (count, state) = (inits.len(), run.state(&[&f]).map_err(op_error)?);
-            run.carried = state.map(|_| count);
+            run.carried = state.map(|_| (count, None));
             inits.extend(state);
             let length = inputs
                 .first()
@@ -139,9 +161,10 @@ pub(super) fn emit(
         (Ok(op), None) => op,
     };
     let mut results = made.results();
-    let state = run.carried.map(|at| results.remove(at));
+    let (state, drawn) = (run.carried.map(|(at, _)| results.remove(at)), run.drawn);
     if let Some((rng, state)) = cx.rng.as_mut().zip(state) {
-        rng.resume(state);
+        // The condition that ends a loop has drawn too.
+        rng.resume(state, drawn);
     }
     let mut all = vec![];
     for (value, name) in results.into_iter().zip(outputs(node)) {
@@ -177,20 +200,23 @@ struct Regions<'a, 'b> {
     target: &'a str,
     cx: &'a mut Cx,
     symbols: &'b mut Symbols,
-    /// Among the values that a loop carries, which is the generator's state.
-    carried: Option<usize>,
+    /// Among the values that a loop carries, or that a branch gives, which is the generator's state;
+    /// of branches with the state that they begin with.
+    carried: Option<(usize, Option<Value>)>,
+    /// How often the condition of a loop draws.
+    drawn: i64,
     error: Option<CaptureError>,
 }
 
 impl Regions<'_, '_> {
-    /// The generator's state that a loop of these graphs has to carry, so that each step draws other
-    /// numbers.
+    /// The generator's state that regions of these graphs have to give on, so that each step of a
+    /// loop draws other numbers.
     fn state(&mut self, graphs: &[&Graph]) -> Result<Option<Value>> {
         let carries = self.cx.rng.as_ref().is_some_and(Rng::carries);
         if !carries || !graphs.iter().any(|g| draws(g)) {
             return Ok(None);
         }
-        let carried = self.cx.rng.as_mut().map(Rng::carry).transpose()?;
+        let carried = self.cx.rng.as_mut().map(Rng::carry);
         carried.map(|(state, drawn)| self.cx.state_after(state, drawn)).transpose()
     }
 
@@ -219,7 +245,7 @@ impl Regions<'_, '_> {
             .iter()
             .enumerate()
             .map(|(i, (graph, count, _))| {
-                // The condition of a loop gives no state on.
+                // The condition of a loop gives no state on: the step begins after its draws.
                 let gives = kind != OpKind::While || i > 0;
                 let this = &this;
                 let yields = &yields;
@@ -263,9 +289,13 @@ impl Regions<'_, '_> {
         let (names, values, known) =
             (self.cx.names.clone(), self.cx.store.values(), self.symbols.values.clone());
         let b = std::mem::replace(&mut self.cx.b, inner);
-        let looped = target != "higher_order.cond";
-        let state = self.carried.map(|at| args.remove(at)).filter(|_| gives);
-        let generator = self.cx.rng.as_mut().map(|rng| rng.enter(looped, state));
+        let begins = self.carried.map(|(at, state)| state.unwrap_or_else(|| args.remove(at)));
+        let begins = begins.map(|state| (state, self.drawn));
+        let inside = match (target, begins) {
+            (COND, None) => Inside::Branch,
+            _ => Inside::Own { looped: target != COND, begins },
+        };
+        let generator = self.cx.rng.as_mut().map(|rng| rng.enter(inside));
         if graph.inputs.len() != count + outside.len() {
             return Err(fail(
                 format!(
@@ -300,9 +330,13 @@ impl Regions<'_, '_> {
             given.push(found.ok_or_else(|| fail("a graph gives what is no tensor".into()))?);
         }
         let mut given = self.values(&given).map_err(fail)?;
-        let left = self.cx.rng.as_mut().zip(generator).map(|(rng, g)| rng.leave(looped, g));
-        if let (Some(at), Some((Some(state), drawn)), true) = (self.carried, left, gives) {
-            given.insert(at, self.cx.state_after(state, drawn).map_err(fail)?);
+        let left = self.cx.rng.as_mut().zip(generator).map(|(rng, g)| rng.leave(inside, g));
+        if let (Some((at, _)), Some((Some(state), drawn))) = (self.carried, left) {
+            if gives {
+                given.insert(at, self.cx.state_after(state, drawn).map_err(fail)?);
+            } else {
+                self.drawn = drawn;
+            }
         }
         let types = given.iter().map(|v| v.ty()).collect();
         self.cx.b.create_with(&Yield { values: given }, &[], &mut []).map_err(fail)?;

@@ -310,7 +310,7 @@ impl Model {
         let context = Context::new();
         let (module, diagnostics) = self.module_in(&context, random_order(options)?)?;
         lowered_for(&module, &target)?;
-        order::request(&module, &options.function, &options.orders)
+        order::request(&module, &options.function, &options.orders, &options.donated)
             .map_err(|e| Error::Order(e.to_string()))?;
         times.capture = start.elapsed();
         cancellation.check().map_err(CompileError::from)?;
@@ -387,6 +387,7 @@ impl Model {
         }
         let order = random_order(options)?;
         sha.update(format!("{:?} {:?}", options.orders, (&options.passes, &options.disable)));
+        sha.update(format!("{:?}", options.donated));
         sha.update(format!("{order:?}"));
         sha.update(schedules.to_string());
         sha.update(env!("CARGO_PKG_VERSION"));

@@ -4,7 +4,11 @@ use crate::{
     lowering::{CancellationToken, UserPasses},
     runtime::{self, DeviceId, Store, cuda::Mode},
 };
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 /// Compilation and runtime options.
 #[derive(Clone, Debug)]
@@ -71,6 +75,9 @@ pub struct Options {
     /// `[0, 2, 3, 1]` for channels-last. Arguments in that order are not copied; others are still
     /// accepted and copied. Default: the layout in the file.
     pub orders: BTreeMap<usize, Vec<usize>>,
+    /// Arguments that a call may overwrite, which need less memory then: their elements are
+    /// unspecified afterwards. Programs for GPUs alone do so, and only on tensors that lie there.
+    pub donated: BTreeSet<usize>,
     /// User passes that run in addition to the pipeline: as soon as a module is at a level, or
     /// after every run of a pass.
     pub passes: Vec<UserPasses>,
@@ -146,6 +153,7 @@ impl Default for Options {
             autotune_candidates: AUTOTUNE_CANDIDATES,
             verify,
             orders: BTreeMap::new(),
+            donated: BTreeSet::new(),
             passes: vec![],
         }
     }
@@ -174,6 +182,7 @@ impl Options {
             reproducer: None,
             passes: vec![],
             orders: BTreeMap::new(),
+            donated: BTreeSet::new(),
             mode: Mode::Default,
             time_budget: None,
             ..self.clone()

@@ -1,14 +1,16 @@
-//! Requested argument layouts, as `#kiln.layout` attributes on the function.
+//! Requested argument layouts, as `#kiln.layout` attributes on the function, and donated arguments.
 use crate::dialects::{ir::*, rules::tensor_type};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Attaches the requested dimension orders to the arguments, for `kiln-argument-order`.
+/// Attaches the requested dimension orders to the arguments, for `kiln-argument-order`, and marks
+/// those that are donated, for `kiln-plan`.
 pub fn request(
     module: &Module,
     function: &str,
     orders: &BTreeMap<usize, Vec<usize>>,
+    donated: &BTreeSet<usize>,
 ) -> Result<()> {
-    if orders.is_empty() {
+    if orders.is_empty() && donated.is_empty() {
         return Ok(());
     }
     let found = blocks(module.op())
@@ -49,6 +51,14 @@ pub fn request(
             .map(|(n, a)| (n.as_str(), *a))
             .collect();
         entries.push(("kiln.layout", Attr::layout(c, &strides, 0, 0)));
+        attrs[*i] = Attr::dictionary(c, &entries);
+    }
+    for i in donated {
+        let about = attrs.get(*i).copied();
+        let about = about.ok_or_else(|| format!("there is no argument {i} to donate"))?;
+        let kept = about.entries().unwrap_or_default();
+        let mut entries: Vec<(&str, Attr)> = kept.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        entries.push(("kiln.donated", Attr::unit(c)));
         attrs[*i] = Attr::dictionary(c, &entries);
     }
     func.set_attr("arg_attrs", Attr::array(c, &attrs));

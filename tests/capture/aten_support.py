@@ -1,5 +1,13 @@
-"""Support of gen_aten.py: random inputs and families of cases."""
+"""Support of gen_aten.py and gen_aten_cuda.py: random inputs, families of cases, archives of several cases."""
+import io
+import re
+import zipfile
+from pathlib import Path
+
 import torch
+from safetensors.torch import save_file
+
+HERE = Path(__file__).parent
 
 A, F, Dim = torch.ops.aten, torch.nn.functional, torch.export.Dim
 inf, nan = float("inf"), float("nan")
@@ -45,3 +53,51 @@ def case(family, fn, *inputs, dyn=None):
     named = lambda dim: Dim(f"{dim.__name__}{k}", min=dim.min, max=64) if isinstance(dim, Dim) else dim
     own = lambda d: d and {axis: named(dim) for axis, dim in d.items()}
     families[family].append((fn, inputs, [own(d) for d in dyn or [None] * len(inputs)]))
+
+
+class Each(torch.nn.Module):
+    def __init__(self, cases):
+        super().__init__()
+        self.cases = cases
+
+    def forward(self, *args):
+        out, at = [], 0
+        for fn, inputs, _ in self.cases:
+            r = fn(*args[at : at + len(inputs)])
+            at += len(inputs)
+            out += list(r) if isinstance(r, (tuple, list)) else [r]
+        return tuple(out)
+
+
+def strip(ep):
+    """Keeps only file names in stack traces, and only user frames."""
+    for node in ep.graph.nodes:
+        trace = node.meta.get("stack_trace") or ""
+        last = re.findall(r'File "[^"]*?((?:gen_aten|aten_\w+)\.py)", line (\d+)', trace)
+        node.meta["stack_trace"] = f'  File "{last[-1][0]}", line {last[-1][1]}, in forward' if last else None
+        node.meta.pop("nn_module_stack", None), node.meta.pop("source_fn_stack", None)
+    return ep
+
+
+def save(ep, path):
+    """As torch.export.save, with deflated JSON and without example inputs."""
+    buffer = io.BytesIO()
+    torch.export.save(strip(ep), buffer)
+    with zipfile.ZipFile(buffer) as src, zipfile.ZipFile(path, "w") as dst:
+        for name in src.namelist():
+            if "sample_inputs" in name or name.endswith(".data/serialization_id"):
+                continue
+            info = zipfile.ZipInfo(name)
+            info.compress_type = zipfile.ZIP_DEFLATED if name.endswith(".json") else zipfile.ZIP_STORED
+            dst.writestr(info, src.read(name))
+
+
+def write(path, module, args, dyn, outputs=None):
+    args = tuple(args)
+    want = module(*[a.clone() for a in args]) if outputs is None else outputs
+    ep = torch.export.export(module, args, dynamic_shapes=dyn)
+    save(ep, f"{path}.pt2")
+    real = lambda t: torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
+    plain = lambda t: real(t.detach()).clone(memory_format=torch.contiguous_format)
+    save_file({f"input_{k}": plain(t) for k, t in enumerate(args)} | {f"output_{k}": plain(t) for k, t in enumerate(want)}, f"{path}.safetensors")
+    return ep

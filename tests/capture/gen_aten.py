@@ -5,27 +5,11 @@ with input_K and output_K as PyTorch gave them on the CPU. Needs torch, torchao 
 
 With --each, every case is an archive of its own in DIR, to find the one that fails.
 """
-import re, sys, torch, zipfile, io
+import sys, torch
 from pathlib import Path
 from safetensors.torch import save_file
 import aten_complex, aten_data_sizes, aten_elements, aten_found, aten_in_place, aten_matrix, aten_promotion, aten_quantized, aten_shapes, aten_special, aten_symbolic, aten_writes
-from aten_support import f, families, u
-
-HERE = Path(__file__).parent
-
-
-class Each(torch.nn.Module):
-    def __init__(self, cases):
-        super().__init__()
-        self.cases = cases
-
-    def forward(self, *args):
-        out, at = [], 0
-        for fn, inputs, _ in self.cases:
-            r = fn(*args[at : at + len(inputs)])
-            at += len(inputs)
-            out += list(r) if isinstance(r, (tuple, list)) else [r]
-        return tuple(out)
+from aten_support import HERE, Each, f, families, save, u, write
 
 
 class Unsupported(torch.nn.Module):
@@ -54,40 +38,6 @@ class State(torch.nn.Module):
         self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
         y[0].copy_(x[1])
         return (x - self.mean) * self.weight + self.count, y.sum()
-
-
-def strip(ep):
-    """Keeps only file names in stack traces, and only user frames."""
-    for node in ep.graph.nodes:
-        trace = node.meta.get("stack_trace") or ""
-        last = re.findall(r'File "[^"]*?((?:gen_aten|aten_\w+)\.py)", line (\d+)', trace)
-        node.meta["stack_trace"] = f'  File "{last[-1][0]}", line {last[-1][1]}, in forward' if last else None
-        node.meta.pop("nn_module_stack", None), node.meta.pop("source_fn_stack", None)
-    return ep
-
-
-def save(ep, path):
-    """As torch.export.save, with deflated JSON and without example inputs."""
-    buffer = io.BytesIO()
-    torch.export.save(strip(ep), buffer)
-    with zipfile.ZipFile(buffer) as src, zipfile.ZipFile(path, "w") as dst:
-        for name in src.namelist():
-            if "sample_inputs" in name or name.endswith(".data/serialization_id"):
-                continue
-            info = zipfile.ZipInfo(name)
-            info.compress_type = zipfile.ZIP_DEFLATED if name.endswith(".json") else zipfile.ZIP_STORED
-            dst.writestr(info, src.read(name))
-
-
-def write(path, module, args, dyn, outputs=None):
-    args = tuple(args)
-    want = module(*[a.clone() for a in args]) if outputs is None else outputs
-    ep = torch.export.export(module, args, dynamic_shapes=dyn)
-    save(ep, f"{path}.pt2")
-    real = lambda t: torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
-    plain = lambda t: real(t.detach()).clone(memory_format=torch.contiguous_format)
-    save_file({f"input_{k}": plain(t) for k, t in enumerate(args)} | {f"output_{k}": plain(t) for k, t in enumerate(want)}, f"{path}.safetensors")
-    return ep
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Writes random.pt2, with every op that draws random numbers, random.core.pt2, the same after run_decompositions(), random_layers.pt2, with
-dropout between recurrent layers, random_in_loop.pt2, which draws in a loop, and random_dead.pt2, which reads no draw.
+dropout between recurrent layers, random_in_loop.pt2, which draws in a loop, random_in_condition.pt2, which draws in the condition of a loop and
+in a loop in a branch, and random_dead.pt2, which reads no draw.
 
   python tests/capture/gen_random.py
 """
@@ -77,6 +78,22 @@ class Loop(torch.nn.Module):
         return drawn, steps, scanned, row(x[0])
 
 
+class Condition(torch.nn.Module):
+    """One number a draw: before, in the condition and the steps of a loop, in a loop in a branch or in the other branch, and after."""
+
+    def forward(self, x):
+        first = torch.rand(())
+        push = lambda all: torch.cat([all[1:], torch.rand(1)])
+        more = lambda i, all: (torch.rand(()) < 0.8) & (i < 16)
+        count, steps = while_loop(more, lambda i, all: (i + 1, push(all)), (torch.tensor(0), torch.zeros(16)))
+
+        def three(x):
+            return while_loop(lambda i, all: i < 3, lambda i, all: (i + 1, push(all)), (torch.zeros((), dtype=torch.int64), x))[1]
+
+        branch = torch.cond(x.sum() > 0, three, push, (x,))
+        return first, count, steps, branch, torch.rand(())
+
+
 class Dead(torch.nn.Module):
     """Draws that no result depends on, as of layers that are dropped in training only."""
 
@@ -94,3 +111,4 @@ with torch.no_grad():
     torch.export.save(torch.export.export(Layers().train(), (torch.ones(5, 2, 4),)), HERE / "random_layers.pt2")
     torch.export.save(torch.export.export(Dead(), (torch.ones(4),)), HERE / "random_dead.pt2")
     archive.save(torch.export.export(Loop(), (torch.ones(3, 500),)), HERE / "random_in_loop.pt2")
+    archive.save(torch.export.export(Condition(), (torch.ones(3),)), HERE / "random_in_condition.pt2")

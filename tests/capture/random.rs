@@ -166,6 +166,46 @@ fn steps_of_loops_draw_anew() {
     assert!(all.iter().all(|x| (0.0..1.0).contains(x)));
 }
 
+/// A draw follows the one before it, also in the condition of a loop, whose last one ends it, and
+/// in a loop in a branch.
+#[test]
+fn draws_of_conditions_and_branches_follow_each_other() {
+    crate::watchdog::arm();
+    let path = root().join("capture/random_in_condition.pt2");
+    let exe = compiled(&path);
+    let given = |offset: usize, x: f64| {
+        let x = Tensor::floats(DType::F32, vec![3], vec![x; 3]).expect("a tensor");
+        vec![x, inputs(&[3], [7.0, offset as f64])[1].clone()]
+    };
+    let drawn: Vec<f64> = (0..80).map(|k| numbers(&call(&exe, &given(k, 1.0))[0])[0]).collect();
+    let mut counts = std::collections::BTreeSet::new();
+    for offset in 0..40 {
+        for x in [1.0, -1.0] {
+            let mut draws = drawn[offset..].iter().copied();
+            let mut draw = || draws.next().expect("a number");
+            let push = |all: &mut Vec<f64>, x: f64| {
+                all.remove(0);
+                all.push(x);
+            };
+            let (first, mut steps, mut count) = (draw(), vec![0.0; 16], 0);
+            while draw() < 0.8 && count < 16 {
+                push(&mut steps, draw());
+                count += 1;
+            }
+            let mut branch = vec![x; 3];
+            (0..if x > 0.0 { 3 } else { 1 }).for_each(|_| push(&mut branch, draw()));
+            let want = [vec![first], vec![f64::from(count)], steps, branch, vec![draw()]];
+            let have = call(&exe, &given(offset, x));
+            assert_eq!(have.iter().map(numbers).collect::<Vec<_>>(), want, "{offset}, {x}");
+            counts.insert(count);
+            if offset < 4 {
+                agrees_at_graph_and_prims(&path, &given(offset, x), &have);
+            }
+        }
+    }
+    assert!(counts.len() > 4, "{counts:?}");
+}
+
 /// The GPU whose order the files of `gen_aligned_random.py` have.
 const ORDER: RandomOrder = RandomOrder::Cuda { threads: 512 };
 /// Sizes for which there are results of aligned_random.dynamic.pt2.

@@ -77,3 +77,44 @@ func.func @k0(%x: tensor<64x64xf32> {kiln.sizes = array<i64: 64, 64>}, %w: tenso
 }
 }
 }
+
+// -----
+// Of the launches of a program for a GPU only those of donated arguments count: %x is one, %y not.
+// CASE: donated
+// RUN: kiln-in-place{donated=true}
+// NO-RUN: it only marks kernels
+// CHECK: in_place = array<i64: 0, 0>
+#id = affine_map<(d0) -> (d0)>
+module attributes {kiln.level = "linalg"} {
+func.func @main(%x: tensor<8xf32> {kiln.donated}, %y: tensor<8xf32>) -> tensor<8xf32> {
+  %e = tensor.empty() : tensor<8xf32>
+  %0 = kiln.launch @k0 ins(%x, %y : tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) -> tensor<8xf32>
+  %f = tensor.empty() : tensor<8xf32>
+  %1 = kiln.launch @k1 ins(%0 : tensor<8xf32>) outs(%f : tensor<8xf32>) -> tensor<8xf32>
+  return %1 : tensor<8xf32>
+}
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<8xf32> {kiln.sizes = array<i64: 8>}, %y: tensor<8xf32> {kiln.sizes = array<i64: 8>}) -> tensor<8xf32> {
+  %e = tensor.empty() : tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+      ins(%x, %y : tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    linalg.yield %p : f32
+  } -> tensor<8xf32>
+  return %r : tensor<8xf32>
+}
+}
+module @k1 attributes {kiln.kernel = {}} {
+func.func @k1(%x: tensor<8xf32> {kiln.sizes = array<i64: 8>}) -> tensor<8xf32> {
+  %e = tensor.empty() : tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.mulf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<8xf32>
+  return %r : tensor<8xf32>
+}
+}
+}

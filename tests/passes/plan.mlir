@@ -166,6 +166,56 @@ module attributes {kiln.level = "tiled"} {
 }
 
 // -----
+// %0 and %1 are dead before the results are written: %0 lies in the first result, %1, which is live
+// at the same time, behind it; %2 is live when both are, and lies in the arena.
+// CASE: results_not_yet_written
+// RUN: kiln-plan{reuse-from=64}
+// NO-RUN: programs for processors do not reuse the caller's memory
+// CHECK: kiln.reuse %0 at %c64
+module attributes {kiln.level = "tiled"} {
+  func.func @main(%x: tensor<16xf32>) -> (tensor<40xf32>, tensor<8xf32>) {
+    %e0 = tensor.empty() : tensor<16xf32>
+    %0 = kiln.launch @k ins(%x : tensor<16xf32>) outs(%e0 : tensor<16xf32>) -> tensor<16xf32>
+    %e1 = tensor.empty() : tensor<16xf32>
+    %1 = kiln.launch @k ins(%0 : tensor<16xf32>) outs(%e1 : tensor<16xf32>) -> tensor<16xf32>
+    %e2 = tensor.empty() : tensor<16xf32>
+    %2 = kiln.launch @k ins(%1 : tensor<16xf32>) outs(%e2 : tensor<16xf32>) -> tensor<16xf32>
+    %e3 = tensor.empty() : tensor<40xf32>
+    %3 = kiln.launch @wide ins(%2 : tensor<16xf32>) outs(%e3 : tensor<40xf32>) -> tensor<40xf32>
+    %e4 = tensor.empty() : tensor<8xf32>
+    %4 = kiln.launch @half ins(%2 : tensor<16xf32>) outs(%e4 : tensor<8xf32>) -> tensor<8xf32>
+    return %3, %4 : tensor<40xf32>, tensor<8xf32>
+  }
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
+  module @half attributes {kiln.kernel = {kind = "pointwise"}} {}
+  module @wide attributes {kiln.kernel = {kind = "pointwise"}} {}
+}
+
+// -----
+// %0 overwrites %x, whose last reader it is; %1 lies in %y, which is dead by then, and not in %z,
+// which is not donated.
+// CASE: donated_arguments
+// RUN: kiln-plan{reuse-from=64}
+// NO-RUN: programs for processors do not reuse the caller's memory
+// CHECK: kiln.reuse %arg0 at
+// CHECK: kiln.arena_size
+// CHECK: kiln.reuse %arg1 at
+module attributes {kiln.level = "tiled"} {
+  func.func @main(%x: tensor<16xf32> {kiln.donated}, %y: tensor<4x8xf32> {kiln.donated}, %z: tensor<16xf32>) -> tensor<4xf32> {
+    %e0 = tensor.empty() : tensor<16xf32>
+    %0 = kiln.launch @k ins(%x, %y : tensor<16xf32>, tensor<4x8xf32>) outs(%e0 : tensor<16xf32>) -> tensor<16xf32>
+    %e1 = tensor.empty() : tensor<16xf32>
+    %1 = kiln.launch @l ins(%0, %z : tensor<16xf32>, tensor<16xf32>) outs(%e1 : tensor<16xf32>) -> tensor<16xf32>
+    %e2 = tensor.empty() : tensor<4xf32>
+    %2 = kiln.launch @sum ins(%0, %1 : tensor<16xf32>, tensor<16xf32>) outs(%e2 : tensor<4xf32>) -> tensor<4xf32>
+    return %2 : tensor<4xf32>
+  }
+  module @k attributes {kiln.kernel = {in_place = array<i64: 0, 0>, kind = "pointwise"}} {}
+  module @l attributes {kiln.kernel = {kind = "pointwise"}} {}
+  module @sum attributes {kiln.kernel = {kind = "pointwise"}} {}
+}
+
+// -----
 // CASE: destination_with_other_users
 module attributes {kiln.level = "tiled"} {
   func.func @main(%x: tensor<8xf32>) -> (tensor<16xf32>, tensor<16xf32>) {

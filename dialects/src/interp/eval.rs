@@ -345,7 +345,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         | OpKind::RequireIndex => Err("has no tensor result".into()),
         OpKind::Global | OpKind::GetGlobal => Err("needs the module's globals".into()),
         OpKind::Launch => Err("needs the module's kernels".into()),
-        OpKind::Arena | OpKind::ArenaSize | OpKind::Output => {
+        OpKind::Arena | OpKind::ArenaSize | OpKind::Reuse | OpKind::Output => {
             Err("is a memory-planning op, which is not interpreted".into())
         }
         OpKind::Checkpoint

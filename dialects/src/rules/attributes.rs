@@ -205,7 +205,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
 }
 
 /// Verifies `kiln.layout` on function arguments (with a type) and results (without), `kiln.order`
-/// on arguments of entries, and `kiln.sizes`, `kiln.noalias`, `kiln.divisor`, `kiln.least` on
+/// and `kiln.donated` on arguments of entries, and `kiln.sizes`, `kiln.noalias`, `kiln.divisor`, `kiln.least` on
 /// arguments of kernels.
 pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<()> {
     match name {
@@ -217,6 +217,11 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<()> 
             let rank = ty.ok_or("has kiln.sizes on a result")?.dims().len();
             return ensure(sizes.len() == rank, || {
                 format!("has {} entries in kiln.sizes for {rank} dimensions", sizes.len())
+            });
+        }
+        "kiln.donated" => {
+            return ensure(value.is_unit() && ty.is_some_and(|t| t.is_tensor()), || {
+                format!("has kiln.donated = {value}, which is a unit attribute of tensors")
             });
         }
         "kiln.order" => {

@@ -188,7 +188,8 @@ impl OpKind {
     }
     /// Whether the op launches a kernel or plans its memory.
     pub fn is_launch(self) -> bool {
-        matches!(self, OpKind::Launch | OpKind::Arena | OpKind::ArenaSize | OpKind::Output)
+        use OpKind::*;
+        matches!(self, Launch | Arena | ArenaSize | Reuse | Output)
     }
     /// Whether the op stays in the host function when kernels are lowered: sizes, weights, views,
     /// launches, control flow.

@@ -55,6 +55,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         | OpKind::Launch
         | OpKind::Arena
         | OpKind::ArenaSize
+        | OpKind::Reuse
         | OpKind::Output
         | OpKind::UnbackedSize => EXACT,
         OpKind::Constant

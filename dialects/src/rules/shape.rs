@@ -404,6 +404,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         | OpKind::Launch
         | OpKind::Arena
         | OpKind::ArenaSize
+        | OpKind::Reuse
         | OpKind::Output
         | OpKind::Constant
         | OpKind::Checkpoint

@@ -142,7 +142,9 @@ pub fn verify(op: Op) -> Result<()> {
                 .iter()
                 .try_for_each(|v| tensor_type(v.ty()).map(|_| ()))
         }
-        OpKind::Arena | OpKind::Output => tensor_type(op.result(0).ty()).map(|_| ()),
+        OpKind::Arena | OpKind::Output | OpKind::Reuse => {
+            tensor_type(op.result(0).ty()).map(|_| ())
+        }
         OpKind::ArenaSize | OpKind::SymExpr | OpKind::Yield | OpKind::While | OpKind::Scan => {
             Ok(())
         }

@@ -356,6 +356,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-in-place",
         "kiln-plan reads its marks, not the kernels' bodies",
     ),
+    cuda(
+        Level::Kernels,
+        On::Module,
+        "kiln-in-place{donated=true}",
+        "as on processors, but marked kernels are compiled without noalias",
+    ),
     host(Level::Linalg, On::Kernels, "kiln-schedule", "before the passes that read the schedule"),
     cuda(
         Level::Linalg,
@@ -418,11 +424,17 @@ pub const PIPELINE: &[PipelineStep] = &[
         "canonicalize",
         "removes loops of one iteration; after the expansions, since it folds atan2(0, 0) to NaN",
     ),
-    step(
+    host(
         Level::Tiled,
         On::Host,
         "kiln-plan",
         "lifetimes are final: no later pass adds or moves launches",
+    ),
+    cuda(
+        Level::Tiled,
+        On::Host,
+        "kiln-plan{reuse-from=4194304}",
+        "launches run in order, and smaller values may stay in L2",
     ),
     host(
         Level::Program,

@@ -15,7 +15,10 @@
 use crate::target::kernel_attrs::LLVM_NOALIAS;
 use crate::{
     math::approximation::approximation,
-    target::launch::{SHARED_SPACE, TENSOR_MAPS},
+    target::{
+        kernel_attrs::IN_PLACE_ENTRY,
+        launch::{SHARED_SPACE, TENSOR_MAPS},
+    },
 };
 use kiln_dialects::{
     ir::*,
@@ -182,9 +185,13 @@ fn shuffled(b: Builder, op: TypedOp<gpu::Shuffle>) -> Result<(Value, Option<Valu
 }
 
 /// Marks every pointer parameter noalias: nothing else reaches what the kernel writes through it,
-/// so loads may use the read-only cache.
+/// so loads may use the read-only cache. Not of a kernel whose result may be one of its inputs.
 fn restrict(func: Op) {
     let c = func.ctx();
+    let about = func.parent().and_then(|module| module.attr("kiln.kernel"));
+    if about.is_some_and(|about| about.entry(IN_PLACE_ENTRY).is_some()) {
+        return;
+    }
     let Some((inputs, _)) =
         func.attr("function_type").and_then(Attr::as_type).and_then(Type::signature)
     else {

@@ -3,7 +3,8 @@
 //! Why: an input that is dead after the launch is in the caches already, and reusing it makes the
 //! arena smaller; `kiln-plan` reuses it where liveness allows. This runs while the bodies are at
 //! hand: later every kernel is compiled separately. Each element of such an input is read only by
-//! the iteration that writes the same element of the result, and never after the write. Upstream's
+//! the iteration that writes the same element of the result, and never after the write. On GPUs,
+//! where kernels assume that nothing aliases, it is done for donated arguments alone. Upstream's
 //! one-shot bufferization does this analysis for tensors within a function, not for arguments of a
 //! callee.
 //!
@@ -15,15 +16,20 @@
 //! ```
 use crate::{
     analysis::{self, Access, Init, Kernel, Nest, NestPlan, Poly, Role, Stage, kernels_of},
+    program::plan::{base, donated, host_functions},
     strategies::cpu::contraction::transposition,
     target::kernel_attrs::{IN_PLACE, IN_PLACE_ENTRY},
 };
-use kiln_dialects::{ir::*, rules::Level};
+use kiln_dialects::{ir::*, ops::Launch, rules::Level};
 use kiln_passes::{Numerics, Pass};
+use std::collections::HashSet;
 
 kiln_passes::pass_options! {
     /// The pass.
-    pub struct InPlace {}
+    pub struct InPlace {
+        /// Only inputs that are donated arguments of the program, of kernels without reductions
+        pub donated: bool = false,
+    }
 }
 
 impl Pass for InPlace {
@@ -33,13 +39,23 @@ impl Pass for InPlace {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
+        let donated = if self.donated { donated_operands(root) } else { HashSet::new() };
         for func in kernels_of(root) {
+            let kernel = func.parent().and_then(Op::symbol).unwrap_or_default();
+            if self.donated && !donated.iter().any(|(name, _)| *name == kernel) {
+                continue;
+            }
             let mut k = analysis::read(func)?;
             if k.attention.is_some() {
                 continue;
             }
             let plan = analysis::nests(&mut k, analysis::SCRATCH);
-            let found = pairs(&k, &plan);
+            let mut found = pairs(&k, &plan);
+            if self.donated {
+                // How a GPU's strategies divide reductions among threads is not known here.
+                let plain = plan.nests.iter().all(|n| !n.reduction.contains(&true));
+                found.retain(|(_, input)| plain && donated.contains(&(kernel.clone(), *input)));
+            }
             let Some(module) = func.parent().filter(|_| !found.is_empty()) else { continue };
             let c = func.ctx();
             let about = module.attr("kiln.kernel").and_then(|a| a.entries()).unwrap_or_default();
@@ -58,6 +74,23 @@ impl Pass for InPlace {
         }
         Ok(())
     }
+}
+
+/// Kernels and their inputs that some launch gives a donated argument.
+fn donated_operands(root: Op) -> HashSet<(String, usize)> {
+    let mut found = HashSet::new();
+    for func in host_functions(root) {
+        let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
+        let arguments = donated(func, block);
+        for launch in block.ops().into_iter().filter_map(Launch::of) {
+            for (i, v) in launch.inputs.iter().enumerate() {
+                if arguments.contains(&base(*v)) {
+                    found.insert((launch.kernel.clone(), i));
+                }
+            }
+        }
+    }
+    found
 }
 
 /// Pairs of a result and a tensor input that it may overwrite, in order.

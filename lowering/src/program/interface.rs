@@ -182,6 +182,9 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
                 });
             }
         }
+        if let Some(r) = ops::Reuse::of(op) {
+            program.overwrites.extend(block.args().iter().position(|a| *a == r.memory));
+        }
         if let Some(a) = ops::AdvanceRng::of(op) {
             program.rng_increment = sizes.build(&facts.size_value(a.increment)).at(op)?;
         }
@@ -212,6 +215,8 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
         program.control = Some(Box::new(control(module, func, &mut sizes, &facts)?));
     }
     program.exprs = sizes.exprs;
+    program.overwrites.sort_unstable();
+    program.overwrites.dedup();
     unbacked::check_results(func, &program)?;
     program.entry.main = entry_symbol(function);
     Ok(program)

@@ -75,6 +75,17 @@ pub fn launch(
                     let offset = ops::Arena::of(op).ok_or_malformed(op)?.offset;
                     return Ok(p::Arg::Arena(sizes.build(&facts.size_value(offset))?));
                 }
+                Some(OpKind::Reuse) => {
+                    let reuse = ops::Reuse::of(op).ok_or_malformed(op)?;
+                    let offset = sizes.build(&facts.size_value(reuse.offset))?;
+                    let output = reuse.memory.def().and_then(ops::Output::of);
+                    let input = args.iter().position(|a| *a == reuse.memory);
+                    return match (output, input) {
+                        (Some(o), _) => Ok(p::Arg::OutputAt(o.index as usize, offset)),
+                        (None, Some(i)) => Ok(p::Arg::InputAt(i, offset)),
+                        (None, None) => Err("reuses what is no argument and no result".into()),
+                    };
+                }
                 _ => return Err(format!("has memory made by {}", op.name()).into()),
             }
         }

@@ -7,6 +7,7 @@ pub mod in_place;
 pub mod interface;
 mod launch;
 pub mod library_call;
+mod placement;
 pub mod plan;
 pub mod slots;
 mod unbacked;

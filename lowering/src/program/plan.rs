@@ -10,6 +10,9 @@
 //! is provably as large for every size. A result that may overwrite a dead input (`kiln-in-place`)
 //! shares its memory. A tensor into which several launches insert slices is one value from the
 //! first of them on: each takes it and writes to it, and nothing else reads it in between.
+//! With `reuse-from`, large static values are put into the caller's memory where it is dead: in
+//! results that are not yet written, and in arguments marked `kiln.donated` after their last read.
+//! This relies on launches running in order, as on a GPU's stream.
 //!
 //! Numerics: exact.
 //!
@@ -19,13 +22,14 @@
 //! ```
 use crate::{
     analysis::sizes::SizeValues,
-    target::kernel_attrs::{IN_PLACE_ENTRY, SLICES},
+    program::placement::{self, Interval, Memory, Placement, Region},
+    target::kernel_attrs::{DONATED, IN_PLACE_ENTRY, SLICES},
 };
 use kiln_dialects::{
     ir::*,
-    ops::{Arena, ArenaSize, BindShape, Launch, OpKind, Output},
+    ops::{Arena, ArenaSize, BindShape, Launch, OpKind, Output, Reuse},
     rules::{Level, is_driver, tensor_type},
-    sym::{Atom, Dim as SymDim},
+    sym::Dim as SymDim,
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 use std::collections::{HashMap, HashSet};
@@ -35,6 +39,8 @@ kiln_passes::pass_options! {
     pub struct PlanMemory {
         /// Alignment of offsets in bytes
         pub alignment: i64 = 64,
+        /// Bytes from which on a value is put into donated arguments and results; 0 for never
+        pub reuse_from: i64 = 0,
     }
 }
 
@@ -55,8 +61,10 @@ impl Pass for PlanMemory {
             blocks(root).into_iter().flat_map(|b| b.ops()).filter(|m| m.is("builtin.module"));
         let about: Kernels =
             modules.filter_map(|m| Some((m.symbol()?, m.attr("kiln.kernel")?))).collect();
+        // Control flow may give a program the same memory as an argument and as a result.
+        let plain = !blocks(root).into_iter().flat_map(|b| b.ops()).any(is_driver);
         for func in host_functions(root) {
-            self.function(&about, func)?;
+            self.function(&about, func, plain)?;
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Program.name()));
         Ok(())
@@ -83,17 +91,20 @@ struct ArenaSlot {
     last: i64,
     /// The slot whose memory it overwrites while that slot is still being read.
     overwrites: Option<usize>,
+    /// The donated argument that it may overwrite while its launch reads it.
+    overwrites_argument: Option<Value>,
 }
 
 impl PlanMemory {
-    fn function(&self, about: &Kernels, func: Op) -> Result<()> {
+    fn function(&self, about: &Kernels, func: Op, plain: bool) -> Result<()> {
         let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
         let end = block.terminator().ok_or_at(func, "has no return")?;
         let launches: Vec<Op> =
             block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
         let order: HashMap<Op, usize> = launches.iter().enumerate().map(|(n, l)| (*l, n)).collect();
         let facts = Facts::of(func, 2)?;
-        let (mut slots, mut outputs): (Vec<ArenaSlot>, _) = (vec![], vec![]);
+        let donated = if plain && self.reuse_from > 0 { donated(func, block) } else { vec![] };
+        let (mut slots, mut outputs): (Vec<ArenaSlot>, Vec<(Op, usize, usize)>) = (vec![], vec![]);
         for (n, op) in launches.iter().enumerate() {
             let launch = Launch::of(*op).ok_or_malformed(*op)?;
             let allowed = in_place(about, &launch.kernel);
@@ -108,13 +119,18 @@ impl PlanMemory {
                 })?;
                 let (last, returned) = last_use(result, &order, end, n);
                 match returned {
-                    Some(i) => outputs.push((empty, i)),
+                    Some(i) => outputs.push((empty, i, n)),
                     None => {
                         let bytes = bytes(empty, &facts).at(*op)?;
                         let over = allowed
                             .iter()
                             .filter(|(result, _)| *result == r)
                             .find_map(|(_, i)| overwritten_input(&slots, &launch, *i, n, &bytes));
+                        let argument = allowed
+                            .iter()
+                            .filter(|(result, _)| *result == r && over.is_none())
+                            .find_map(|(_, i)| only_read(&launch, *i))
+                            .filter(|v| donated.contains(v));
                         slots.push(ArenaSlot {
                             empty,
                             result,
@@ -122,12 +138,28 @@ impl PlanMemory {
                             first: n as i64,
                             last: last as i64,
                             overwrites: over,
+                            overwrites_argument: argument,
                         });
                     }
                 }
             }
         }
-        let (offsets, total) = assign_offsets(&slots, self.alignment);
+        let mut regions = vec![];
+        if plain && self.reuse_from > 0 {
+            for (k, (empty, _, written)) in outputs.iter().enumerate() {
+                let bytes = bytes(*empty, &facts).at(*empty)?.known();
+                let (memory, free) = (Memory::Result(k), (0, *written as i64 - 1));
+                regions.extend(bytes.map(|bytes| Region { bytes, free, memory }));
+            }
+        }
+        for v in &donated {
+            let (last, returned) = last_use(*v, &order, end, 0);
+            let bytes = value_bytes(*v)?.filter(|_| returned.is_none());
+            let free = (last as i64 + 1, i64::MAX);
+            let memory = Memory::Argument(*v);
+            regions.extend(bytes.map(|bytes| Region { bytes, free, memory }));
+        }
+        let (places, total) = self.place(&slots, &regions);
         // The first launch needs offsets, so their arithmetic goes before it.
         let first = launches.first().copied().unwrap_or(end);
         let empties: Vec<Op> =
@@ -140,26 +172,35 @@ impl PlanMemory {
             Size::Dynamic(v) => Ok(v),
         };
         let mut made = vec![];
-        for (slot, offset) in slots.iter().zip(&offsets) {
-            let node = Arena {
-                offset: ssa(offset).at(func)?,
-                first: slot.first,
-                last: slot.last.min(until(&slots, slot)),
-            };
+        for (k, (empty, i, _)) in outputs.iter().enumerate() {
+            // What reuses its memory comes before its first writer.
+            let own = |r: &usize| matches!(regions[*r].memory, Memory::Result(i) if i == k);
+            let reused = places.iter().any(|p| matches!(p, Placement::Region(r, _) if own(r)));
+            let at = if reused { front } else { *empty };
+            let b = Builder::before(at).ok_or_at(at, "is in no block")?;
+            let node = Output { index: *i as i64 };
+            made.push((*empty, b.create_with(&node, &[empty.result(0).ty()], &mut []).at(func)?));
+        }
+        for (slot, place) in slots.iter().zip(&places) {
+            let (first, last) = (slot.first, slot.last.min(until(&slots, slot)));
             let b = Builder::before(slot.empty)
                 .ok_or_else(|| Error::at(slot.empty, "is in no block"))?;
-            made.push((
-                slot.empty,
-                b.create_with(&node, &[slot.empty.result(0).ty()], &mut []).at(func)?,
-            ));
-        }
-        for (empty, i) in outputs {
-            let b = Builder::before(empty).ok_or_at(empty, "is in no block")?;
-            made.push((
-                empty,
-                b.create_with(&Output { index: i as i64 }, &[empty.result(0).ty()], &mut [])
-                    .at(func)?,
-            ));
+            let ty = [slot.empty.result(0).ty()];
+            let op = match place {
+                Placement::Arena(offset) => {
+                    let offset = ssa(offset).at(func)?;
+                    b.create_with(&Arena { offset, first, last }, &ty, &mut [])
+                }
+                Placement::Region(k, offset) => {
+                    let memory = match regions[*k].memory {
+                        Memory::Argument(v) => v,
+                        Memory::Result(k) => made[k].1.result(0),
+                    };
+                    let offset = ssa(&SymDim::Known(*offset)).at(func)?;
+                    b.create_with(&Reuse { memory, offset, first, last }, &ty, &mut [])
+                }
+            };
+            made.push((slot.empty, op.at(func)?));
         }
         b.create_with(&ArenaSize { bytes: ssa(&total).at(func)? }, &[], &mut []).at(func)?;
         let mut seen = HashSet::new();
@@ -184,6 +225,38 @@ impl PlanMemory {
         }
         Ok(())
     }
+
+    /// Where each slot is, and the arena's size. Slots that overwrite each other are in one place.
+    fn place(&self, slots: &[ArenaSlot], regions: &[Region]) -> (Vec<Placement>, SymDim) {
+        let mut intervals: Vec<Interval> = vec![];
+        let mut interval_of: Vec<usize> = vec![];
+        for slot in slots {
+            let interval = match slot.overwrites {
+                Some(i) => interval_of[i],
+                None => {
+                    intervals.push(Interval {
+                        bytes: placement::aligned(&slot.bytes, self.alignment),
+                        first: slot.first,
+                        last: slot.last,
+                        overwrites: slot.overwrites_argument,
+                    });
+                    intervals.len() - 1
+                }
+            };
+            intervals[interval].last = intervals[interval].last.max(slot.last);
+            interval_of.push(interval);
+        }
+        let (places, total) = placement::assign(&intervals, regions, self.reuse_from);
+        (interval_of.into_iter().map(|p| places[p].clone()).collect(), total)
+    }
+}
+
+/// The arguments of a host function that a call may overwrite.
+pub(super) fn donated(func: Op, block: Block) -> Vec<Value> {
+    let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
+    let marked = |a: &Attr| a.entry(DONATED).is_some();
+    let all = block.args().into_iter().zip(&listed);
+    all.filter(|(_, about)| marked(about)).map(|(v, _)| v).collect()
 }
 
 /// Whether a launch writes to the result of an earlier one, and so shares its memory. Err: this is
@@ -242,6 +315,13 @@ fn last_use(
     (last, returned)
 }
 
+/// Size of a tensor in bytes, if it is static.
+fn value_bytes(v: Value) -> Result<Option<i64>> {
+    let t = tensor_type(v.ty())?;
+    let each = t.dtype.byte_size() as i64;
+    Ok(t.dims.iter().try_fold(each, |n, d| n.checked_mul(d.known()?)))
+}
+
 /// Size of a `tensor.empty` in bytes.
 fn bytes(empty: Op, facts: &Facts) -> Result<SymDim> {
     let t = tensor_type(empty.result(0).ty())?;
@@ -255,19 +335,6 @@ fn bytes(empty: Op, facts: &Facts) -> Result<SymDim> {
         product = product.mul(&size);
     }
     if product == SymDim::Unknown { Err("has a data-dependent size".into()) } else { Ok(product) }
-}
-
-fn aligned(d: &SymDim, to: i64) -> SymDim {
-    let to = SymDim::Known(to);
-    let exact = d.floordiv(&to);
-    let whole = exact
-        .atoms()
-        .iter()
-        .all(|a| !matches!(a, Atom::Op(kiln_dialects::ops::SymKind::Floordiv, _)));
-    match d.known() {
-        None if whole && exact != SymDim::Unknown => d.clone(),
-        _ => d.add(&to).add(&SymDim::Known(-1)).floordiv(&to).mul(&to),
-    }
 }
 
 /// Pairs of a kernel's result and an input that it may overwrite.
@@ -286,17 +353,22 @@ fn overwritten_input(
     n: usize,
     bytes: &SymDim,
 ) -> Option<usize> {
-    let value = base(*launch.inputs.get(input)?);
-    let once = launch.inputs.iter().filter(|v| base(**v) == value).count() == 1;
+    let value = only_read(launch, input)?;
     let i = slots.iter().position(|s| s.result == value)?;
     let free = slots[i].last == n as i64
         && slots[i].first < n as i64
         && slots.iter().all(|s| s.overwrites != Some(i));
-    (once && free && slots[i].bytes == *bytes).then_some(i)
+    (free && slots[i].bytes == *bytes).then_some(i)
+}
+
+/// The value that a launch reads as this input, if it reads it as no other one.
+fn only_read(launch: &Launch, input: usize) -> Option<Value> {
+    let value = base(*launch.inputs.get(input)?);
+    (launch.inputs.iter().filter(|v| base(**v) == value).count() == 1).then_some(value)
 }
 
 /// The value that a view is based on.
-fn base(mut v: Value) -> Value {
+pub(super) fn base(mut v: Value) -> Value {
     while let Some(view) = v.def().filter(|o| o.kind() == Some(OpKind::Reshape)) {
         v = view.operand(0);
     }
@@ -307,104 +379,4 @@ fn base(mut v: Value) -> Value {
 fn until(slots: &[ArenaSlot], slot: &ArenaSlot) -> i64 {
     let taker = slots.iter().find(|s| s.overwrites.is_some_and(|i| slots[i].empty == slot.empty));
     taker.map_or(i64::MAX, |s| s.first - 1)
-}
-
-/// Assigns the slots' offsets and the arena's size. Slots that overwrite each other are placed as
-/// one.
-fn assign_offsets(slots: &[ArenaSlot], alignment: i64) -> (Vec<SymDim>, SymDim) {
-    let mut intervals: Vec<Interval> = vec![];
-    let mut interval_of: Vec<usize> = vec![];
-    for slot in slots {
-        let interval = match slot.overwrites {
-            Some(i) => interval_of[i],
-            None => {
-                intervals.push(Interval {
-                    bytes: aligned(&slot.bytes, alignment),
-                    first: slot.first,
-                    last: slot.last,
-                });
-                intervals.len() - 1
-            }
-        };
-        intervals[interval].last = intervals[interval].last.max(slot.last);
-        interval_of.push(interval);
-    }
-    let (offsets, total) =
-        match intervals.iter().map(|p| p.bytes.known()).collect::<Option<Vec<i64>>>() {
-            Some(known) => assign_static(&intervals, &known),
-            None => assign_symbolic(&intervals),
-        };
-    (interval_of.into_iter().map(|p| offsets[p].clone()).collect(), total)
-}
-
-/// Memory that is live from one launch to another.
-struct Interval {
-    bytes: SymDim,
-    first: i64,
-    last: i64,
-}
-
-fn assign_static(slots: &[Interval], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
-    let mut order: Vec<usize> = (0..slots.len()).collect();
-    order.sort_by_key(|i| (std::cmp::Reverse(sizes[*i]), slots[*i].first));
-    let (mut offsets, mut done, mut total) = (vec![0; slots.len()], vec![], 0);
-    for i in order {
-        let meets =
-            |j: &usize| slots[*j].first <= slots[i].last && slots[i].first <= slots[*j].last;
-        let mut taken: Vec<(i64, i64)> = done
-            .iter()
-            .filter(|j| meets(j))
-            .map(|j| (offsets[*j], offsets[*j] + sizes[*j]))
-            .collect();
-        taken.sort_unstable();
-        let mut at = 0;
-        for (from, to) in taken {
-            if at + sizes[i] <= from {
-                break;
-            }
-            at = at.max(to);
-        }
-        offsets[i] = at;
-        total = total.max(at + sizes[i]);
-        done.push(i);
-    }
-    (offsets.into_iter().map(SymDim::Known).collect(), SymDim::Known(total))
-}
-
-fn assign_symbolic(slots: &[Interval]) -> (Vec<SymDim>, SymDim) {
-    // Allocated memory: size, and the launch after which it is free.
-    let mut intervals: Vec<(SymDim, i64)> = vec![];
-    let mut interval_of = vec![];
-    for slot in slots {
-        let size = &slot.bytes;
-        let free = |p: &(SymDim, i64)| p.1 < slot.first;
-        let found = intervals.iter().position(|p| free(p) && p.0 == *size);
-        let found = found.or_else(|| {
-            intervals.iter().position(|p| free(p) && (at_most(size, &p.0) || at_most(&p.0, size)))
-        });
-        let i = found.unwrap_or_else(|| {
-            intervals.push((size.clone(), -1));
-            intervals.len() - 1
-        });
-        if at_most(&intervals[i].0, size) {
-            intervals[i].0 = size.clone();
-        }
-        intervals[i].1 = slot.last;
-        interval_of.push(i);
-    }
-    let mut starts = vec![SymDim::Known(0)];
-    for (size, _) in &intervals {
-        starts.push(starts[starts.len() - 1].add(size));
-    }
-    let total = starts[intervals.len()].clone();
-    (interval_of.into_iter().map(|i| starts[i].clone()).collect(), total)
-}
-
-/// Whether `a <= b` for all non-negative values of the symbols.
-fn at_most(a: &SymDim, b: &SymDim) -> bool {
-    match b.sub(a) {
-        SymDim::Known(n) => n >= 0,
-        SymDim::Unknown => false,
-        difference => difference.bounds(&|_| (Some(0), None)).0.is_some_and(|low| low >= 0),
-    }
 }

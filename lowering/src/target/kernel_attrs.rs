@@ -9,6 +9,8 @@ pub const DERIVED: i64 = i64::MIN;
 pub const NOALIAS: &str = "kiln.noalias";
 /// On a kernel's function: pairs of a result and an input that it may overwrite.
 pub const IN_PLACE: &str = "kiln.in_place";
+/// On an argument of a host function: a call may overwrite it after its last read.
+pub const DONATED: &str = "kiln.donated";
 /// The entry of `kiln.kernel` with those pairs, flattened.
 pub const IN_PLACE_ENTRY: &str = "in_place";
 /// The entry of `kiln.kernel` with the slices of results that a kernel writes.

@@ -94,7 +94,7 @@ pub fn derivative(kind: OpKind) -> Derivative {
         PtxCall => Refused("calls an external kernel"),
         Bitcast => Refused("reads the bits of a number"),
         InsertSlice => Refused("writes into the buffer of another value"),
-        Launch | Arena | ArenaSize | Output => Refused(BELOW),
+        Launch | Arena | ArenaSize | Reuse | Output => Refused(BELOW),
         StructuredIndex | StructuredContract | StructuredScan | StructuredFft
         | StructuredAttention => Refused(BELOW),
         TileWarpSpecialize | TilePipeline | TileFirstStage | TileNextStage | TileAcquire

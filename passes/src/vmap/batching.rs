@@ -97,7 +97,7 @@ pub fn batching(kind: OpKind) -> Batching {
         AdvanceRng => Refused("states how far the generator moves, of one example"),
         UnbackedSize => Refused("binds a size for each example"),
         InsertSlice => Refused("writes into the buffer of another value"),
-        Launch | Arena | ArenaSize | Output => Refused(BELOW),
+        Launch | Arena | ArenaSize | Reuse | Output => Refused(BELOW),
         StructuredIndex | StructuredContract | StructuredScan | StructuredFft
         | StructuredAttention => Refused(BELOW),
         TileWarpSpecialize | TilePipeline | TileFirstStage | TileNextStage | TileAcquire

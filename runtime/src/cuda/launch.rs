@@ -44,8 +44,9 @@ unsafe impl Send for ResolvedLaunch {}
 /// Where a 64-bit parameter comes from.
 pub(super) enum ParameterSource {
     Arena(u64),
-    Input(usize),
-    Output(usize),
+    /// An input or an output, and an offset in bytes.
+    Input(usize, u64),
+    Output(usize, u64),
     Fixed,
 }
 
@@ -98,8 +99,8 @@ impl ResolvedLaunch {
         for (source, word) in self.sources.iter().zip(&mut self.words) {
             let now = match source {
                 ParameterSource::Arena(offset) => to.arena + offset,
-                ParameterSource::Input(i) => to.inputs[*i],
-                ParameterSource::Output(i) => to.outputs[*i],
+                ParameterSource::Input(i, offset) => to.inputs[*i] + offset,
+                ParameterSource::Output(i, offset) => to.outputs[*i] + offset,
                 ParameterSource::Fixed => continue,
             };
             changed |= *word != now;

@@ -97,9 +97,17 @@ impl LaunchPlan {
             for a in &l.args {
                 let missing = || fail(format!("there is no {a:?}"));
                 let (source, word) = match a {
-                    Arg::Input(i) if *i < p.inputs.len() => (ParameterSource::Input(*i), 0),
-                    Arg::Output(i) if *i < p.outputs.len() => (ParameterSource::Output(*i), 0),
-                    Arg::Input(_) | Arg::Output(_) => return Err(missing().into()),
+                    Arg::Input(i) if *i < p.inputs.len() => (ParameterSource::Input(*i, 0), 0),
+                    Arg::Output(i) if *i < p.outputs.len() => (ParameterSource::Output(*i, 0), 0),
+                    Arg::InputAt(i, d) if *i < p.inputs.len() => {
+                        (ParameterSource::Input(*i, d.size(&symbols, &exprs)? as u64), 0)
+                    }
+                    Arg::OutputAt(i, d) if *i < p.outputs.len() => {
+                        (ParameterSource::Output(*i, d.size(&symbols, &exprs)? as u64), 0)
+                    }
+                    Arg::Input(_) | Arg::Output(_) | Arg::InputAt(..) | Arg::OutputAt(..) => {
+                        return Err(missing().into());
+                    }
                     Arg::Global(i) => {
                         (ParameterSource::Fixed, *globals.get(*i).ok_or_else(missing)?)
                     }

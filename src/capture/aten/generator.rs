@@ -33,8 +33,6 @@ pub struct Rng {
     loops: usize,
     /// Number of branches around the insertion point.
     branches: usize,
-    /// Whether draws are refused: in the condition of a loop, whose steps carry no state of it.
-    stopped: bool,
     /// Which numbers a draw takes.
     order: RandomOrder,
     /// How far draws in PyTorch's order have moved the offset.
@@ -42,14 +40,36 @@ pub struct Rng {
 }
 
 /// The generator outside of a region, while capture is inside.
-pub struct Outside(Option<Value>, i64, bool);
+pub struct Outside(Option<Value>, i64);
+
+/// What capture enters.
+#[derive(Clone, Copy)]
+pub enum Inside {
+    /// A branch, whose draws count on.
+    Branch,
+    /// A branch that gives the state on, or a step or the condition of a loop: it begins with a
+    /// state and a number of draws of it, if it may draw.
+    Own {
+        /// Whether it is of a loop.
+        looped: bool,
+        /// The state and its draws.
+        begins: Option<(Value, i64)>,
+    },
+}
+
+impl Inside {
+    /// Whether it is of a loop.
+    fn looped(self) -> bool {
+        matches!(self, Inside::Own { looped: true, .. })
+    }
+}
 
 impl Rng {
     /// The generator of a function, at its entry block.
     pub fn new(entry: Builder, order: RandomOrder) -> Rng {
         let (state, advanced) = (None, Size::Static(0));
-        let (loops, branches, stopped) = (0, 0, false);
-        Rng { entry, taken: None, state, draws: 0, loops, branches, stopped, order, advanced }
+        let (loops, branches) = (0, 0);
+        Rng { entry, taken: None, state, draws: 0, loops, branches, order, advanced }
     }
     fn state(&mut self) -> Value {
         *self.state.get_or_insert_with(|| {
@@ -58,63 +78,50 @@ impl Rng {
             self.entry.argument(ty, self.entry.loc.named(STATE))
         })
     }
-    /// The state and the number of the next draw. Err: in the condition of a loop; the order is
-    /// PyTorch's, which the op does not follow.
+    /// The state and the number of the next draw. Err: the order is PyTorch's, which the op does
+    /// not follow.
     pub(super) fn next(&mut self) -> Result<(Value, i64)> {
         if self.order != RandomOrder::RowMajor {
             return Err(unsupported(
                 "draws random numbers by a GPU kernel of its own, whose order align_random_eager does not follow",
             ));
         }
-        if self.stopped {
-            return Err(unsupported(
-                "draws random numbers in the condition of a loop, which carries no state",
-            ));
-        }
         let state = self.state();
         self.draws += 1;
         Ok((state, self.draws - 1))
     }
-    /// The state and the number of draws that a loop begins with; each step carries them on. Err:
-    /// in a branch, after which nobody knows which of its loops have run.
-    pub fn carry(&mut self) -> Result<(Value, i64)> {
-        if self.branches > 0 {
-            return Err(unsupported("draws random numbers in a loop in a branch"));
-        }
+    /// The state and the number of draws that a loop begins with; each step carries them on.
+    pub fn carry(&mut self) -> (Value, i64) {
         let draws = self.draws;
-        Ok((self.state(), draws))
+        (self.state(), draws)
     }
     /// Whether loops carry a state: draws in PyTorch's order are refused in them.
     pub fn carries(&self) -> bool {
         self.order == RandomOrder::RowMajor
     }
-    /// Enters a branch, or a loop, whose step has the state that it carries, if any.
-    pub fn enter(&mut self, looped: bool, carried: Option<Value>) -> Outside {
-        self.loops += usize::from(looped);
-        self.branches += usize::from(!looped);
-        let outside = Outside(self.state, self.draws, self.stopped);
-        if looped {
-            self.stopped = carried.is_none();
-        }
-        if carried.is_some() {
-            (self.state, self.draws) = (carried, 0);
+    /// Enters a region.
+    pub fn enter(&mut self, inside: Inside) -> Outside {
+        self.loops += usize::from(inside.looped());
+        self.branches += usize::from(!inside.looped());
+        let outside = Outside(self.state, self.draws);
+        if let Inside::Own { begins: Some((state, draws)), .. } = inside {
+            (self.state, self.draws) = (Some(state), draws);
         }
         outside
     }
-    /// Leaves it; returns the state here and the number of its draws. Draws of a branch count on.
-    pub fn leave(&mut self, looped: bool, outside: Outside) -> (Option<Value>, i64) {
-        self.loops -= usize::from(looped);
-        self.branches -= usize::from(!looped);
-        let inside = (self.state, self.draws);
-        if looped {
+    /// Leaves it; returns the state there and the number of its draws.
+    pub fn leave(&mut self, inside: Inside, outside: Outside) -> (Option<Value>, i64) {
+        self.loops -= usize::from(inside.looped());
+        self.branches -= usize::from(!inside.looped());
+        let left = (self.state, self.draws);
+        if let Inside::Own { .. } = inside {
             (self.state, self.draws) = (outside.0, outside.1);
         }
-        self.stopped = outside.2;
-        inside
+        left
     }
-    /// Goes on with the state that a loop has left.
-    pub fn resume(&mut self, state: Value) {
-        (self.state, self.draws) = (Some(state), 0);
+    /// Goes on with the state that a loop or a branch has left, after a number of draws of it.
+    pub fn resume(&mut self, state: Value, draws: i64) {
+        (self.state, self.draws) = (Some(state), draws);
     }
     /// The threads of the GPU whose order draws follow, if any.
     pub(super) fn threads(&self) -> Option<i64> {

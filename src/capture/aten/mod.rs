@@ -74,7 +74,7 @@ mod writes;
 
 use super::storage::{Alias, Store};
 pub(super) use complex::build;
-pub use generator::{RandomOrder, Rng, STATE};
+pub use generator::{Inside, RandomOrder, Rng, STATE};
 use kiln_dialects::{ir::*, ops::CompareKind, value::DType};
 use serde_json::Value as Json;
 use std::collections::HashMap;
@@ -141,7 +141,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 67] {
+pub fn families() -> [(&'static str, &'static [Row]); 68] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -209,6 +209,7 @@ pub fn families() -> [(&'static str, &'static [Row]); 67] {
         ("Fake quantisation", quantized::fake::ROWS),
         ("Products of quantised matrices", quantized::products::ROWS),
         ("Products with packed int4 weights", quantized::packed::ROWS),
+        ("Products with int4 weights in CUDA's layout", quantized::tiled::ROWS),
         ("Products of groups", quantized::grouped::ROWS),
     ]
 }

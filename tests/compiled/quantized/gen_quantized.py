@@ -14,7 +14,7 @@ from torchao.testing.pt2e._xnnpack_quantizer import XNNPACKQuantizer, get_symmet
 from torchao.utils import unwrap_tensor_subclass
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "capture"))
-from gen_aten import save
+from aten_support import save
 
 HERE = Path(__file__).resolve().parent
 

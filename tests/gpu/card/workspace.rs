@@ -10,6 +10,7 @@ use kiln::{
     model::OwnedTensor,
     opt::tensors,
     runtime::cuda::{Loaded, Stream},
+    tolerance,
 };
 use std::{ffi::c_void, path::Path};
 
@@ -22,7 +23,8 @@ pub static SUITE: Suite = Suite {
     emulated: 1,
 };
 
-const ITEMS: [&str; 4] = ["mlp", "factorizations", "experts", "a branch"];
+const ITEMS: [&str; 6] =
+    ["mlp", "factorizations", "experts", "a branch", "a donated argument", "an unwritten result"];
 
 /// Values of several sizes between programs, some of them at once, and a loop of known length.
 const FACTORIZATIONS: &str = r#"
@@ -73,6 +75,27 @@ func.func @main(%c: tensor<i1>, %x: tensor<5xf32>) -> tensor<5xf32> {
 }
 "#;
 
+/// A product of 4 MiB that two matmuls read, the last to read `%x`.
+const PRODUCT: &str = r#"
+func.func @main(%x: tensor<1024x1024xf32>DONATED, %y: tensor<1024x1024xf32>, %w: tensor<1024x4xf32>) -> (RESULTS) {
+  %d = kiln.mul %x, %y : tensor<1024x1024xf32>
+  %a = kiln.dot_general %d, %w batch = [] x [] contract = [1] x [0] : tensor<1024x1024xf32>, tensor<1024x4xf32> to f32
+  %b = kiln.dot_general %d, %w batch = [] x [] contract = [0] x [0] : tensor<1024x1024xf32>, tensor<1024x4xf32> to f32
+"#;
+
+/// That program; the product has the memory of its operand, if that is donated, or of the second
+/// result, which is written later.
+fn product(donated: bool, late: bool) -> String {
+    let (mut results, mut end) = ("tensor<1024x4xf32>, tensor<1024x4xf32>", "return %a, %b");
+    if late {
+        results = "tensor<1024x4xf32>, tensor<1024x1024xf32>";
+        end = r#"%c = kiln.dot_general %a, %b batch = [] x [] contract = [1] x [1] : tensor<1024x4xf32>, tensor<1024x4xf32> to f32
+  return %a, %c"#;
+    }
+    let text = PRODUCT.replace("DONATED", if donated { " {kiln.donated}" } else { "" });
+    format!("{}  {end} : {results}\n}}\n", text.replace("RESULTS", results))
+}
+
 /// Device memory, filled with a pattern.
 struct Memory(sys::CUdeviceptr);
 
@@ -112,16 +135,19 @@ impl Drop for Memory {
 
 fn check(item: u64) -> Outcome {
     let name = ITEMS[item as usize];
-    let compiled = |text: &str| {
+    let on = |options: &kiln::Options, text: &str| {
         let c = Context::new();
         let module = Module::parse(c.ctx(), text.as_bytes(), "workspace.mlir");
         let (module, _) = module.unwrap_or_else(|e| panic!("{e}"));
-        Model::from_module(&module, Path::new("")).compile(&options())
+        Model::from_module(&module, Path::new("")).compile(options)
     };
+    let compiled = |text: &str| on(&options(), text);
     let exe = match name {
         "factorizations" => compiled(FACTORIZATIONS),
         "experts" => compiled(EXPERTS),
         "a branch" => compiled(BRANCH),
+        "a donated argument" => compiled(&product(true, false)),
+        "an unwritten result" => compiled(&product(false, true)),
         _ => load(models().join(format!("{name}.pt2"))).and_then(|m| m.compile(&options())),
     };
     let exe = match exe {
@@ -132,6 +158,14 @@ fn check(item: u64) -> Outcome {
         "factorizations" => differences(&exe, &[numbers(&[2, 6, 5])]),
         "experts" => differences(&exe, &[numbers(&[8, 4]), numbers(&[4, 4])]),
         "a branch" => refused(&exe),
+        "a donated argument" | "an unwritten result" => {
+            let given = [numbers(&[1024, 1024]), numbers(&[1024, 1024]), numbers(&[1024, 4])];
+            let donated = name == "a donated argument";
+            match on(&kiln::Options::default(), &product(donated, !donated)) {
+                Ok(host) => reused(&exe, &host, donated, &given),
+                Err(e) => Err(e.to_string()),
+            }
+        }
         _ => {
             let file = crate::run::file(name);
             let inputs = tensors::numbered(&file, "input_");
@@ -158,6 +192,34 @@ fn refused(exe: &Executable) -> Result<(), String> {
         Err(e) if said.contains("a branch") && e.to_string().contains(&said) => Ok(()),
         other => Err(format!("a branch is not refused: {said}; {other:?}")),
     }
+}
+
+/// A program whose large value has the caller's memory needs none of its own, and computes what a
+/// processor does.
+fn reused(
+    exe: &Executable,
+    host: &Executable,
+    donated: bool,
+    inputs: &[OwnedTensor],
+) -> Result<(), String> {
+    let loaded: &Loaded = exe.cuda().ok_or("it is on no GPU")?;
+    let shapes: Vec<&[usize]> = inputs.iter().map(|d| d.shape.as_slice()).collect();
+    let own = loaded.allocation(&shapes).map_err(|e| e.to_string())?.workspace;
+    let overwrites = &loaded.program().overwrites;
+    if own >= 4 << 20 || overwrites.as_slice() != if donated { &[0][..] } else { &[] } {
+        return Err(format!("has {own} bytes of its own, and overwrites {overwrites:?}"));
+    }
+    let decoded: Vec<_> = inputs.iter().map(|d| d.dtype.decode(&d.shape, &d.bytes)).collect();
+    let tensors = decoded.into_iter().collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+    let given: Vec<_> = tensors.iter().collect();
+    let result = |exe: &Executable| exe.call_values(&given).map_err(|e| e.to_string());
+    for (i, (have, want)) in result(exe)?.iter().zip(result(host)?).enumerate() {
+        let close = tolerance::compare(have, &want).map_err(|e| e.to_string())?;
+        if !close.ok {
+            return Err(format!("result {i}: {close}"));
+        }
+    }
+    differences(exe, inputs)
 }
 
 /// Runs a program on a stream, then captured, and compares with its ordinary call.
@@ -200,6 +262,8 @@ fn differences(exe: &Executable, inputs: &[OwnedTensor]) -> Result<(), String> {
     for _ in 0..2 {
         launch(&read).map_err(|e| text(&e))?;
         agree("a call on a stream", &want)?;
+        // Those that were donated are overwritten.
+        from.iter().zip(inputs).for_each(|(m, d)| m.write(&d.bytes));
     }
     // The mode in which PyTorch captures: nothing of the process may allocate or wait.
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;

@@ -3,7 +3,7 @@ use super::{At, Invalid};
 use crate::{
     convolution::Volume,
     library_call::LibraryCall,
-    program::{Arg, Dim, Kernel, Launch, Program, TensorMap},
+    program::{Arg, Dim, Kernel, Launch, Program, Tensor, TensorMap},
     view::byte_size,
 };
 
@@ -46,6 +46,17 @@ fn check_launch(p: &Program, k: &Kernel, l: &Launch, at: &At) -> Result<(), Inva
             Arg::Input(i) => place.index(*i, p.inputs.len(), "inputs")?,
             Arg::Output(i) => place.index(*i, p.outputs.len(), "outputs")?,
             Arg::Global(i) => place.index(*i, p.globals.len(), "globals")?,
+            Arg::InputAt(i, d) => {
+                place.index(*i, p.inputs.len(), "inputs")?;
+                place.wants(p.overwrites.contains(i), || {
+                    format!("writes to input {i}, which is not among those that are overwritten")
+                })?;
+                inside(p, &p.inputs[*i], *d, &place)?;
+            }
+            Arg::OutputAt(i, d) => {
+                place.index(*i, p.outputs.len(), "outputs")?;
+                inside(p, &p.outputs[*i], *d, &place)?;
+            }
             Arg::Size(d) => p.check_dim(*d, p.exprs.len(), &place)?,
             Arg::Arena(d) => {
                 p.check_size(*d, &place)?;
@@ -70,6 +81,18 @@ fn check_launch(p: &Program, k: &Kernel, l: &Launch, at: &At) -> Result<(), Inva
         None => Ok(()),
         Some(call) => check_library(l, call, &at.field("library")),
     }
+}
+
+/// Err: an offset is not within a tensor of static sizes.
+fn inside(p: &Program, t: &Tensor, offset: Dim, at: &At) -> Result<(), Invalid> {
+    p.check_size(offset, at)?;
+    let width = super::check_dtype(&t.dtype, at)? as i64;
+    let bytes = t.dims.iter().try_fold(width, |n, d| match d {
+        Dim::Known(d) => n.checked_mul(*d),
+        _ => None,
+    });
+    let within = matches!((offset, bytes), (Dim::Known(at), Some(bytes)) if at < bytes);
+    at.wants(within, || format!("is at byte {offset:?} of '{}', which has {bytes:?}", t.name))
 }
 
 /// Symbols are passed to the driver as C strings.

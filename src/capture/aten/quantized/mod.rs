@@ -6,6 +6,7 @@ pub(super) mod fake;
 pub(super) mod grouped;
 pub(super) mod packed;
 pub(super) mod products;
+pub(super) mod tiled;
 
 use super::{axes::wide, promote::promote, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};

@@ -36,11 +36,11 @@ fn sizes(v: Value, what: &str) -> Result<[i64; 2]> {
 }
 
 /// Rows from `start` on, `count` of them.
-fn rows(cx: &Cx, v: Value, start: i64, count: i64) -> Result<Value> {
+pub(super) fn rows(cx: &Cx, v: Value, start: i64, count: i64) -> Result<Value> {
     cx.part(v, 0, Size::Static(start), Size::Static(count))
 }
 
-fn shaped(cx: &Cx, v: Value, sizes: &[i64]) -> Result<Value> {
+pub(super) fn shaped(cx: &Cx, v: Value, sizes: &[i64]) -> Result<Value> {
     cx.reshape(v, sizes.iter().map(|n| Size::Static(*n)).collect())
 }
 
@@ -99,19 +99,23 @@ fn unpack(cx: &Cx, bytes: Value) -> Result<Value> {
     cx.joined(all, 0)
 }
 
-/// x [M, K] with weights [N, K] in groups of K, with scales and zeros [K / group, N, 2]: a weight
-/// is `(q - 8) * scale + zero`, computed in f32 and rounded to the dtype of x.
 fn weight_int4pack_mm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let (x, bytes) = (cx.tensor(a, "self")?, cx.tensor(a, "mat2")?);
+    let bytes = cx.tensor(a, "mat2")?;
     if !cx.packed.contains(&bytes) {
         return Err(unsupported(
             "int4 weights that were packed before the export are not supported: their layout depends on the processor that packed them; pack in the model, or quantise by IntxWeightOnlyConfig",
         ));
     }
+    weights_product(cx, a, unpack(cx, bytes)?)
+}
+
+/// x [M, K] with weights [N, K] of 0 to 15 in groups of K, with scales and zeros [K / group, N, 2]:
+/// a weight is `(q - 8) * scale + zero`, computed in f32 and rounded to the dtype of x.
+pub(super) fn weights_product(cx: &mut Cx, a: &Args<'_>, weight: Value) -> Result<Outcome> {
+    let x = cx.tensor(a, "self")?;
     let d = dtype_of(x)?;
     let group = a.int("qGroupSize", None)?;
-    let weight = unpack(cx, bytes)?;
-    let [n, k] = sizes(weight, "_weight_int4pack_mm_for_cpu")?;
+    let [n, k] = sizes(weight, "_weight_int4pack_mm")?;
     if group < 1 || k % group != 0 {
         return Err(format!("groups of {group} do not divide K, {k}").into());
     }
