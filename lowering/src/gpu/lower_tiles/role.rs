@@ -96,6 +96,11 @@ impl Role<'_> {
             }
             None if op.isa::<scf::If>() && op.result_count() == 0 => self.branch(c, op),
             None => {
+                let tile = |v: &Value| !matches!(self.lowered(*v), Lowered::Scalar(_));
+                let inside = |o: Op| o.kind().is_some() || o.operands().iter().any(tile);
+                if walk(op).into_iter().any(inside) {
+                    return Err("takes tiles, which only loops and branches may".into());
+                }
                 let new = c.0.clone_op(op, &|v| self.scalar(v))?;
                 // An address that is part of another one stays without uses.
                 if op.result_count() == 1 && op.result(0).uses().is_empty() {
