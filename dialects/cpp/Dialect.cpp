@@ -127,6 +127,15 @@ bool kilnScheduleRead(MlirAttribute a, MlirStringRef *strategy, MlirAttribute *p
   *parameters = wrap(Attribute(schedule.getParameters()));
   return true;
 }
+MlirType kilnStageGet(MlirContext c) { return wrap(Type(kiln::StageType::get(unwrap(c)))); }
+MlirAttribute kilnFragmentGet(MlirContext c, int64_t layout) {
+  return wrap(Attribute(kiln::FragmentAttr::get(unwrap(c), static_cast<kiln::FragmentLayout>(layout))));
+}
+bool kilnFragmentRead(MlirAttribute a, int64_t *layout) {
+  auto fragment = dyn_cast<kiln::FragmentAttr>(unwrap(a));
+  if (fragment) *layout = static_cast<int64_t>(fragment.getLayout());
+  return bool(fragment);
+}
 // As mlirModuleCreateParse, with a file name for locations.
 MlirModule kilnParseModule(MlirContext c, MlirStringRef source, MlirStringRef file) {
   OwningOpRef<ModuleOp> m = parseSourceString<ModuleOp>(unwrap(source), ParserConfig(unwrap(c)), unwrap(file));

@@ -7,7 +7,7 @@
 //!   lines of context.
 //! - A lowering that leaves little: the IR afterwards. Long code is shown by the longest of alike
 //!   regions and the first ops of straight-line code, the rest as counts of ops. Of the constants
-//!   there, only those that a shown op takes are shown.
+//!   there, only those that a shown op takes are shown. A tile program may be longer.
 use similar::{ChangeTag, TextDiff};
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Types.
 use super::*;
-use crate::{ops::FragmentLayout, sym::Dim, value::DType};
+use crate::{ffi, ops::FragmentLayout, sym::Dim, value::DType};
 
 /// An MLIR type.
 #[derive(Clone, Copy)]
@@ -260,33 +260,26 @@ impl Type {
         }
     }
     /// `!kiln.stage`, a place in the rings of pipelines.
-    pub fn stage(c: Ctx) -> Result<Type> {
-        Type::parse(c, "!kiln.stage").ok_or_else(|| Error::internal("there is no !kiln.stage"))
-    }
-    /// Whether it is `!kiln.stage`.
-    pub fn is_stage(self) -> bool {
-        Type::stage(self.ctx()).is_ok_and(|t| t == self)
+    pub fn stage(c: Ctx) -> Type {
+        Type(unsafe { ffi::kilnStageGet(c.raw()) })
     }
     /// A tile in registers: `tensor<… x element, #kiln.fragment<layout>>`.
-    pub fn fragment(element: Type, sizes: &[usize], layout: FragmentLayout) -> Result<Type> {
-        let encoding = format!("#kiln.fragment<{}>", layout.keyword());
-        let encoding = Attr::parse(element.ctx(), &encoding)
-            .ok_or_else(|| Error::internal("there is no #kiln.fragment"))?;
+    pub fn fragment(element: Type, sizes: &[usize], layout: FragmentLayout) -> Type {
         let sizes: Vec<i64> = sizes.iter().map(|n| *n as i64).collect();
-        Ok(Type(unsafe {
-            mlirRankedTensorTypeGet(sizes.len() as isize, sizes.as_ptr(), element.0, encoding.0)
-        }))
+        Type(unsafe {
+            let encoding = ffi::kilnFragmentGet(element.ctx().raw(), layout.value());
+            mlirRankedTensorTypeGet(sizes.len() as isize, sizes.as_ptr(), element.0, encoding)
+        })
     }
     /// The layout of a tile in registers.
     pub fn fragment_layout(self) -> Option<FragmentLayout> {
-        let encoding = unsafe {
-            self.is_tensor().then(|| Attr::some(mlirRankedTensorTypeGetEncoding(self.0)))??
-        };
-        let text = encoding.to_string();
-        FragmentLayout::ALL
-            .iter()
-            .copied()
-            .find(|l| text == format!("#kiln.fragment<{}>", l.keyword()))
+        if !self.has_encoding() {
+            return None;
+        }
+        let mut layout = 0;
+        let found =
+            unsafe { ffi::kilnFragmentRead(mlirRankedTensorTypeGetEncoding(self.0), &mut layout) };
+        FragmentLayout::from_value(layout).filter(|_| found)
     }
     /// Whether the tensor type carries an encoding.
     pub fn has_encoding(self) -> bool {

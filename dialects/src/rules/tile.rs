@@ -5,6 +5,7 @@ use crate::{
     ir::{Node as _, Op, Type, Value},
     ops::*,
     sym::Dim,
+    value::DType,
 };
 
 /// Rows of a consumer warpgroup, as of wgmma.
@@ -65,7 +66,14 @@ pub(super) fn verify(op: Op) -> Result<()> {
         Some(
             OpKind::TileNextStage | OpKind::TileAcquire | OpKind::TileWait | OpKind::TileRelease,
         ) => pipeline(op.operand(0)),
-        Some(OpKind::TileTmaLoad) => pipeline(TileTmaLoad::of(op).ok_or_malformed(op)?.pipeline),
+        Some(OpKind::TileTmaLoad) => {
+            let o = TileTmaLoad::of(op).ok_or_malformed(op)?;
+            let whole = |v: &Value| v.ty().is_index() || v.ty().dtype() == Ok(DType::I32);
+            ensure(!o.coordinates.is_empty() && o.coordinates.iter().all(whole), || {
+                "needs coordinates that are index or i32".into()
+            })?;
+            pipeline(o.pipeline)
+        }
         Some(OpKind::TileView) => {
             pipeline(op.operand(0))?;
             let (ring, tile) = (shared(op.operand(0), 3)?, shared(op.result(0), 2)?);

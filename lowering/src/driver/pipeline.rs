@@ -385,7 +385,7 @@ pub const PIPELINE: &[PipelineStep] = &[
         Level::Scheduled,
         On::Kernels,
         "kiln-gpu-tile",
-        "lowers to one thread's code, as the schedule says",
+        "lowers to one thread's code or a tile program, as the schedule says",
     ),
     cuda(
         Level::Tiled,

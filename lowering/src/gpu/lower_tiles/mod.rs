@@ -15,12 +15,14 @@
 //! before:  %s = kiln.tile.mma %q, transposed %k … kiln.tile.mma_wait 0(%s) … kiln.tile.reduce max %s
 //! after:   nvvm.wgmma.mma_async … wgmma.wait_group … arith.maxnumf … gpu.shuffle xor
 //! ```
+mod elementwise;
 mod fragments;
 mod map;
 mod products;
 mod rings;
 mod role;
 mod store;
+mod thread;
 
 use crate::{
     analysis::kernels_of,
@@ -28,7 +30,8 @@ use crate::{
     gpu::lower_tiles::{
         fragments::{Lowered, is_elementwise},
         rings::Rings,
-        role::{Role, Thread},
+        role::Role,
+        thread::{Thread, WARPS},
     },
     strategies::gpu::common::warp_specialisation::{self, WarpRoles},
 };
@@ -75,11 +78,6 @@ impl Pass for LowerTiles {
         Ok(())
     }
 }
-
-/// Rows of a warpgroup.
-const ROWS: usize = 64;
-/// Warps of a warpgroup.
-const WARPS: usize = 4;
 
 fn lower(func: Op, op: Op, rings: &[Op], constants: &[Op]) -> Result<()> {
     let node = TileWarpSpecialize::of(op).ok_or_malformed(op)?;

@@ -1,10 +1,10 @@
 //! Products of tiles by wgmma.
 use crate::{
     gpu::lower_tiles::{
-        ROWS,
         fragments::{Lowered, registers},
         rings::{ROW, Shared},
         role::Role,
+        thread::ROWS,
     },
     strategies::gpu::common::ptx::{Mma, Ptx, wgmma_type},
 };

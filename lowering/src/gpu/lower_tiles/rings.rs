@@ -1,7 +1,7 @@
 //! Pipelines in shared memory: where stages and mbarriers lie, and the TMA loads that fill them.
 use crate::{
     emit::code::Code,
-    gpu::lower_tiles::{WARPS, role::Thread},
+    gpu::lower_tiles::thread::{Thread, WARPS},
     strategies::gpu::{common::ptx::Ptx, wgmma_gemm::DEPTH},
     target::launch::WARP,
 };

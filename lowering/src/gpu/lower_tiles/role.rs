@@ -2,40 +2,14 @@
 use crate::{
     emit::{code::Code, index::PART},
     gpu::lower_tiles::{
-        ROWS, WARPS,
-        fragments::{Lowered, is_elementwise},
+        fragments::{Lowered, is_elementwise, place, registers},
         rings::{Ring, Rings, Stage},
+        thread::Thread,
     },
     strategies::gpu::common::ptx::Ptx,
-    target::launch::WARP,
 };
 use kiln_dialects::{ir::*, ops::*};
 use std::collections::HashMap;
-
-/// A consumer thread.
-#[derive(Clone, Copy)]
-pub(super) struct Thread {
-    /// Its warpgroup, and its place there.
-    pub(super) group: Value,
-    pub(super) thread: Value,
-    /// Its lane, and whether it is its warp's elected lane.
-    pub(super) lane: Value,
-    pub(super) elected: Value,
-    /// Its first row, and its first column in a tile.
-    pub(super) row: Value,
-    pub(super) column: Value,
-}
-
-impl Thread {
-    pub(super) fn of(c: Code, group: Value, thread: Value, warp: Value) -> Result<Thread> {
-        let p = Ptx(c);
-        let lane = p.rem_const(thread, WARP)?;
-        let high = p.add(p.mul_const(p.rem_const(warp, WARPS)?, 16)?, p.div_const(lane, 4)?)?;
-        let row = p.add(p.mul_const(group, ROWS)?, high)?;
-        let column = p.mul_const(p.rem_const(lane, 4)?, 2)?;
-        Ok(Thread { group, thread, lane, elected: p.eq_const(lane, 0)?, row, column })
-    }
-}
 
 /// The code of a producer or of a consumer, as it is written.
 pub(super) struct Role<'a> {
@@ -56,6 +30,33 @@ impl Role<'_> {
     pub(super) fn scalar(&self, v: Value) -> Value {
         if let Some(Lowered::Scalar(v)) = self.values.get(&v) { *v } else { v }
     }
+    pub(super) fn elements(&self, v: Value) -> Result<Vec<Value>> {
+        match self.materialised(v)? {
+            Lowered::Elements(all) => Ok(all),
+            _ => Err("takes what is no tile of elements".into()),
+        }
+    }
+    /// A fragment with its registers.
+    pub(super) fn materialised(&self, v: Value) -> Result<Lowered> {
+        let ty = v.ty();
+        Ok(match (self.lowered(v), ty.fragment_layout()) {
+            (Lowered::Splat(v), Some(FragmentLayout::Accumulator)) => {
+                Lowered::Elements(vec![v; registers(ty)?])
+            }
+            (Lowered::Splat(v), _) => Lowered::Rows([v; 2]),
+            (Lowered::Broadcast(both), _) => {
+                Lowered::Elements((0..registers(ty)?).map(|i| both[place(i).0]).collect())
+            }
+            (other, _) => other,
+        })
+    }
+    pub(super) fn rows(&self, v: Value) -> Result<[Value; 2]> {
+        match self.materialised(v)? {
+            Lowered::Rows(both) => Ok(both),
+            _ => Err("takes what has no rows".into()),
+        }
+    }
+
     fn stage(&self, v: Value) -> Result<Stage> {
         match self.lowered(v) {
             Lowered::Stage(s) => Ok(s),

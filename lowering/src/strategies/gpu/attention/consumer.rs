@@ -49,7 +49,7 @@ impl LoopCarried {
 impl Flash<'_> {
     /// Starts the product of queries and keys.
     fn scores(&self, c: Code, at: &Place<'_>, keys: Value) -> Result<Value> {
-        let (t, ty) = (Tile(c), self.fragments().accumulator(Ptx(c).f32(), self.keys)?);
+        let (t, ty) = (Tile(c), self.fragments().accumulator(Ptx(c).f32(), self.keys));
         t.mma(at.queries, t.view(self.keys_ring, keys)?, None, true, ty)
     }
 
@@ -62,7 +62,7 @@ impl Flash<'_> {
     /// Exponentials as the left operand of the product with values.
     fn weights(&self, c: Code, exponentials: Value) -> Result<Value> {
         let element = Type::scalar(c.ctx(), self.pattern.element);
-        Tile(c).convert(exponentials, self.fragments().operand(element, self.keys)?)
+        Tile(c).convert(exponentials, self.fragments().operand(element, self.keys))
     }
 
     /// The first key tile, whose scores nothing overlaps.
@@ -78,7 +78,7 @@ impl Flash<'_> {
         if self.pattern.at.limits.lengths[1].is_some() {
             self.zero_masked_values(c, at.query_tile, keys)?;
         }
-        let ty = self.fragments().accumulator(p.f32(), self.columns())?;
+        let ty = self.fragments().accumulator(p.f32(), self.columns());
         Ok(LoopCarried {
             weights: self.weights(c, made)?,
             accumulators: c.number(0.0, ty)?,

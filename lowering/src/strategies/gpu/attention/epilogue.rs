@@ -57,7 +57,7 @@ impl Flash<'_> {
             self.written(stages.result)?,
         );
         let (index, f32) = (Type::index(c.ctx()), p.f32());
-        let row = f.row(f32)?;
+        let row = f.row(f32);
         let total = t.reduce(ReduceKind::Sum, state.sum, row)?;
         let valid = at.queries.map(|n| arith::index_cast(c, n, index)).transpose()?;
         // The row's value, or `other` for a query beyond the valid ones.
@@ -86,7 +86,7 @@ impl Flash<'_> {
         if let Some(lse) = stages.lse {
             let out = self.written(lse)?;
             let memory = self.scope.buffer(out.buffer)?;
-            let ty = f.row(memory.ty().element().ok_or("has no result")?)?;
+            let ty = f.row(memory.ty().element().ok_or("has no result")?);
             let inputs = [stats[0], stats[1], rows.all];
             let made = t.map_one(&inputs, ty, &mut |c, x| {
                 let given = [(sum.clone(), x[0]), (max.clone(), x[1])];
@@ -98,7 +98,7 @@ impl Flash<'_> {
         }
         let memory = self.scope.buffer(result.buffer)?;
         let element = memory.ty().element().ok_or("has no result")?;
-        let columns = t.iota(p.number(0)?, None, f.columns(c, self.columns())?)?;
+        let columns = t.iota(p.number(0)?, None, f.columns(c, self.columns()))?;
         let own = self.stage(stages.result)?;
         let placed =
             !own.indexed.is_empty() || own.inputs.iter().any(|a| ![product, sum, max].contains(&a));
@@ -107,7 +107,7 @@ impl Flash<'_> {
         // Rounded in pairs afterwards, where the stage rounds last.
         let last = self.last_rounding(element)?;
         let kept = if last { f32 } else { element };
-        let made = t.map_one(&inputs, f.accumulator(kept, self.columns())?, &mut |c, x| {
+        let made = t.map_one(&inputs, f.accumulator(kept, self.columns()), &mut |c, x| {
             let (positions, bound) = x[3..].split_at(positions.len());
             let own = or(c, x[0], 0.0, pair(bound))?;
             let given = [(product.clone(), own), (sum.clone(), x[1]), (max.clone(), x[2])];
@@ -119,7 +119,7 @@ impl Flash<'_> {
             Ok(wide)
         })?;
         let made = match last {
-            true => t.convert(made, f.accumulator(element, self.columns())?)?,
+            true => t.convert(made, f.accumulator(element, self.columns()))?,
             false => made,
         };
         let eights = |p: &Poly| p.multiple_of(8);

@@ -58,7 +58,7 @@ impl Flash<'_> {
     /// What scores take from a query tile.
     pub(super) fn score_rows(&self, c: Code, at: &QueryTile) -> Result<ScoreRows> {
         let (t, f, p, s) = (Tile(c), self.fragments(), Ptx(c), &self.score);
-        let index = f.row(Type::index(c.ctx()))?;
+        let index = f.row(Type::index(c.ctx()));
         let all = t.iota(at.first, None, index)?;
         let mut rows = ScoreRows {
             all,
@@ -104,7 +104,7 @@ impl Flash<'_> {
         if own.is_empty() {
             return Ok(rows);
         }
-        let types: Vec<Type> = own.iter().map(|v| f.row(v.ty())).collect::<Result<_>>()?;
+        let types: Vec<Type> = own.iter().map(|v| f.row(v.ty())).collect();
         let made = t.map_as(&[rows.existing], &types, true, &mut |c, x| {
             let mut body = self.score_body(&at.outer, x, rows.uniform.clone());
             own.iter().map(|v| body.value(c, *v)).collect()
@@ -135,7 +135,7 @@ impl Flash<'_> {
             return Ok(scores);
         }
         let first = self.first_key(p, at, back)?;
-        let ty = f.columns(c, self.keys)?;
+        let ty = f.columns(c, self.keys);
         let end = p.add_signed(at.count, -1)?;
         let (mut inputs, mut limit) = (vec![scores], false);
         if beyond || hidden {

@@ -38,7 +38,7 @@ impl Flash<'_> {
         old: Option<SoftmaxState>,
     ) -> Result<(Value, SoftmaxState, Option<Value>)> {
         let (t, f, f32) = (Tile(c), self.fragments(), Ptx(c).f32());
-        let (row, part) = (f.row(f32)?, f.partial_row(f32)?);
+        let (row, part) = (f.row(f32), f.partial_row(f32));
         let number = |x: f64| c.number(x, row);
         let factor = LOG2_E * self.score.factor;
         let (scale, least) = (number(factor)?, number(f64::from(f32::MIN))?);

@@ -63,7 +63,7 @@ impl Tile {
 
     /// The first stage of a ring.
     pub fn first_stage(self) -> Result<Value> {
-        self.value(&TileFirstStage {}, Type::stage(self.0.ctx())?)
+        self.value(&TileFirstStage {}, Type::stage(self.0.ctx()))
     }
     /// The stage behind another one.
     pub fn next_stage(self, pipeline: Value, stage: Value) -> Result<Value> {
@@ -214,23 +214,23 @@ pub struct Fragments {
 
 impl Fragments {
     /// As wgmma's result.
-    pub fn accumulator(self, element: Type, columns: usize) -> Result<Type> {
+    pub fn accumulator(self, element: Type, columns: usize) -> Type {
         Type::fragment(element, &[self.rows, columns], FragmentLayout::Accumulator)
     }
     /// As wgmma's left operand.
-    pub fn operand(self, element: Type, columns: usize) -> Result<Type> {
+    pub fn operand(self, element: Type, columns: usize) -> Type {
         Type::fragment(element, &[self.rows, columns], FragmentLayout::Operand)
     }
     /// An element a row.
-    pub fn row(self, element: Type) -> Result<Type> {
+    pub fn row(self, element: Type) -> Type {
         Type::fragment(element, &[self.rows], FragmentLayout::Rows)
     }
     /// A part of an element a row, in each lane of the row.
-    pub fn partial_row(self, element: Type) -> Result<Type> {
+    pub fn partial_row(self, element: Type) -> Type {
         Type::fragment(element, &[self.rows], FragmentLayout::PartialRows)
     }
     /// Positions of columns.
-    pub fn columns(self, c: Code, columns: usize) -> Result<Type> {
+    pub fn columns(self, c: Code, columns: usize) -> Type {
         Type::fragment(Type::index(c.ctx()), &[columns], FragmentLayout::Columns)
     }
 }
