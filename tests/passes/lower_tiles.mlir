@@ -91,7 +91,7 @@ module attributes {kiln.level = "tiled"} {
 // RUN: kiln-lower-tiles
 module attributes {kiln.level = "tiled"} {
   module @k attributes {kiln.kernel = {}} {
-    func.func @k() attributes {kiln.threads = 256 : i64} {
+    func.func @k() attributes {kiln.shared = 9232 : i64, kiln.threads = 256 : i64} {
       %ring = kiln.tile.pipeline : memref<1x64x64xbf16, 3>
       kiln.tile.warp_specialize consumers 1 producer {
         kiln.yield
@@ -100,6 +100,24 @@ module attributes {kiln.level = "tiled"} {
         %t = kiln.tile.view %ring[%s] : memref<1x64x64xbf16, 3> -> memref<64x64xbf16, 3>
         // expected-error @+1 {{has operands that no wgmma takes}}
         %p = kiln.tile.mma %t, %t : memref<64x64xbf16, 3>, memref<64x64xbf16, 3> -> tensor<64x64xf32, #kiln.fragment<accumulator>>
+        kiln.yield
+      }
+      return
+    }
+  }
+}
+
+// -----
+// CASE: more_tiles_than_shared_memory
+// RUN: kiln-lower-tiles
+module attributes {kiln.level = "tiled"} {
+  module @k attributes {kiln.kernel = {}} {
+    // expected-error @+1 {{has tiles of 8208 bytes in 9000 bytes of shared memory}}
+    func.func @k() attributes {kiln.shared = 9000 : i64, kiln.threads = 256 : i64} {
+      %ring = kiln.tile.pipeline : memref<1x64x64xbf16, 3>
+      kiln.tile.warp_specialize consumers 1 producer {
+        kiln.yield
+      } consumer {
         kiln.yield
       }
       return

@@ -89,7 +89,9 @@ impl Level {
             Level::Scheduled => {
                 "the same with #kiln.schedule on each kernel: strategy and tile sizes"
             }
-            Level::Tiled => "each kernel as affine and scf loops around vectors on memrefs",
+            Level::Tiled => {
+                "each kernel as affine and scf loops around vectors on memrefs; a GPU's attention as a tile program first"
+            }
             Level::Program => {
                 "the host function with its arena planned: offsets, lifetimes, in-place reuse"
             }

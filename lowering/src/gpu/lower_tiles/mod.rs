@@ -34,6 +34,7 @@ use crate::{
         thread::{Thread, WARPS},
     },
     strategies::gpu::common::warp_specialisation::{self, WarpRoles},
+    target::launch::{THREADS, WARP},
 };
 use kiln_dialects::{ir::*, ops::*, rules::Level};
 use kiln_passes::{Numerics, Pass};
@@ -89,6 +90,12 @@ fn lower(func: Op, op: Op, rings: &[Op], constants: &[Op]) -> Result<()> {
     }
     let rings = Rings::of(c, func, rings)?;
     let consumers = node.consumers as usize;
+    let (threads, own) = ((1 + consumers) * WARPS * WARP, func.attr(THREADS));
+    if own.and_then(Attr::as_i64) != Some(threads as i64) {
+        return Err(
+            format!("has roles of {threads} threads, but {THREADS} is another number").into()
+        );
+    }
     let [produce, consume] = [0, 1].map(|i| op.regions().get(i).and_then(|r| r.first()));
     let (produce, consume) = produce.zip(consume).ok_or("has an empty region")?;
     let registers = node.registers.map(|r| (r[0] as usize, r[1] as usize));

@@ -3,12 +3,14 @@ use crate::{
     emit::code::Code,
     gpu::lower_tiles::thread::{Thread, WARPS},
     strategies::gpu::{common::ptx::Ptx, wgmma_gemm::DEPTH},
-    target::launch::WARP,
+    target::launch::{SHARED_BYTES, WARP},
 };
 use kiln_dialects::{ir::*, sym::Dim};
 
 /// Bytes of a row of a slice in shared memory.
 pub(super) const ROW: usize = 2 * DEPTH;
+/// Alignment of tiles in shared memory, which the swizzle needs, in bytes.
+const ALIGNMENT: usize = 1024;
 /// The vector width of a thread's stores, in bytes.
 const STORE_BYTES: usize = 16;
 
@@ -69,6 +71,13 @@ impl Rings {
         for (_, ring) in &mut all {
             ring.full = end;
             end += 16 * ring.stages;
+        }
+        // The launch states what there is, with padding for the alignment of the first tile.
+        let given = func.attr(SHARED_BYTES).and_then(Attr::as_i64).unwrap_or(0) as usize;
+        if end > 0 && given < end + ALIGNMENT {
+            return Err(
+                format!("has tiles of {end} bytes in {given} bytes of shared memory").into()
+            );
         }
         Ok(Rings { base: Ptx(c).dynamic_shared(func)?, all })
     }
