@@ -91,8 +91,12 @@ fn inside(p: &Program, t: &Tensor, offset: Dim, at: &At) -> Result<(), Invalid> 
         Dim::Known(d) => n.checked_mul(*d),
         _ => None,
     });
-    let within = matches!((offset, bytes), (Dim::Known(at), Some(bytes)) if at < bytes);
-    at.wants(within, || format!("is at byte {offset:?} of '{}', which has {bytes:?}", t.name))
+    match (offset, bytes) {
+        (Dim::Known(offset), Some(bytes)) => at.wants(offset < bytes, || {
+            format!("is at byte {offset} of '{}', which has {bytes}", t.name)
+        }),
+        _ => at.wants(false, || format!("is in '{}', where sizes are not static", t.name)),
+    }
 }
 
 /// Symbols are passed to the driver as C strings.

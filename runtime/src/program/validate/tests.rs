@@ -186,6 +186,24 @@ fn launches_are_compared_with_what_there_is() {
         format!("{field}.args[1] is at byte 65 of the arena, which has 64")
     );
     assert_eq!(said(args(Arg::Arena(Dim::Known(-8)))), format!("{field}.args[1] is -8, below 0"));
+    assert_eq!(
+        said(args(Arg::InputAt(0, Dim::Known(0)))),
+        format!("{field}.args[1] writes to input 0, which is not among those that are overwritten")
+    );
+    let inside = |offset: Dim| {
+        move |p: &mut Program| {
+            p.outputs[0].dims = vec![Dim::Known(4)];
+            launch(p).args[1] = Arg::OutputAt(0, offset);
+        }
+    };
+    assert_eq!(
+        said(inside(Dim::Known(16))),
+        format!("{field}.args[1] is at byte 16 of 'x', which has 16")
+    );
+    assert_eq!(
+        said(inside(Dim::Symbol(0))),
+        format!("{field}.args[1] is in 'x', where sizes are not static")
+    );
     assert!(
         said(args(Arg::Size(Dim::Expr(2))))
             .starts_with(&format!("{field}.args[1] is expression 2"))
