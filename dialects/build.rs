@@ -48,6 +48,8 @@ fn main() {
         (&["-gen-op-defs", &shards], "KilnOps.cpp.inc"),
         (&["-gen-enum-decls"], "KilnEnums.h.inc"),
         (&["-gen-enum-defs"], "KilnEnums.cpp.inc"),
+        (&["-gen-typedef-decls"], "KilnTypes.h.inc"),
+        (&["-gen-typedef-defs"], "KilnTypes.cpp.inc"),
         (&["-gen-attrdef-decls"], "KilnAttrs.h.inc"),
         (&["-gen-attrdef-defs"], "KilnAttrs.cpp.inc"),
     ] {

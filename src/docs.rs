@@ -112,6 +112,7 @@ fn title(family: Family) -> &'static str {
         Family::Control => "Control flow and calls",
         Family::Composite => "Composites",
         Family::Structured => "Structured ops of kernels",
+        Family::Tile => "Tile programs of GPU kernels",
     }
 }
 

@@ -148,6 +148,7 @@ impl Table {
                 "Control.td",
                 "Composite.td",
                 "Structured.td",
+                "Tile.td",
             ];
             (
                 order.iter().position(|f| file.ends_with(f)).expect("a file of Kiln.td"),
@@ -328,10 +329,11 @@ impl Table {
         s
     }
 
-    /// `unary!()` and `binary!()`: patterns that match any elementwise op of that arity.
+    /// `unary!()` and `binary!()`: patterns that match any elementwise op of that arity; `tile!()`: one
+    /// that matches any op of a tile program.
     pub fn macros(&self) -> String {
         let mut s = String::new();
-        for family in ["Unary", "Binary"] {
+        for family in ["Unary", "Binary", "Tile"] {
             let ops = self
                 .ops
                 .iter()

@@ -13,6 +13,8 @@ using namespace mlir;
 #include "KilnEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "KilnAttrs.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "KilnTypes.cpp.inc"
 
 OpFoldResult kiln::fold(Operation *op, ArrayRef<Attribute> constants) {
   SmallVector<MlirAttribute> in;
@@ -38,11 +40,28 @@ LogicalResult kiln::inferTypes(StringRef name, MLIRContext *c, std::optional<Loc
       &out));
 }
 
+namespace {
+// `tensor<64xf32, #rows>` in a tile program.
+struct Aliases final : OpAsmDialectInterface {
+  using OpAsmDialectInterface::OpAsmDialectInterface;
+  AliasResult getAlias(Attribute a, raw_ostream &os) const override {
+    auto fragment = dyn_cast<kiln::FragmentAttr>(a);
+    if (!fragment) return AliasResult::NoAlias;
+    os << kiln::stringifyFragmentLayout(fragment.getLayout());
+    return AliasResult::FinalAlias;
+  }
+};
+} // namespace
 void kiln::KilnDialect::initialize() {
   registerKilnDialectOperations(this);
+  addInterfaces<Aliases>();
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "KilnAttrs.cpp.inc"
+      >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "KilnTypes.cpp.inc"
       >();
   getContext()->getOrLoadDialect("arith"); // materialised index constants; by name, so no arith header
 }
@@ -107,6 +126,15 @@ bool kilnScheduleRead(MlirAttribute a, MlirStringRef *strategy, MlirAttribute *p
   *strategy = wrap(schedule.getStrategy());
   *parameters = wrap(Attribute(schedule.getParameters()));
   return true;
+}
+MlirType kilnStageGet(MlirContext c) { return wrap(Type(kiln::StageType::get(unwrap(c)))); }
+MlirAttribute kilnFragmentGet(MlirContext c, int64_t layout) {
+  return wrap(Attribute(kiln::FragmentAttr::get(unwrap(c), static_cast<kiln::FragmentLayout>(layout))));
+}
+bool kilnFragmentRead(MlirAttribute a, int64_t *layout) {
+  auto fragment = dyn_cast<kiln::FragmentAttr>(unwrap(a));
+  if (fragment) *layout = static_cast<int64_t>(fragment.getLayout());
+  return bool(fragment);
 }
 // As mlirModuleCreateParse, with a file name for locations.
 MlirModule kilnParseModule(MlirContext c, MlirStringRef source, MlirStringRef file) {

@@ -55,6 +55,8 @@ llvm::LogicalResult infer(mlir::MLIRContext *c, std::optional<mlir::Location> l,
 #include "KilnEnums.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "KilnAttrs.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "KilnTypes.h.inc"
 #define GET_OP_CLASSES
 #include "KilnOps.h.inc"
 #endif

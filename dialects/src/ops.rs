@@ -36,6 +36,10 @@ impl OpKind {
     pub fn is_composite(self) -> bool {
         self.family() == Family::Composite
     }
+    /// Whether it is an op of a GPU kernel's tile program.
+    pub fn is_tile(self) -> bool {
+        self.family() == Family::Tile
+    }
     /// The name without the dialect, such as `add`.
     pub fn mnemonic(self) -> &'static str {
         &self.name()["kiln.".len()..]

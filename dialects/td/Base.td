@@ -15,6 +15,7 @@ def Kiln_Dialect : Dialect {
   let cppNamespace = "::kiln";
   let summary = "Functional ops on tensors, as captured from a framework";
   let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
   let hasConstantMaterializer = 1;   // -> kilnMaterialize (Rust)
   let hasCanonicalizer = 1;          // -> kilnPatterns (Rust), for every op at once
   let hasOperationAttrVerify = 1;    // -> kilnVerifyOpAttr (Rust): kiln.level, kiln.target, kiln.options

@@ -50,7 +50,8 @@ def Kiln_OptimizationBarrierOp : Kiln_Inferred<"optimization_barrier", [Pure]> {
   let assemblyFormat = "$input attr-dict `:` type($input)";
 }
 def Kiln_YieldOp : Kiln_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["IfOp", "CheckpointOp", "WhileOp", "ScanOp", "AttentionOp", "PtxCallOp",
-    "StructuredContractOp", "StructuredScanOp", "StructuredFftOp", "StructuredAttentionOp"]>]> {
+    "StructuredContractOp", "StructuredScanOp", "StructuredFftOp", "StructuredAttentionOp",
+    "TileWarpSpecializeOp", "TileMapOp", "TileStoreOp"]>]> {
   let family = "control";
   let summary = "Terminates a region of a kiln op and yields its values";
   let arguments = (ins Variadic<AnyType>:$values);

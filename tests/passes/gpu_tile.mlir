@@ -472,14 +472,50 @@ func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: te
 }
 
 // -----
-// Small tiles keep the snapshot short: 128 queries, 16 keys, 8 features.
+// A tile program: 128 queries and 16 keys a tile.
 // CASE: attention
-// CHECK: nvvm.cp.async.bulk.tensor
-// CHECK: nvvm.wgmma.mma_async
-// CHECK: wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16
-// CHECK: ex2.approx.ftz.f32
-// IMPLICIT-CHECK-NOT: tensor<
-// IMPLICIT-CHECK-NOT: math.exp
+// CHECK: kiln.tile.tma_load
+// CHECK: kiln.tile.mma {{.*}}transposed
+// CHECK: kiln.tile.mma_wait 1
+// CHECK: fastmath<afn>
+// IMPLICIT-CHECK-NOT: nvvm.
+#query = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
+#key = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
+#value = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
+#result = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>
+module attributes {kiln.level = "linalg"} {
+  module @k attributes {kiln.kernel = {kind = "attention"}} {
+    func.func @k(%arg0: tensor<1x4x256x64xbf16> {kiln.sizes = array<i64: 1, 4, 256, 64>}, %arg1: tensor<1x2x96x64xbf16> {kiln.sizes = array<i64: 1, 2, 96, 64>}, %arg2: tensor<1x2x96x64xbf16> {kiln.sizes = array<i64: 1, 2, 96, 64>}) -> tensor<1x4x256x64xbf16> attributes {kiln.schedule = #kiln.schedule<"attention", {block_kv = 16 : i64, ctas = 0 : i64, kv_stages = 2 : i64, q_stages = 1 : i64, warpgroups = 2 : i64}>} {
+      %cst_1 = arith.constant 0.125 : f32
+      %0 = tensor.empty() : tensor<1x2x2x256x64xbf16>
+      %14 = kiln.structured.attention sizes [1, 2, 2, 256, 96, 64, 64] lengths []
+          inputs(%arg0, %arg1 : tensor<1x4x256x64xbf16>, tensor<1x2x96x64xbf16>) modifiers()
+          values(%arg2 : tensor<1x2x96x64xbf16>) outs(%0 : tensor<1x2x2x256x64xbf16>) maps = [#query, #key, #value, #result] factors {
+      ^bb0(%q: bf16, %k: bf16):
+        %1 = arith.extf %q : bf16 to f32
+        %2 = arith.extf %k : bf16 to f32
+        kiln.yield %1, %2 : f32, f32
+      } score {
+      ^bb0(%s: f32):
+        %1 = arith.mulf %s, %cst_1 : f32
+        kiln.yield %1, %1 : f32, f32
+      } weighted {
+      ^bb0(%v: bf16):
+        %1 = arith.extf %v : bf16 to f32
+        kiln.yield %1 : f32
+      } -> tensor<1x2x2x256x64xbf16>
+      %collapsed = tensor.collapse_shape %14 [[0], [1, 2], [3], [4]] : tensor<1x2x2x256x64xbf16> into tensor<1x4x256x64xbf16>
+      return %collapsed : tensor<1x4x256x64xbf16>
+    }
+  }
+}
+
+// -----
+// Causal, with a bias: key tiles with masked keys have a loop of their own.
+// CASE: attention_masked
+// CHECK: kiln.tile.iota {{.*}}tensor<128xindex, #rows>
+// CHECK: arith.cmpi sgt
+// CHECK-COUNT-2: kiln.tile.mma_wait 1
 #query = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
 #key = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
 #bias = affine_map<(d0, d1, d2, d3, d4) -> (d4)>

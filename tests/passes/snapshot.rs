@@ -7,7 +7,7 @@
 //!   lines of context.
 //! - A lowering that leaves little: the IR afterwards. Long code is shown by the longest of alike
 //!   regions and the first ops of straight-line code, the rest as counts of ops. Of the constants
-//!   there, only those that a shown op takes are shown.
+//!   there, only those that a shown op takes are shown. A tile program may be longer.
 use similar::{ChangeTag, TextDiff};
 use std::collections::BTreeMap;
 
@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 const WHOLE: usize = 48;
 /// Everything else is.
 const LONGEST: usize = 80;
+/// A tile program is this long at most: it is to be read as a whole.
+const PROGRAM: usize = 150;
 /// The least share of lines that a diff has in common; below it, the output is easier to read.
 const COMMON: f64 = 0.4;
 
@@ -79,7 +81,10 @@ fn text_of(pipeline: &str, change: &Change) -> String {
     let short = || [3, 1].into_iter().map(hunks).find(fits);
     match (share >= COMMON).then(short).flatten() {
         Some(diff) => head("diff of the changed parts", &diff),
-        None => head("IR afterwards", &trimmed(&listed(change.plain), LONGEST)),
+        None => {
+            let longest = if change.plain.contains(" kiln.tile.") { PROGRAM } else { LONGEST };
+            head("IR afterwards", &trimmed(&listed(change.plain), longest))
+        }
     }
 }
 
@@ -267,6 +272,14 @@ fn trimmed(text: &str, longest: usize) -> String {
         return text.into();
     }
     let nodes = Node::all(text);
+    if longest == PROGRAM {
+        let mut shown = vec![];
+        let whole = Detail { ops: usize::MAX, alike: true, depth: 99 };
+        show(&nodes, whole, 0, &mut shown);
+        if shown.len() <= longest {
+            return shown.join("\n");
+        }
+    }
     let steps =
         [(16, true), (12, true), (8, true), (12, false), (8, false), (4, false), (2, false)];
     let steps = steps.into_iter().map(|(ops, alike)| Detail { ops, alike, depth: 99 });
@@ -308,7 +321,10 @@ fn show(nodes: &[Node], detail: Detail, depth: usize, shown: &mut Vec<String>) {
             continue;
         }
         let run = nodes[i..].iter().take_while(|n| n.inside.is_empty() && n.op().is_some()).count();
-        if run <= detail.ops + 2 {
+        let constants = nodes[i..i + run].iter().filter(|n| n.is_constant()).count();
+        // Of a program that is shown as a whole, many constants are hidden all the same.
+        let short = run <= detail.ops.saturating_add(2);
+        if short && (detail.ops < usize::MAX || constants < 4) {
             shown.push(node.line.into());
             i += 1;
             continue;

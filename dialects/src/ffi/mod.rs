@@ -27,6 +27,9 @@ unsafe extern "C" {
         strategy: MlirStringRef,
         parameters: MlirAttribute,
     ) -> MlirAttribute;
+    pub(crate) fn kilnStageGet(c: MlirContext) -> MlirType;
+    pub(crate) fn kilnFragmentGet(c: MlirContext, layout: i64) -> MlirAttribute;
+    pub(crate) fn kilnFragmentRead(a: MlirAttribute, layout: *mut i64) -> bool;
     pub(crate) fn kilnScheduleRead(
         a: MlirAttribute,
         strategy: *mut MlirStringRef,

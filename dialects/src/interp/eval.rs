@@ -364,6 +364,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         | OpKind::StructuredAttention => {
             Err("is an op of kernels, which are executed as linalg".into())
         }
+        tile!() => Err("is an op of a GPU's tile program, which the GPU executes".into()),
     };
     one.map(|t| vec![t])
 }

@@ -1,6 +1,6 @@
 //! Types.
 use super::*;
-use crate::{sym::Dim, value::DType};
+use crate::{ffi, ops::FragmentLayout, sym::Dim, value::DType};
 
 /// An MLIR type.
 #[derive(Clone, Copy)]
@@ -258,6 +258,28 @@ impl Type {
             };
             (0..mlirShapedTypeGetRank(self.0) as isize).map(size).collect()
         }
+    }
+    /// `!kiln.stage`, a place in the rings of pipelines.
+    pub fn stage(c: Ctx) -> Type {
+        Type(unsafe { ffi::kilnStageGet(c.raw()) })
+    }
+    /// A tile in registers: `tensor<… x element, #kiln.fragment<layout>>`.
+    pub fn fragment(element: Type, sizes: &[usize], layout: FragmentLayout) -> Type {
+        let sizes: Vec<i64> = sizes.iter().map(|n| *n as i64).collect();
+        Type(unsafe {
+            let encoding = ffi::kilnFragmentGet(element.ctx().raw(), layout.value());
+            mlirRankedTensorTypeGet(sizes.len() as isize, sizes.as_ptr(), element.0, encoding)
+        })
+    }
+    /// The layout of a tile in registers.
+    pub fn fragment_layout(self) -> Option<FragmentLayout> {
+        if !self.has_encoding() {
+            return None;
+        }
+        let mut layout = 0;
+        let found =
+            unsafe { ffi::kilnFragmentRead(mlirRankedTensorTypeGetEncoding(self.0), &mut layout) };
+        FragmentLayout::from_value(layout).filter(|_| found)
     }
     /// Whether the tensor type carries an encoding.
     pub fn has_encoding(self) -> bool {

@@ -89,7 +89,9 @@ impl Level {
             Level::Scheduled => {
                 "the same with #kiln.schedule on each kernel: strategy and tile sizes"
             }
-            Level::Tiled => "each kernel as affine and scf loops around vectors on memrefs",
+            Level::Tiled => {
+                "each kernel as affine and scf loops around vectors on memrefs; a GPU's attention as a tile program first"
+            }
             Level::Program => {
                 "the host function with its arena planned: offsets, lifetimes, in-place reuse"
             }
@@ -108,6 +110,7 @@ impl Level {
         let Some(kind) = op.kind() else { return self.allows_foreign(op) };
         match self {
             _ if kind.is_structured() => matches!(self, Level::Linalg | Level::Scheduled),
+            _ if kind.is_tile() => self == Level::Tiled,
             Level::Graph => !kind.is_launch(),
             Level::Prims => !kind.is_launch() && (!kind.is_composite() || kind.has_strategy()),
             Level::Kernels => !kind.is_composite() || kind.has_strategy(),

@@ -16,6 +16,7 @@ mod numerics;
 mod pointwise;
 mod shape;
 mod structured;
+mod tile;
 mod types;
 mod verify;
 

@@ -99,6 +99,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         OpKind::StructuredScan => "exact for max, min and integers; sum and prod reassociate",
         OpKind::StructuredFft => "reassociates, and roots of unity within 1 ulp",
         OpKind::StructuredAttention => "reassociates, and exponentials within a few ulp",
+        tile!() => "products and sums reassociate; of a body that of the ops inside",
         OpKind::Sigmoid | OpKind::Silu | OpKind::Gelu | OpKind::Softplus => ULP,
         OpKind::Hardsigmoid | OpKind::Hardswish => ULP,
         OpKind::Philox | OpKind::RandomBits | OpKind::RandomUniform => EXACT,

@@ -419,8 +419,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         | OpKind::StructuredContract
         | OpKind::StructuredScan
         | OpKind::StructuredFft
-        | OpKind::StructuredAttention => {
-            Err("has result types that do not follow from its operands".into())
-        }
+        | OpKind::StructuredAttention
+        | tile!() => Err("has result types that do not follow from its operands".into()),
     }
 }

@@ -203,6 +203,7 @@ pub fn verify(op: Op) -> Result<()> {
         | OpKind::StructuredScan
         | OpKind::StructuredFft
         | OpKind::StructuredAttention => super::structured::verify(op),
+        tile!() => super::tile::verify(op),
     }
 }
 
@@ -272,6 +273,7 @@ pub fn verify_regions(op: Op) -> Result<()> {
             same(&types(&next), &carried, "yields")
         }
         Some(kind) if kind.has_loops() => super::structured::verify_region(op),
+        Some(tile!()) => super::tile::verify_region(op),
         Some(OpKind::Scan) => verify_scan(op),
         Some(OpKind::Attention) => {
             let q = tensor_type(op.operand(0).ty())?.dtype;

@@ -385,7 +385,13 @@ pub const PIPELINE: &[PipelineStep] = &[
         Level::Scheduled,
         On::Kernels,
         "kiln-gpu-tile",
-        "lowers to one thread's code, as the schedule says",
+        "lowers to one thread's code or a tile program, as the schedule says",
+    ),
+    cuda(
+        Level::Tiled,
+        On::Kernels,
+        "kiln-lower-tiles",
+        "before all other passes of threads: nothing else knows tiles in registers",
     ),
     step(
         Level::Tiled,

@@ -26,6 +26,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<cpu::kernel_abi::KernelAbi>(),
     PassRow::of::<kernels::layout::Layout>(),
     PassRow::of::<emit::lower_affine::LowerAffine>(),
+    PassRow::of::<gpu::lower_tiles::LowerTiles>(),
     PassRow::of::<kernels::merge_groups::MergeGroups>(),
     PassRow::of::<kernels::outline_control::OutlineControl>(),
     PassRow::of::<kernels::pack::Pack>(),

@@ -9,7 +9,7 @@ use crate::{
     },
     target::kernel_attrs::{DERIVED, IN_PLACE},
 };
-use kiln_dialects::{ir::*, sym::Dim};
+use kiln_dialects::{ir::*, ops::OpKind, sym::Dim};
 use std::collections::HashMap;
 
 /// Scratch memory for a row's intermediates.
@@ -96,8 +96,7 @@ pub fn emit(
         build_body(code, &scope, more)?;
         b.ret(&[]).map(drop)
     })?;
-    affine_loops::raise(new)?;
-    hoist_index_constants(new)?;
+    finish(new)?;
 
     let said = func.attr("arg_attrs").and_then(|a| a.as_array()).unwrap_or_default();
     let nothing = Attr::dictionary(c, &[]);
@@ -127,6 +126,38 @@ pub fn emit(
         {
             new.set_attr(&name, attr);
         }
+    }
+    Ok(())
+}
+
+/// What every function of a kernel gets when its code is complete.
+pub fn finish(func: Op) -> Result<()> {
+    affine_loops::raise(func)?;
+    hoist_index_constants(func)?;
+    match walk(func).into_iter().any(|op| op.kind().is_some_and(OpKind::is_tile)) {
+        true => hoist_constants(func),
+        false => Ok(()),
+    }
+}
+
+/// Moves each constant of a tile program to the top, once, so that its regions are short.
+fn hoist_constants(func: Op) -> Result<()> {
+    let entry = blocks(func).first().map(|b| b.ops()).unwrap_or_default();
+    let top = entry.into_iter().find(|op| !op.isa::<arith::Constant>());
+    let top = top.and_then(Builder::before).ok_or_at(func, "has an empty body")?.at(func.loc());
+    let mut placed: Vec<(Attr, Value)> = vec![];
+    for op in walk(func).into_iter().filter(|op| op.isa::<arith::Constant>()) {
+        let value = op.attr("value").ok_or_malformed(op)?;
+        let found = placed.iter().find(|(a, _)| *a == value).map(|(_, v)| *v);
+        let v = match found {
+            Some(v) => v,
+            None => arith::constant(top, value)?,
+        };
+        if found.is_none() {
+            placed.push((value, v));
+        }
+        op.result(0).replace_uses(v);
+        op.erase();
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ mod affine_loops;
 pub mod body;
 pub mod code;
 pub mod function;
-mod index;
+pub(crate) mod index;
 pub mod lanes;
 pub mod loops;
 pub mod lower_affine;

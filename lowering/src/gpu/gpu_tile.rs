@@ -1,4 +1,5 @@
-//! `kiln-gpu-tile`: lowers scheduled kernels to the SIMT code of one thread, on memrefs.
+//! `kiln-gpu-tile`: lowers scheduled kernels to the SIMT code of one thread, on memrefs, or to a tile
+//! program, which `kiln-lower-tiles` lowers further.
 //!
 //! Why: as `kiln-tile` for CPUs. Consecutive threads access consecutive elements (coalesced), with
 //! 16-byte vectors where every address is aligned to that. Threads that share a row exchange
@@ -30,7 +31,8 @@ kiln_passes::pass_options! {
 
 impl Pass for GpuTile {
     const FLAG: &'static str = "kiln-gpu-tile";
-    const SUMMARY: &'static str = "Lowers scheduled kernels to the code of one GPU thread";
+    const SUMMARY: &'static str =
+        "Lowers scheduled kernels to the code of one GPU thread, or to tile programs";
     const LEVELS: &'static [Level] = &[Level::Scheduled];
     const LOWERS_TO: Option<Level> = Some(Level::Tiled);
     const REQUIRED: bool = true;

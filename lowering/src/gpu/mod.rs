@@ -4,6 +4,7 @@ pub mod gpu_math;
 pub mod gpu_module;
 pub mod gpu_schedule;
 pub mod gpu_tile;
+pub mod lower_tiles;
 pub mod online_reductions;
 pub mod ptx;
 pub mod support;

@@ -100,5 +100,9 @@ pub fn batching(kind: OpKind) -> Batching {
         Launch | Arena | ArenaSize | Reuse | Output => Refused(BELOW),
         StructuredIndex | StructuredContract | StructuredScan | StructuredFft
         | StructuredAttention => Refused(BELOW),
+        TileWarpSpecialize | TilePipeline | TileFirstStage | TileNextStage | TileAcquire
+        | TileWait | TileRelease | TileTmaLoad | TileView | TileZeroRows | TileMma
+        | TileMmaWait | TileIota | TileBroadcast | TileMap | TileReduce | TileConvert
+        | TileStore => Refused(BELOW),
     }
 }

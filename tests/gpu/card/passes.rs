@@ -22,8 +22,11 @@ pub static SUITE: Suite = Suite {
 };
 
 /// The passes' files.
-const FILES: &[&str] =
-    &[include_str!("../../passes/gpu_tile.mlir"), include_str!("../../passes/gpu_math.mlir")];
+const FILES: &[&str] = &[
+    include_str!("../../passes/gpu_tile.mlir"),
+    include_str!("../../passes/lower_tiles.mlir"),
+    include_str!("../../passes/gpu_math.mlir"),
+];
 
 struct Item {
     label: String,
@@ -31,7 +34,7 @@ struct Item {
     pipeline: String,
 }
 
-/// All cases that do not fail.
+/// All cases that run.
 static ALL: LazyLock<Vec<Item>> = LazyLock::new(|| {
     let of = |file: &'static str| {
         let usual = pipeline(file).expect("a pipeline");
@@ -40,7 +43,9 @@ static ALL: LazyLock<Vec<Item>> = LazyLock::new(|| {
             label: c.name,
             text: c.text,
         };
-        cases(file).into_iter().filter(|c| !c.text.contains("// expected-error")).map(item)
+        let runs =
+            |c: &Case| !["// expected-error", "// NO-RUN"].iter().any(|w| c.text.contains(w));
+        cases(file).into_iter().filter(runs).map(item)
     };
     FILES.iter().copied().flat_map(of).collect()
 });

@@ -1,169 +1,149 @@
 //! The epilogue of attention: the last stage, on the accumulators.
 use crate::{
-    analysis::Poly,
+    analysis::{Access, Poly, Stage},
     emit::{
-        body::{ForwardedElements, Scope},
         code::Code,
         lanes::{LaneValue, Lanes},
     },
     strategies::gpu::{
-        attention::{flash::Flash, query_tile::Thread, softmax::SoftmaxState},
-        common::{ptx::Ptx, threads},
+        attention::{
+            body::StageBody, flash::Flash, masks::ScoreRows, query_tile::QueryTile,
+            softmax::SoftmaxState,
+        },
+        common::{ptx::Ptx, tile::Tile},
     },
 };
-use kiln_dialects::ir::*;
+use kiln_dialects::{ir::*, ops::ReduceKind, value::DType};
+use std::collections::HashMap;
 
 impl Flash<'_> {
-    /// Runs the last stage and stores the result. Four lanes with adjacent columns of a row
-    /// exchange them, so that each stores 16 bytes.
+    fn stage(&self, i: usize) -> Result<&Stage> {
+        Ok(self.scope.kernel.stages.get(i).ok_or("has no such stage")?)
+    }
+    fn written(&self, i: usize) -> Result<&Access> {
+        Ok(&self.stage(i)?.outputs.first().ok_or("has no result")?.access)
+    }
+    /// What a stage gives at a position.
+    fn stage_at(
+        &self,
+        c: Code,
+        i: usize,
+        position: Vec<Value>,
+        given: &[(Access, Value)],
+    ) -> Result<Value> {
+        let (scope, stage) = (self.scope, self.stage(i)?);
+        StageBody { scope, stage, position, made: HashMap::new() }.result(c, given)
+    }
+    fn address(&self, c: Code, a: &Access, position: &[Value]) -> Result<Value> {
+        let dims: Vec<LaneValue> = position.iter().map(|i| LaneValue::Uniform(*i)).collect();
+        let one = Lanes { count: 1, mask: None };
+        one.vector(c, self.scope.address(c, &a.at, &dims, one)?)
+    }
+
+    /// Runs the last stage and stores the result.
     pub(super) fn finish(
         &self,
         c: Code,
-        t: &Thread<'_>,
-        sums: &[Value],
-        rows: &[SoftmaxState; 2],
+        at: &QueryTile,
+        rows: &ScoreRows,
+        sums: Value,
+        state: SoftmaxState,
     ) -> Result<()> {
-        let (p, k, at) = (Ptx(c), self.scope.kernel, &self.pattern.at);
-        let written = |s: usize| {
-            k.stages
-                .get(s)
-                .and_then(|s| s.outputs.first())
-                .map(|o| o.access.clone())
-                .ok_or("has no result")
+        let (t, f, p, stages) = (Tile(c), self.fragments(), Ptx(c), &self.pattern.at);
+        let (product, sum, max, result) = (
+            self.written(stages.product)?,
+            self.written(stages.sum)?,
+            self.written(stages.max)?,
+            self.written(stages.result)?,
+        );
+        let (index, f32) = (Type::index(c.ctx()), p.f32());
+        let row = f.row(f32);
+        let total = t.reduce(ReduceKind::Sum, state.sum, row)?;
+        let valid = at.queries.map(|n| arith::index_cast(c, n, index)).transpose()?;
+        // The row's value, or `other` for a query beyond the valid ones.
+        let or = |c: Code, x: Value, other: f64, bound: Option<(Value, Value)>| match bound {
+            Some((i, n)) => {
+                let there = c.compare(CmpIPredicate::Slt, i, n)?;
+                c.select(there, x, c.number(other, x.ty())?)
+            }
+            None => Ok(x),
         };
-        let (product, sum, max, result) =
-            (written(at.product)?, written(at.sum)?, written(at.max)?, written(at.result)?);
+        let bound: Vec<Value> = valid.into_iter().flat_map(|n| [rows.all, n]).collect();
+        let pair = |x: &[Value]| if let [i, n, ..] = x { Some((*i, *n)) } else { None };
+        let mut stats = [total, state.max];
+        if !bound.is_empty() {
+            let inputs = [&stats, bound.as_slice()].concat();
+            let made = t.map(&inputs, &[row, row], &mut |c, x| {
+                let bound = pair(&x[2..]);
+                Ok(vec![or(c, x[0], 0.0, bound)?, or(c, x[1], f64::NEG_INFINITY, bound)?])
+            })?;
+            stats = [made[0], made[1]];
+        }
+        if self.score.factor != 1.0 {
+            stats[1] = arith::mulf(c, stats[1], c.number(self.score.factor, row)?)?;
+        }
+        let there = self.partial_tiles[0].then_some(self.queries);
+        if let Some(lse) = stages.lse {
+            let out = self.written(lse)?;
+            let memory = self.scope.buffer(out.buffer)?;
+            let ty = f.row(memory.ty().element().ok_or("has no result")?);
+            let inputs = [stats[0], stats[1], rows.all];
+            let made = t.map_one(&inputs, ty, &mut |c, x| {
+                let given = [(sum.clone(), x[0]), (max.clone(), x[1])];
+                self.stage_at(c, lse, [at.outer.as_slice(), &[x[2]]].concat(), &given)
+            })?;
+            t.store(made, memory, &[rows.all], (1, there), &mut |c, x| {
+                self.address(c, out, &[at.outer.as_slice(), x].concat())
+            })?;
+        }
         let memory = self.scope.buffer(result.buffer)?;
-        // Without the result's memory: its elements are exchanged before they are stored.
-        let mut without = self.scope.memory.clone();
-        without[result.buffer] = None;
-        let inner = Scope { memory: without, ..self.scope.clone() };
-        let factor = c.number(self.score.factor, p.f32())?;
         let element = memory.ty().element().ok_or("has no result")?;
+        let columns = t.iota(p.number(0)?, None, f.columns(c, self.columns()))?;
+        let own = self.stage(stages.result)?;
+        let placed =
+            !own.indexed.is_empty() || own.inputs.iter().any(|a| ![product, sum, max].contains(&a));
+        let positions: &[Value] = if placed { &[rows.all, columns] } else { &[] };
+        let inputs = [&[sums, stats[0], stats[1]], positions, bound.as_slice()].concat();
+        // Rounded in pairs afterwards, where the stage rounds last.
+        let last = self.last_rounding(element)?;
+        let kept = if last { f32 } else { element };
+        let made = t.map_one(&inputs, f.accumulator(kept, self.columns()), &mut |c, x| {
+            let (positions, bound) = x[3..].split_at(positions.len());
+            let own = or(c, x[0], 0.0, pair(bound))?;
+            let given = [(product.clone(), own), (sum.clone(), x[1]), (max.clone(), x[2])];
+            let position = [at.outer.as_slice(), positions].concat();
+            let made = self.stage_at(c, stages.result, position, &given)?;
+            let Some(rounded) = made.def().filter(|_| last) else { return Ok(made) };
+            let wide = rounded.operand(0);
+            rounded.erase();
+            Ok(wide)
+        })?;
+        let made = match last {
+            true => t.convert(made, f.accumulator(element, self.columns()))?,
+            false => made,
+        };
         let eights = |p: &Poly| p.multiple_of(8);
-        let mut strides = result
-            .at
-            .dims
-            .iter()
-            .filter(|(d, _)| **d != at.outer + 1)
-            .map(|(_, p)| p)
-            .chain([&result.at.constant]);
+        let outside = result.at.dims.iter().filter(|(d, _)| **d != stages.outer + 1);
         let wide = element.dtype()?.byte_size() == 2
             && result.at.divisions.is_empty()
-            && strides.all(eights);
-        let (two, quad) = (Lanes { count: 2, mask: None }, p.rem_const(t.lane, 4)?);
-        for (half, row) in rows.iter().enumerate() {
-            let number = p.add_const(t.row, 8 * half)?;
-            let counts = t
-                .query_tile
-                .queries
-                .map(|n| c.compare(CmpIPredicate::Slt, number, n))
-                .transpose()?;
-            // The row's value, or `other` for a query beyond the valid ones.
-            let or = |x: Value, other: f64| match counts {
-                Some(counts) => c.select(counts, x, c.number(other, x.ty())?),
-                None => Ok(x),
-            };
-            let total = threads::butterfly(c, row.sum, 4, &|a, b| arith::addf(c, a, b))?;
-            let (total, max_seen) = (or(total, 0.0)?, or(row.max, f64::NEG_INFINITY)?);
-            let most = arith::mulf(c, max_seen, factor)?;
-            let dims = |c: Code, column: LaneValue| -> Result<Vec<LaneValue>> {
-                let mut dims: Vec<LaneValue> =
-                    t.query_tile.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
-                dims.extend([LaneValue::Uniform(Ptx(c).i32_to_index(number)?), column]);
-                Ok(dims)
-            };
-            // The values to store, the first column, the vector width.
-            let mut stored: Vec<(Value, Value, usize)> = vec![];
-            let mut pairs = vec![];
-            for (eight, all) in sums.chunks(4).enumerate() {
-                let column = p.i32_to_index(p.add_const(t.column, 8 * eight)?)?;
-                let own =
-                    all[2 * half..][..2].iter().map(|x| or(*x, 0.0)).collect::<Result<Vec<_>>>()?;
-                let both =
-                    LaneValue::Vector(vector::from_elements(c, &own, Type::vector(p.f32(), 2))?);
-                let mut passed = ForwardedElements::from([
-                    (product.clone(), both),
-                    (sum.clone(), LaneValue::Uniform(total)),
-                    (max.clone(), LaneValue::Uniform(most)),
-                ]);
-                inner.iteration(
-                    c,
-                    &[at.result],
-                    &dims(c, LaneValue::Strided(column, 1))?,
-                    two,
-                    &mut [],
-                    &mut passed,
-                )?;
-                let made = passed.get(&result).copied().ok_or("has a stage without a result")?;
-                pairs.push((two.vector(c, made)?, column));
-            }
-            for (four, own) in pairs.chunks(4).enumerate() {
-                if own.len() < 4 || !wide {
-                    stored.extend(own.iter().map(|(v, column)| (*v, *column, 2)));
-                    continue;
-                }
-                let words =
-                    own.iter().map(|(v, _)| p.bitcast_i32(*v)).collect::<Result<Vec<_>>>()?;
-                let column = p.add_const(p.mul_const(quad, 8)?, 32 * four)?;
-                stored.push((
-                    p.bitcast_vector(&threads::transpose_lanes(c, words, quad)?, element)?,
-                    p.i32_to_index(column)?,
-                    8,
-                ));
-            }
-            let mut store = |c: Code| -> Result<()> {
-                for (v, column, count) in &stored {
-                    let lanes = Lanes { count: *count, mask: None };
-                    let to = self.scope.address(
-                        c,
-                        &result.at,
-                        &dims(c, LaneValue::Strided(*column, 1))?,
-                        lanes,
-                    )?;
-                    lanes.store(c, memory, to, LaneValue::Vector(*v), false)?;
-                }
-                Ok(())
-            };
-            if let Some(lse) = at.lse {
-                // One of the four lanes that share a row stores.
-                let first = p.eq_const(quad, 0)?;
-                let there = if self.partial_tiles[0] {
-                    Some(c.compare(CmpIPredicate::Slt, number, self.queries)?)
-                } else {
-                    None
-                };
-                let mut one = |c: Code| -> Result<()> {
-                    let mut dims: Vec<LaneValue> =
-                        t.query_tile.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
-                    dims.push(LaneValue::Uniform(Ptx(c).i32_to_index(number)?));
-                    let mut passed = ForwardedElements::from([
-                        (sum.clone(), LaneValue::Uniform(total)),
-                        (max.clone(), LaneValue::Uniform(most)),
-                    ]);
-                    self.scope.iteration(
-                        c,
-                        &[lse],
-                        &dims,
-                        Lanes { count: 1, mask: None },
-                        &mut [],
-                        &mut passed,
-                    )
-                };
-                let both = c
-                    .all_of(&[Some(first), there].into_iter().flatten().collect::<Vec<_>>())?
-                    .ok_or("has no condition")?;
-                c.if_else(both, &mut one, None)?;
-                p.warp_barrier()?;
-            }
-            if self.partial_tiles[0] {
-                c.if_else(c.compare(CmpIPredicate::Slt, number, self.queries)?, &mut store, None)?;
-                // Reconverge: wgmma needs whole warps.
-                p.warp_barrier()?;
-            } else {
-                store(c)?;
-            }
-        }
-        Ok(())
+            && outside.map(|(_, p)| p).chain([&result.at.constant]).all(eights);
+        let vector = if wide { 8 } else { 2 };
+        t.store(made, memory, &[rows.all, columns], (vector, there), &mut |c, x| {
+            self.address(c, result, &[at.outer.as_slice(), x].concat())
+        })
+    }
+
+    /// Whether the last stage ends in rounding f32 to the element of the result.
+    fn last_rounding(&self, element: Type) -> Result<bool> {
+        let stage = self.stage(self.pattern.at.result)?;
+        let crate::analysis::Body::Block(block) = stage.body else { return Ok(false) };
+        let end = block.terminator().map(|end| end.operand(0));
+        let op = end.filter(|v| v.uses().len() == 1).and_then(|v| v.def());
+        Ok(op.is_some_and(|op| {
+            op.isa::<arith::TruncF>()
+                && op.operand(0).ty().dtype() == Ok(DType::F32)
+                && op.result(0).ty() == element
+                && element.dtype().is_ok_and(|d| d.byte_size() == 2)
+        }))
     }
 }

@@ -2,33 +2,27 @@
 //! keys and values.
 use crate::{
     emit::body::Scope,
-    strategies::gpu::{attention::FlashPattern, common::score::Score, wgmma_gemm::DEPTH},
+    strategies::gpu::{
+        attention::FlashPattern,
+        common::{score::Score, tile::Fragments},
+    },
 };
 use kiln_dialects::ir::*;
-
-/// Warps of a consumer warpgroup.
-pub(super) const WARPS: usize = 4;
-
-/// Bytes of a row of a slice in shared memory.
-pub(super) const ROW: usize = 2 * DEPTH;
 
 /// What all parts of the emission share.
 pub(super) struct Flash<'a> {
     pub(super) scope: &'a Scope<'a>,
     pub(super) pattern: &'a FlashPattern,
     pub(super) score: Score<'a>,
+    /// Tensor maps of queries, keys and values.
     pub(super) maps: [Value; 3],
-    pub(super) warpgroups: usize,
-    /// Keys of a tile.
+    /// The pipelines of queries, keys and values.
+    pub(super) queries_ring: Value,
+    pub(super) keys_ring: Value,
+    pub(super) values_ring: Value,
+    /// Queries, and keys, of a tile.
+    pub(super) rows: usize,
     pub(super) keys: usize,
-    /// Stages of keys and values.
-    pub(super) kv_stages: usize,
-    /// Stages of queries.
-    pub(super) q_stages: usize,
-    /// Bytes of a stage of queries, of keys, of values.
-    pub(super) bytes: [usize; 3],
-    /// The base of the pipelines in shared memory.
-    pub(super) base: Value,
     /// Sizes of the outer loops.
     pub(super) outer_sizes: Vec<Value>,
     /// The numbers of queries and of keys, as 32-bit integers.
@@ -41,10 +35,13 @@ pub(super) struct Flash<'a> {
     pub(super) partial_tiles: [bool; 2],
 }
 
-/// A multi-stage pipeline in shared memory.
-#[derive(Clone, Copy)]
-pub(super) enum Pipeline {
-    Queries,
-    Keys,
-    Values,
+impl Flash<'_> {
+    /// Types of fragments of a query tile's rows.
+    pub(super) fn fragments(&self) -> Fragments {
+        Fragments { rows: self.rows }
+    }
+    /// Columns of values.
+    pub(super) fn columns(&self) -> usize {
+        self.pattern.at.columns as usize
+    }
 }

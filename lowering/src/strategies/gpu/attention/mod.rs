@@ -1,10 +1,12 @@
 //! Attention on Hopper: a producer warp loads queries, keys and values by TMA, consumer warpgroups
 //! compute scores and values by wgmma with the softmax in registers between them.
+mod body;
 mod consumer;
 mod emit;
 mod epilogue;
 mod flash;
-mod pipeline;
+mod masks;
+mod producer;
 mod query_tile;
 mod softmax;
 

@@ -1,9 +1,12 @@
-//! Tiles of queries: which one a CTA takes next, which keys it sees, and a thread's place in it.
+//! Tiles of queries: which one a CTA takes next, and which keys it sees.
 use crate::{
-    emit::{code::Code, loops::decode},
+    emit::{
+        code::{Code, constant_value},
+        loops::decode,
+    },
     strategies::gpu::{
-        attention::{ROWS, flash::Flash},
-        common::{ptx::Ptx, score::ScoreCache, threads},
+        attention::flash::Flash,
+        common::{ptx::Ptx, threads},
     },
 };
 use kiln_dialects::ir::*;
@@ -29,23 +32,6 @@ pub(super) struct QueryTile {
     pub(super) queries: Option<Value>,
 }
 
-/// A consumer thread at a query tile.
-pub(super) struct Thread<'a> {
-    pub(super) query_tile: &'a QueryTile,
-    /// Whether it is its warp's elected lane.
-    pub(super) elected: Value,
-    /// Its lane.
-    pub(super) lane: Value,
-    /// Its first row, and its first column in a tile.
-    pub(super) row: Value,
-    pub(super) column: Value,
-    pub(super) scores: ScoreCache,
-    /// The stage of its warpgroup's queries.
-    pub(super) queries: Value,
-    /// The warpgroup, and the thread in it.
-    pub(super) group: [Value; 2],
-}
-
 /// Emits the body of a query tile, given loop-carried values; returns the next ones.
 type QueryTileBody<'a> = dyn FnMut(Code, &QueryTile, &[Value]) -> Result<Vec<Value>> + 'a;
 
@@ -64,7 +50,7 @@ impl Flash<'_> {
         } else {
             (c.div(tile, self.tiles_per_outer)?, c.rem(tile, self.tiles_per_outer)?)
         };
-        let high = self.warpgroups * ROWS;
+        let high = self.rows;
         let (zero, one) = (p.number(0)?, p.number(1)?);
         let first = p.mul_const(p.index_to_i32(down)?, high)?;
         let around = decode(c, outer_index, &self.outer_sizes)?;
@@ -76,8 +62,10 @@ impl Flash<'_> {
         let (queries, count) = (queries.transpose()?, keys.unwrap_or(Ok(self.count))?);
         // At least one tile, out of bounds if there are no keys. The trip count is opaque: LLVM
         // would unroll a constant one, which exceeds registers.
-        let mut end =
-            p.opaque(p.max(p.div_const(p.add_const(count, self.keys - 1)?, self.keys)?, one)?)?;
+        let mut end = p.opaque(match constant_value(count) {
+            Some(n) => p.number((n.max(1) as usize).div_ceil(self.keys))?,
+            None => p.max(p.div_const(p.add_const(count, self.keys - 1)?, self.keys)?, one)?,
+        })?;
         if let Some(ahead) = self.score.last_key {
             let last = p.max(p.add_signed(first, high as i64 - 1 + ahead)?, zero)?;
             end = p.min(end, p.add_const(p.div_const(last, self.keys)?, 1)?)?;
@@ -112,7 +100,7 @@ impl Flash<'_> {
 
     /// Whether more key tiles than the last may be partly masked.
     pub(super) fn masks_earlier_tiles(&self) -> bool {
-        self.score.causal && self.warpgroups * ROWS != self.keys
+        self.score.causal && self.rows != self.keys
     }
 
     /// The first key of a tile, counted from the last visible tile.

@@ -10,6 +10,7 @@ pub(crate) mod ptx;
 pub(crate) mod roles;
 pub(crate) mod score;
 pub(crate) mod threads;
+pub(crate) mod tile;
 pub(crate) mod tma_store;
 pub(crate) mod vector_width;
 pub(crate) mod warp_mma;

@@ -1,16 +1,13 @@
-//! The analysis of masked scores: what each value depends on (row, column, score), which are affine
-//! in the position, and which comparisons bound the visible keys.
+//! The analysis of masked scores: their factor, and which comparisons bound the visible keys.
 use crate::{
     analysis::{Attention, Body},
     emit::body::Scope,
-    strategies::gpu::common::score::{COLUMN, ROW, SCORE, Score, dim, integer, number, small},
+    strategies::gpu::common::score::{
+        COLUMN, ELEMENT, Graph, Leaf, ROW, Score, dim, integer, number, small,
+    },
 };
-use kiln_dialects::{ir::*, value::DType};
-use std::collections::{HashMap, HashSet};
-
-/// Greatest coefficient of a position in an affine value: positions below 2^22 times it fit 32
-/// bits.
-const FACTOR: i64 = 256;
+use kiln_dialects::ir::*;
+use std::collections::HashSet;
 
 /// Comparisons of integers that mask a score with -inf unless they hold.
 fn conditions(v: Value) -> Vec<Op> {
@@ -75,9 +72,21 @@ impl<'a> Score<'a> {
                 (factor, product) = (f, Some((op.result(0), rest)));
             }
         }
+        let (row, column) = (at.outer, at.outer + 1);
+        let bits = |on: [bool; 2]| u8::from(on[0]) * ROW + u8::from(on[1]) * COLUMN;
+        let graph = Graph::of(block, &|v| {
+            if let Some((_, i)) = v.block_arg() {
+                let read = stage.inputs.get(i).filter(|_| v != raw);
+                let on = |a: &crate::analysis::Access| bits([a.at.uses(row), a.at.uses(column)]);
+                return Some(Leaf { depends: read.map_or(ELEMENT, on), position: false });
+            }
+            let d = dim(v.def()?)? as usize;
+            Some(Leaf { depends: bits([d == row, d == column]), position: true })
+        });
         let mut s = Score {
             scope,
             stage,
+            graph,
             outer: at.outer,
             raw,
             root,
@@ -87,11 +96,7 @@ impl<'a> Score<'a> {
             last_key: at.limits.causal.then_some(0),
             window: None,
             window_conditions: HashSet::new(),
-            depends: HashMap::new(),
-            affine_ints: HashSet::new(),
-            affine_floats: HashSet::new(),
         };
-        s.analyse(block);
         for c in conditions(root) {
             s.bound(c);
         }
@@ -124,7 +129,7 @@ impl<'a> Score<'a> {
 
     /// Coefficients of query and key, and the constant, of an affine value.
     fn sum(&self, v: Value) -> Option<[i64; 3]> {
-        let op = v.def().filter(|_| self.affine_ints.contains(&v) || small(v).is_some())?;
+        let op = v.def().filter(|_| self.graph.affine_ints.contains(&v) || small(v).is_some())?;
         let both = || Some((self.sum(op.operand(0))?, self.sum(op.operand(1))?));
         let each = |f: &dyn Fn(i64, i64) -> i64| {
             both().map(|(a, b)| [f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2])])
@@ -147,62 +152,5 @@ impl<'a> Score<'a> {
     pub fn is_scaled_only(&self) -> bool {
         let v = unmasked(self.root);
         self.product.filter(|(product, _)| *product == v).map_or(v, |(_, rest)| rest) == self.raw
-    }
-
-    fn analyse(&mut self, block: Block) {
-        let (row, column) = (self.outer, self.outer + 1);
-        for (i, v) in block.args().into_iter().enumerate() {
-            let read = self.stage.inputs.get(i).filter(|_| v != self.raw);
-            let bits = read.map_or(SCORE, |a| {
-                u8::from(a.at.uses(row)) * ROW + u8::from(a.at.uses(column)) * COLUMN
-            });
-            self.depends.insert(v, bits);
-        }
-        for op in block.ops().into_iter().filter(|o| o.result_count() == 1) {
-            let mut bits = op.operands().iter().map(|v| self.depends(*v)).fold(0, |a, b| a | b);
-            if op.isa::<linalg::Index>() {
-                let d = dim(op).map_or(0, |d| d as usize);
-                bits = u8::from(d == row) * ROW + u8::from(d == column) * COLUMN;
-            }
-            let v = op.result(0);
-            self.depends.insert(v, bits);
-            if self.is_affine_int(op) {
-                self.affine_ints.insert(v);
-            }
-            if self.is_affine_float(op) {
-                self.affine_floats.insert(v);
-            }
-        }
-    }
-
-    /// Whether an op's result is affine in the positions.
-    fn is_affine_int(&self, op: Op) -> bool {
-        let linear =
-            |i: usize| self.affine_ints.contains(&op.operand(i)) || small(op.operand(i)).is_some();
-        let factor = |i: usize| integer(op.operand(i)).is_some_and(|n| n.abs() <= FACTOR);
-        match op.name().as_str() {
-            linalg::Index::NAME => true,
-            arith::Constant::NAME => small(op.result(0)).is_some(),
-            arith::AddI::NAME | arith::SubI::NAME => linear(0) && linear(1),
-            arith::MulI::NAME => (linear(0) && factor(1)) || (linear(1) && factor(0)),
-            arith::IndexCast::NAME | arith::ExtSI::NAME => linear(0),
-            arith::TruncI::NAME => linear(0) && op.result(0).ty().dtype() == Ok(DType::I32),
-            _ => false,
-        }
-    }
-
-    /// Whether an op's result is a float that grows by the same step per column: positions, their
-    /// products with column-invariant values (assumed finite), and sums of these.
-    fn is_affine_float(&self, op: Op) -> bool {
-        let grows = |i: usize| self.affine_floats.contains(&op.operand(i));
-        let fixed = |i: usize| self.depends(op.operand(i)) & !ROW == 0;
-        let either = || (grows(0) && (fixed(1) || grows(1))) || (fixed(0) && grows(1));
-        op.result(0).ty().dtype() == Ok(DType::F32)
-            && match op.name().as_str() {
-                arith::SIToFP::NAME => self.affine_ints.contains(&op.operand(0)),
-                arith::AddF::NAME | arith::SubF::NAME => either(),
-                arith::MulF::NAME => either() && !(grows(0) && grows(1)),
-                _ => false,
-            }
     }
 }

@@ -1,0 +1,118 @@
+//! `kiln-lower-tiles`: writes tile programs (`kiln.tile`) as the code of one thread.
+//!
+//! Why: a strategy says what warpgroups do with tiles; which registers of which thread hold an
+//! element, where a stage lies in shared memory, and which phase of which mbarrier a thread waits
+//! for follow from that.
+//!
+//! Each stage of a pipeline has two mbarriers. TMA's transaction bytes complete `full`; each
+//! consumer warp arrives at `empty` when it has read the stage. One elected lane per warpgroup would
+//! not do: a program may wait for `full` once more after its wgmmas, and a warp that a refill
+//! overtakes before that would wait for a phase that is over.
+//!
+//! Numerics: reassociates sums along rows.
+//!
+//! ```text
+//! before:  %s = kiln.tile.mma %q, transposed %k … kiln.tile.mma_wait 0(%s) … kiln.tile.reduce max %s
+//! after:   nvvm.wgmma.mma_async … wgmma.wait_group … arith.maxnumf … gpu.shuffle xor
+//! ```
+mod elementwise;
+mod fragments;
+mod map;
+mod products;
+mod rings;
+mod role;
+mod store;
+mod thread;
+
+use crate::{
+    analysis::kernels_of,
+    emit::{code::Code, function},
+    gpu::lower_tiles::{
+        fragments::{Lowered, is_elementwise},
+        rings::Rings,
+        role::Role,
+        thread::{Thread, WARPS},
+    },
+    strategies::gpu::common::warp_specialisation::{self, WarpRoles},
+    target::launch::{THREADS, WARP},
+};
+use kiln_dialects::{ir::*, ops::*, rules::Level};
+use kiln_passes::{Numerics, Pass};
+use std::collections::HashMap;
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct LowerTiles {}
+}
+
+impl Pass for LowerTiles {
+    const FLAG: &'static str = "kiln-lower-tiles";
+    const SUMMARY: &'static str = "Lowers tile programs to the code of one GPU thread";
+    const LEVELS: &'static [Level] = &[Level::Tiled];
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Reassociates;
+    const DIALECTS: &'static [&'static str] =
+        &["affine", "arith", "gpu", "llvm", "math", "memref", "nvvm", "scf", "vector"];
+
+    fn run(&self, root: Op) -> Result<()> {
+        for func in kernels_of(root) {
+            let all = |is: &dyn Fn(&Op) -> bool| -> Vec<Op> {
+                walk(func).into_iter().filter(|op| is(op)).collect()
+            };
+            let programs = all(&|op| op.kind() == Some(OpKind::TileWarpSpecialize));
+            let [program] = programs.as_slice() else {
+                match programs.is_empty() {
+                    true => continue,
+                    false => return Err(Error::at(func, "has several tile programs")),
+                }
+            };
+            let rings = all(&|op| op.kind() == Some(OpKind::TilePipeline));
+            let mut constants = all(&|op| op.isa::<arith::Constant>() && is_elementwise(*op));
+            lower(func, *program, &rings, &constants).at(func)?;
+            let inside = walk(*program);
+            constants.retain(|op| !inside.contains(op));
+            program.erase();
+            constants.into_iter().for_each(Op::erase);
+            rings.into_iter().for_each(Op::erase);
+            function::finish(func)?;
+        }
+        Ok(())
+    }
+}
+
+fn lower(func: Op, op: Op, rings: &[Op], constants: &[Op]) -> Result<()> {
+    let node = TileWarpSpecialize::of(op).ok_or_malformed(op)?;
+    let c = Code(Builder::before(op).ok_or("is in no block")?);
+    let mut known = HashMap::new();
+    for op in constants {
+        let value = op.attr("value").and_then(Attr::splat_value).ok_or("has several elements")?;
+        known.insert(op.result(0), Lowered::Splat(arith::constant(c, value)?));
+    }
+    let rings = Rings::of(c, func, rings)?;
+    let consumers = node.consumers as usize;
+    let (threads, own) = ((1 + consumers) * WARPS * WARP, func.attr(THREADS));
+    if own.and_then(Attr::as_i64) != Some(threads as i64) {
+        return Err(
+            format!("has roles of {threads} threads, but {THREADS} is another number").into()
+        );
+    }
+    let [produce, consume] = [0, 1].map(|i| op.regions().get(i).and_then(|r| r.first()));
+    let (produce, consume) = produce.zip(consume).ok_or("has an empty region")?;
+    let registers = node.registers.map(|r| (r[0] as usize, r[1] as usize));
+    let run = |c: Code, block: Block, thread: Option<Thread>| {
+        let mut role = Role { rings: &rings, thread, values: known.clone() };
+        role.block(c, block).map(drop)
+    };
+    warp_specialisation::emit(
+        c,
+        WarpRoles {
+            registers,
+            barriers: &mut |c| rings.barriers(c, consumers * WARPS),
+            copies: &mut |c| run(c, produce, None),
+            copied: None,
+            multiplies: &mut |c, group, thread, warp| {
+                run(c, consume, Some(Thread::of(c, group, thread, warp)?))
+            },
+        },
+    )
+}

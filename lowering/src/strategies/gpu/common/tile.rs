@@ -1,0 +1,236 @@
+//! Builds the ops of tile programs (`kiln.tile`), which `kiln-lower-tiles` writes as the code of one
+//! thread.
+use crate::{emit::code::Code, target::launch::SHARED_SPACE};
+use kiln_dialects::{
+    ir::*,
+    ops::{
+        FragmentLayout, ReduceKind, TileAcquire, TileBroadcast, TileConvert, TileFirstStage,
+        TileIota, TileMap, TileMma, TileMmaWait, TileNextStage, TilePipeline, TileReduce,
+        TileRelease, TileStore, TileTmaLoad, TileView, TileWait, TileWarpSpecialize, TileZeroRows,
+    },
+    sym::Dim,
+};
+
+/// Emits ops at the insertion point of a [`Code`].
+#[derive(Clone, Copy)]
+pub struct Tile(pub Code);
+
+/// The body of a map: from elements of its operands to those of its results.
+pub type MapBody<'a> = dyn FnMut(Code, &[Value]) -> Result<Vec<Value>> + 'a;
+
+/// A region without arguments.
+pub type RoleBody<'a> = dyn FnMut(Code) -> Result<()> + 'a;
+
+impl Tile {
+    fn effect<N: Node>(self, node: &N) -> Result<()> {
+        self.0.0.create_with(node, &[], &mut []).map(drop)
+    }
+    fn value<N: Node>(self, node: &N, ty: Type) -> Result<Value> {
+        Ok(self.0.0.create_with(node, &[ty], &mut [])?.result(0))
+    }
+    fn shared(element: Type, sizes: &[usize]) -> Type {
+        let sizes: Vec<Dim> = sizes.iter().map(|n| Dim::Known(*n as i64)).collect();
+        Type::memref_in(element, &sizes, SHARED_SPACE)
+    }
+
+    /// A ring of `stages` tiles in shared memory.
+    pub fn pipeline(self, element: Type, stages: usize, tile: [usize; 2]) -> Result<Value> {
+        self.value(&TilePipeline {}, Tile::shared(element, &[stages, tile[0], tile[1]]))
+    }
+    /// Runs a producer beside consumer warpgroups. `registers`: those of a producer and of a
+    /// consumer thread, if they differ.
+    pub fn warp_specialize(
+        self,
+        consumers: usize,
+        registers: Option<(usize, usize)>,
+        producer: &mut RoleBody<'_>,
+        consumer: &mut RoleBody<'_>,
+    ) -> Result<()> {
+        let registers = registers.map(|(a, b)| vec![a as i64, b as i64]);
+        let node = TileWarpSpecialize { consumers: consumers as i64, registers };
+        let role = |body: &mut RoleBody<'_>, b: Builder| {
+            body(Code(b))?;
+            Tile(Code(b)).end(&[])
+        };
+        let mut produce = |b: Builder, _: Vec<Value>| role(producer, b);
+        let mut consume = |b: Builder, _: Vec<Value>| role(consumer, b);
+        let regions: &mut [RegionBody<'_>] = &mut [(&[], &mut produce), (&[], &mut consume)];
+        self.0.0.create_with(&node, &[], regions).map(drop)
+    }
+    fn end(self, values: &[Value]) -> Result<()> {
+        self.effect(&kiln_dialects::ops::Yield { values: values.to_vec() })
+    }
+
+    /// The first stage of a ring.
+    pub fn first_stage(self) -> Result<Value> {
+        self.value(&TileFirstStage {}, Type::stage(self.0.ctx()))
+    }
+    /// The stage behind another one.
+    pub fn next_stage(self, pipeline: Value, stage: Value) -> Result<Value> {
+        self.value(&TileNextStage { pipeline, stage }, stage.ty())
+    }
+    /// Waits until a stage is empty.
+    pub fn acquire(self, pipeline: Value, stage: Value) -> Result<()> {
+        self.effect(&TileAcquire { pipeline, stage })
+    }
+    /// Waits until a stage is full.
+    pub fn wait(self, pipeline: Value, stage: Value) -> Result<()> {
+        self.effect(&TileWait { pipeline, stage })
+    }
+    /// States that a consumer has read a stage.
+    pub fn release(self, pipeline: Value, stage: Value) -> Result<()> {
+        self.effect(&TileRelease { pipeline, stage })
+    }
+    /// Starts the TMA loads of a tile into a stage.
+    pub fn tma_load(
+        self,
+        map: Value,
+        coordinates: Vec<Value>,
+        pipeline: Value,
+        stage: Value,
+    ) -> Result<()> {
+        self.effect(&TileTmaLoad { map, coordinates, pipeline, stage })
+    }
+    /// The tile in a stage.
+    pub fn view(self, pipeline: Value, stage: Value) -> Result<Value> {
+        let element = pipeline.ty().element().ok_or("is no pipeline")?;
+        let sizes: Vec<usize> =
+            pipeline.ty().dims().iter().filter_map(|d| Some(d.known()? as usize)).collect();
+        let tile = sizes.get(1..).ok_or("is no pipeline")?;
+        self.value(&TileView { pipeline, stage }, Tile::shared(element, tile))
+    }
+    /// Writes zeros over the rows of a tile from one on.
+    pub fn zero_rows(self, tile: Value, from: Value) -> Result<()> {
+        self.effect(&TileZeroRows { tile, from })
+    }
+
+    /// Starts a product; `transposed`: whether the right tile is (columns, depth).
+    pub fn mma(
+        self,
+        lhs: Value,
+        rhs: Value,
+        init: Option<Value>,
+        transposed: bool,
+        ty: Type,
+    ) -> Result<Value> {
+        self.value(&TileMma { lhs, rhs, init, transposed }, ty)
+    }
+    /// Waits until at most `pending` products are under way; `alive` stays in registers until then.
+    pub fn mma_wait(self, pending: usize, values: &[Value], alive: &[Value]) -> Result<Vec<Value>> {
+        let types: Vec<Type> = values.iter().map(|v| v.ty()).collect();
+        let node =
+            TileMmaWait { pending: pending as i64, values: values.to_vec(), alive: alive.to_vec() };
+        Ok(self.0.0.create_with(&node, &types, &mut [])?.results())
+    }
+
+    /// Positions from `first` on, none beyond `last`.
+    pub fn iota(self, first: Value, last: Option<Value>, ty: Type) -> Result<Value> {
+        self.value(&TileIota { first, last }, ty)
+    }
+    /// A tile whose columns are all these rows.
+    pub fn broadcast(self, input: Value, ty: Type) -> Result<Value> {
+        self.value(&TileBroadcast { input }, ty)
+    }
+    /// Computes fragments element by element.
+    pub fn map(
+        self,
+        inputs: &[Value],
+        results: &[Type],
+        body: &mut MapBody<'_>,
+    ) -> Result<Vec<Value>> {
+        self.map_as(inputs, results, false, body)
+    }
+    /// As [`Tile::map`], `fast`: where sums and products of floats may contract and reassociate.
+    pub fn map_as(
+        self,
+        inputs: &[Value],
+        results: &[Type],
+        fast: bool,
+        body: &mut MapBody<'_>,
+    ) -> Result<Vec<Value>> {
+        let types: Vec<Type> = inputs.iter().map(element).collect();
+        let mut fill = |b: Builder, args: Vec<Value>| {
+            let made = body(Code(b), &args)?;
+            Tile(Code(b)).end(&made)
+        };
+        let node = TileMap { inputs: inputs.to_vec(), fast };
+        Ok(self.0.0.create_with(&node, results, &mut [(&types, &mut fill)])?.results())
+    }
+    /// As [`Tile::map`] with one result.
+    pub fn map_one(
+        self,
+        inputs: &[Value],
+        result: Type,
+        body: &mut dyn FnMut(Code, &[Value]) -> Result<Value>,
+    ) -> Result<Value> {
+        let all = self.map(inputs, &[result], &mut |c, x| Ok(vec![body(c, x)?]))?;
+        all.first().copied().ok_or_else(|| "has no result".into())
+    }
+    /// Reduces along rows.
+    pub fn reduce(self, kind: ReduceKind, input: Value, ty: Type) -> Result<Value> {
+        self.value(&TileReduce { kind, input }, ty)
+    }
+    /// Another element type or layout.
+    pub fn convert(self, input: Value, ty: Type) -> Result<Value> {
+        self.value(&TileConvert { input }, ty)
+    }
+    /// Stores a tile, or an element a row, where the body says, as aligned vectors of so many
+    /// elements. Rows from `bound` on are not stored.
+    pub fn store(
+        self,
+        value: Value,
+        memory: Value,
+        positions: &[Value],
+        (vector, bound): (usize, Option<Value>),
+        address: &mut dyn FnMut(Code, &[Value]) -> Result<Value>,
+    ) -> Result<()> {
+        let types: Vec<Type> = positions.iter().map(element).collect();
+        let mut fill = |b: Builder, args: Vec<Value>| {
+            let at = address(Code(b), &args)?;
+            Tile(Code(b)).end(&[at])
+        };
+        let node = TileStore {
+            value,
+            memory,
+            positions: positions.to_vec(),
+            bound,
+            vector: vector as i64,
+        };
+        self.0.0.create_with(&node, &[], &mut [(&types, &mut fill)]).map(drop)
+    }
+}
+
+/// The type of an element of a fragment, or of a scalar.
+fn element(v: &Value) -> Type {
+    v.ty().element().unwrap_or(v.ty())
+}
+
+/// The types of fragments of `rows` rows.
+#[derive(Clone, Copy)]
+pub struct Fragments {
+    /// Rows of all consumers.
+    pub rows: usize,
+}
+
+impl Fragments {
+    /// As wgmma's result.
+    pub fn accumulator(self, element: Type, columns: usize) -> Type {
+        Type::fragment(element, &[self.rows, columns], FragmentLayout::Accumulator)
+    }
+    /// As wgmma's left operand.
+    pub fn operand(self, element: Type, columns: usize) -> Type {
+        Type::fragment(element, &[self.rows, columns], FragmentLayout::Operand)
+    }
+    /// An element a row.
+    pub fn row(self, element: Type) -> Type {
+        Type::fragment(element, &[self.rows], FragmentLayout::Rows)
+    }
+    /// A part of an element a row, in each lane of the row.
+    pub fn partial_row(self, element: Type) -> Type {
+        Type::fragment(element, &[self.rows], FragmentLayout::PartialRows)
+    }
+    /// Positions of columns.
+    pub fn columns(self, c: Code, columns: usize) -> Type {
+        Type::fragment(Type::index(c.ctx()), &[columns], FragmentLayout::Columns)
+    }
+}
