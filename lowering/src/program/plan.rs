@@ -144,20 +144,13 @@ impl PlanMemory {
                 }
             }
         }
-        let mut regions = vec![];
-        if plain && self.reuse_from > 0 {
-            for (k, (empty, _, written)) in outputs.iter().enumerate() {
-                let bytes = bytes(*empty, &facts).at(*empty)?.known();
-                let (memory, free) = (Memory::Result(k), (0, *written as i64 - 1));
-                regions.extend(bytes.map(|bytes| Region { bytes, free, memory }));
-            }
-        }
+        let mut regions = if plain && self.reuse_from > 0 {
+            unwritten_results(&outputs, &facts)?
+        } else {
+            vec![]
+        };
         for v in &donated {
-            let (last, returned) = last_use(*v, &order, end, 0);
-            let bytes = value_bytes(*v)?.filter(|_| returned.is_none());
-            let free = (last as i64 + 1, i64::MAX);
-            let memory = Memory::Argument(*v);
-            regions.extend(bytes.map(|bytes| Region { bytes, free, memory }));
+            regions.extend(dead_argument(*v, &order, end)?);
         }
         let (places, total) = self.place(&slots, &regions);
         // The first launch needs offsets, so their arithmetic goes before it.
@@ -257,6 +250,26 @@ pub(super) fn donated(func: Op, block: Block) -> Vec<Value> {
     let marked = |a: &Attr| a.entry(DONATED).is_some();
     let all = block.args().into_iter().zip(&listed);
     all.filter(|(_, about)| marked(about)).map(|(v, _)| v).collect()
+}
+
+/// The memory of static results until they are written. `outputs`: of each the `tensor.empty`, its
+/// number and the launch that writes it first.
+fn unwritten_results(outputs: &[(Op, usize, usize)], facts: &Facts) -> Result<Vec<Region>> {
+    let mut regions = vec![];
+    for (k, (empty, _, written)) in outputs.iter().enumerate() {
+        let bytes = bytes(*empty, facts).at(*empty)?.known();
+        let (memory, free) = (Memory::Result(k), (0, *written as i64 - 1));
+        regions.extend(bytes.map(|bytes| Region { bytes, free, memory }));
+    }
+    Ok(regions)
+}
+
+/// The memory of a static argument after its last read, unless it is a result.
+fn dead_argument(v: Value, order: &HashMap<Op, usize>, end: Op) -> Result<Option<Region>> {
+    let (last, returned) = last_use(v, order, end, 0);
+    let bytes = value_bytes(v)?.filter(|_| returned.is_none());
+    let (memory, free) = (Memory::Argument(v), (last as i64 + 1, i64::MAX));
+    Ok(bytes.map(|bytes| Region { bytes, free, memory }))
 }
 
 /// Whether a launch writes to the result of an earlier one, and so shares its memory. Err: this is
