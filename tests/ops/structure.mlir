@@ -240,6 +240,13 @@ func.func @f(%x: tensor<4xf32> {kiln.colour = 1}) {
 
 // -----
 
+// expected-error @+1 {{needs kiln.donated without a value, on a tensor; has 1}}
+func.func @f(%x: tensor<4x3xf32> {kiln.donated = 1 : i64}) {
+  return
+}
+
+// -----
+
 // expected-error @+1 {{has array<i64: 0, 0> as kiln.order, which is not a permutation of 2 dimensions}}
 func.func @f(%x: tensor<4x3xf32> {kiln.order = array<i64: 0, 0>}) {
   return
@@ -303,6 +310,7 @@ module {
     kiln.arena_size %c0
     %a = kiln.arena %c0 live 0 to 1 : tensor<?x4xf32>
     %o = kiln.output 1 : tensor<4xf32>
+    %r = kiln.reuse %o at %c0 live 0 to 0 : tensor<4xf32> -> tensor<8xf16>
     %0:2 = kiln.launch @k ins(%x : tensor<?x4xf32>) sizes(%n) outs(%a, %o : tensor<?x4xf32>, tensor<4xf32>) flops 12 -> tensor<?x4xf32>, tensor<4xf32>
     %1 = kiln.launch @k ins() outs(%o : tensor<4xf32>) -> tensor<4xf32>
     return %0#0, %1 : tensor<?x4xf32>, tensor<4xf32>

@@ -221,7 +221,7 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<()> 
         }
         "kiln.donated" => {
             return ensure(value.is_unit() && ty.is_some_and(|t| t.is_tensor()), || {
-                format!("has kiln.donated = {value}, which is a unit attribute of tensors")
+                format!("needs kiln.donated without a value, on a tensor; has {value}")
             });
         }
         "kiln.order" => {
