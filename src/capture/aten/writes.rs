@@ -120,9 +120,13 @@ pub enum Writes<'a> {
     Nothing,
     /// Its first argument.
     First(Option<Val>),
-    /// Its `out=` arguments, in the order of the results.
-    Outputs(Vec<(&'a str, Val)>),
+    /// Its `out=` arguments, in the order of the results, and whether they have to have the results'
+    /// dtypes.
+    Outputs(Vec<(&'a str, Val)>, bool),
 }
+
+/// Overloads whose `out=` arguments have the dtypes of the results; others convert.
+const SAME_DTYPE: &[&str] = &["aten.complex.out", "aten.aminmax.out"];
 
 impl<'a> Writes<'a> {
     /// What `target`, built by `row`, writes, with the names of its arguments in their order. `out=`
@@ -159,7 +163,8 @@ impl<'a> Writes<'a> {
         {
             args.values.insert("dtype", Val::DType(dtype_of(cx.get(*out)?)?));
         }
-        Ok(if outputs.is_empty() { Writes::Nothing } else { Writes::Outputs(outputs) })
+        let same = SAME_DTYPE.contains(&target);
+        Ok(if outputs.is_empty() { Writes::Nothing } else { Writes::Outputs(outputs, same) })
     }
 
     /// Writes the results of a node, each converted to the dtype of what it is written to.
@@ -177,14 +182,30 @@ impl<'a> Writes<'a> {
                 }
                 _ => Err("an in-place op without one result".into()),
             },
-            Writes::Outputs(outputs) => {
+            Writes::Outputs(outputs, same) => {
                 if outputs.len() != results.len() {
                     let (have, want) = (outputs.len(), results.len());
                     return Err(format!("has {have} out= tensors for {want} results").into());
                 }
+                for ((name, out), result) in outputs.iter().zip(&results).filter(|_| same) {
+                    let (have, want) = (element_type(cx, out)?, element_type(cx, result)?);
+                    if have != want {
+                        return Err(
+                            format!("{name}= has to be a tensor of {want}, not {have}").into()
+                        );
+                    }
+                }
                 outputs.iter().zip(&results).map(|((_, out), r)| to_output(cx, out, r)).collect()
             }
         }
+    }
+}
+
+/// The dtype of a tensor; of a complex one that of its parts.
+fn element_type(cx: &mut Cx, v: &Val) -> Result<DType> {
+    match v {
+        Val::Tensor(t) | Val::Complex(t, _) => dtype_of(cx.get(*t)?),
+        _ => Err("writes what is no tensor".into()),
     }
 }
 
