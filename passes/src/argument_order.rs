@@ -59,11 +59,8 @@ fn function(func: Op) -> Result<()> {
         let t = tensor_type(arg.ty())?;
         let sizes: Vec<Option<i64>> = t.dims.iter().map(|d| d.known()).collect();
         let Some(order) = order(&sizes, &strides) else { continue };
-        let kept = attrs[i].entries().unwrap_or_default();
-        let kept = kept.iter().filter(|(name, _)| name != "kiln.layout");
-        let mut entries: Vec<(&str, Attr)> = kept.map(|(name, a)| (name.as_str(), *a)).collect();
-        entries.push(("kiln.order", Attr::i64s(c, &order)));
-        attrs[i] = Attr::dictionary(c, &entries);
+        let kept = attrs[i].without_entries(c, &["kiln.layout"]);
+        attrs[i] = kept.with_entry(c, "kiln.order", Attr::i64s(c, &order));
         let dims: Vec<_> = order.iter().map(|d| t.dims[*d as usize].clone()).collect();
         transpose_argument(block, *arg, &order, Type::tensor(c, t.dtype, &dims))?;
     }

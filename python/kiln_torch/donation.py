@@ -5,11 +5,10 @@ the logits. PyTorch's own list of donated buffers refuses `retain_graph`; here a
 """
 from __future__ import annotations
 
-import math
-
 import torch
 
 from .graph import is_item
+from .memory import bytes_of
 
 LEAST = 4 << 20
 """Bytes of a tensor that is donated: smaller values may stay in L2."""
@@ -31,7 +30,7 @@ def is_large(node: torch.fx.Node) -> bool:
     val = node.meta.get("val")
     if not isinstance(val, torch.Tensor) or val.is_complex() or val.is_neg() or not all(isinstance(n, int) for n in val.shape):
         return False
-    return math.prod(val.shape) * val.element_size() >= LEAST
+    return bytes_of(node) >= LEAST
 
 
 def program_of(node: torch.fx.Node):

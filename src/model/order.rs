@@ -44,22 +44,12 @@ pub fn request(
             })?;
             next = next.and_then(|n| n.checked_mul(dims[*d].known()?));
         }
-        let kept = attrs[*i].entries().unwrap_or_default();
-        let mut entries: Vec<(&str, Attr)> = kept
-            .iter()
-            .filter(|(n, _)| n != "kiln.layout")
-            .map(|(n, a)| (n.as_str(), *a))
-            .collect();
-        entries.push(("kiln.layout", Attr::layout(c, &strides, 0, 0)));
-        attrs[*i] = Attr::dictionary(c, &entries);
+        attrs[*i] = attrs[*i].with_entry(c, "kiln.layout", Attr::layout(c, &strides, 0, 0));
     }
     for i in donated {
         let about = attrs.get(*i).copied();
         let about = about.ok_or_else(|| format!("there is no argument {i} to donate"))?;
-        let kept = about.entries().unwrap_or_default();
-        let mut entries: Vec<(&str, Attr)> = kept.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        entries.push(("kiln.donated", Attr::unit(c)));
-        attrs[*i] = Attr::dictionary(c, &entries);
+        attrs[*i] = about.with_entry(c, "kiln.donated", Attr::unit(c));
     }
     func.set_attr("arg_attrs", Attr::array(c, &attrs));
     Ok(())

@@ -1,13 +1,14 @@
 """Support of gen_aten.py and gen_aten_cuda.py: random inputs, families of cases, archives of several cases."""
-import io
 import re
-import zipfile
+import sys
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "models"))
+import archive
 
 A, F, Dim = torch.ops.aten, torch.nn.functional, torch.export.Dim
 inf, nan = float("inf"), float("nan")
@@ -80,16 +81,7 @@ def strip(ep):
 
 
 def save(ep, path):
-    """As torch.export.save, with deflated JSON and without example inputs."""
-    buffer = io.BytesIO()
-    torch.export.save(strip(ep), buffer)
-    with zipfile.ZipFile(buffer) as src, zipfile.ZipFile(path, "w") as dst:
-        for name in src.namelist():
-            if "sample_inputs" in name or name.endswith(".data/serialization_id"):
-                continue
-            info = zipfile.ZipInfo(name)
-            info.compress_type = zipfile.ZIP_DEFLATED if name.endswith(".json") else zipfile.ZIP_STORED
-            dst.writestr(info, src.read(name))
+    archive.write(strip(ep), path)
 
 
 def write(path, module, args, dyn, outputs=None):

@@ -1,6 +1,5 @@
 """Joins functions that agree into a few archives, which the test suite runs without PyTorch."""
-import io
-import zipfile
+import sys
 from pathlib import Path
 
 import torch
@@ -8,6 +7,9 @@ from check import TOLERANCE, error, stored
 from generate import generate
 from safetensors.torch import save_file
 from values import name_of
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "models"))
+import archive
 
 ELEMENTS = 160
 
@@ -65,18 +67,7 @@ def write(path, functions):
     copies = lambda: tuple(t.clone() for t in inputs)
     want = module(*copies())
     program = torch.export.export(module, copies(), strict=False)
-    for node in program.graph.nodes:
-        node.meta["stack_trace"] = None
-        node.meta.pop("nn_module_stack", None), node.meta.pop("source_fn_stack", None)
-    buffer = io.BytesIO()
-    torch.export.save(program, buffer)
-    with zipfile.ZipFile(buffer) as source, zipfile.ZipFile(f"{path}.pt2", "w") as to:
-        for entry in source.namelist():
-            if "sample_inputs" in entry or entry.endswith(".data/serialization_id"):
-                continue
-            info = zipfile.ZipInfo(entry)
-            info.compress_type = zipfile.ZIP_DEFLATED if entry.endswith(".json") else zipfile.ZIP_STORED
-            to.writestr(info, source.read(entry))
+    archive.save(program, f"{path}.pt2")
     named = {f"input_{k}": stored(t) for k, t in enumerate(inputs)} | {f"output_{k}": stored(t) for k, t in enumerate(want)}
     save_file(named, f"{path}.safetensors")
     print(f"{Path(path).name}: {len(functions)} functions, {len(inputs)} inputs, {len(want)} outputs", flush=True)

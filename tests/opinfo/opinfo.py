@@ -365,11 +365,13 @@ def small_samples(op, kind, agree, most=2, elements=200):
 
 def bundle(a):
     """Writes aten_opinfo_K.pt2 and .safetensors: deflated graphs, without paths."""
-    import io
-    import zipfile
+    import sys
 
     import torch
     from safetensors.torch import save_file
+
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "models"))
+    import archive
 
     torch.set_num_threads(1)
     found, each, seen = tabulate(a.out)[a.dtype], [], set()
@@ -386,18 +388,7 @@ def bundle(a):
         with torch.no_grad():
             want = Bundle(part)(*copies())
             program = torch.export.export(Bundle(part), copies(), strict=False)
-        for node in program.graph.nodes:
-            node.meta["stack_trace"] = None
-            node.meta.pop("nn_module_stack", None), node.meta.pop("source_fn_stack", None)
-        buffer = io.BytesIO()
-        torch.export.save(program, buffer)
-        with zipfile.ZipFile(buffer) as source, zipfile.ZipFile(f"{path}.pt2", "w") as to:
-            for entry in source.namelist():
-                if "sample_inputs" in entry or entry.endswith(".data/serialization_id"):
-                    continue
-                info = zipfile.ZipInfo(entry)
-                info.compress_type = zipfile.ZIP_DEFLATED if entry.endswith(".json") else zipfile.ZIP_STORED
-                to.writestr(info, source.read(entry))
+        archive.save(program, f"{path}.pt2")
         plain = stored
         save_file({f"input_{k}": plain(t) for k, t in enumerate(tensors)} | {f"output_{k}": plain(t) for k, t in enumerate(want)}, f"{path}.safetensors")
         print(f"{path.name}: {len(part)} samples, {len(tensors)} inputs, {len(want)} outputs", flush=True)

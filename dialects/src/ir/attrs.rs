@@ -329,6 +329,18 @@ impl Attr {
             })
         }
     }
+    /// `{…}` without the entries of these names.
+    pub fn without_entries(self, c: Ctx, names: &[&str]) -> Attr {
+        let all = self.entries().unwrap_or_default();
+        let kept = all.iter().filter(|(name, _)| !names.contains(&name.as_str()));
+        Attr::dictionary(c, &kept.map(|(name, a)| (name.as_str(), *a)).collect::<Vec<_>>())
+    }
+    /// `{…}` with this entry, in place of another one of its name.
+    pub fn with_entry(self, c: Ctx, name: &str, value: Attr) -> Attr {
+        let kept = self.without_entries(c, &[name]).entries().unwrap_or_default();
+        let kept = kept.iter().map(|(name, a)| (name.as_str(), *a));
+        Attr::dictionary(c, &kept.chain([(name, value)]).collect::<Vec<_>>())
+    }
     /// One entry of `{…}`.
     pub fn entry(self, name: &str) -> Option<Attr> {
         unsafe {

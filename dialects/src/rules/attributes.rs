@@ -205,8 +205,8 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
 }
 
 /// Verifies `kiln.layout` on function arguments (with a type) and results (without), `kiln.order`
-/// and `kiln.donated` on arguments of entries, and `kiln.sizes`, `kiln.noalias`, `kiln.divisor`, `kiln.least` on
-/// arguments of kernels.
+/// and `kiln.donated` on arguments of entries, and `kiln.sizes`, `kiln.noalias`, `kiln.divisor`,
+/// `kiln.least` on arguments of kernels.
 pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<()> {
     match name {
         "kiln.layout" => {}

@@ -84,7 +84,7 @@ pub fn is_expensive(op: Op) -> bool {
     heavy(op) || op.kind().is_some_and(moves)
 }
 
-/// The size in bytes of a value of static shape.
+/// The size in bytes of a value of static shape; of others `i64::MAX`.
 pub fn bytes(v: Value) -> i64 {
     let Ok(t) = tensor_type(v.ty()) else { return i64::MAX };
     t.dims

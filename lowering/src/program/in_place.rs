@@ -58,16 +58,11 @@ impl Pass for InPlace {
             }
             let Some(module) = func.parent().filter(|_| !found.is_empty()) else { continue };
             let c = func.ctx();
-            let about = module.attr("kiln.kernel").and_then(|a| a.entries()).unwrap_or_default();
-            let mut entries: Vec<(&str, Attr)> = about
-                .iter()
-                .filter(|(n, _)| n != IN_PLACE_ENTRY)
-                .map(|(n, a)| (n.as_str(), *a))
-                .collect();
+            let about = module.attr("kiln.kernel").unwrap_or_else(|| Attr::dictionary(c, &[]));
             let flat: Vec<i64> =
                 found.iter().flat_map(|(result, input)| [*result as i64, *input as i64]).collect();
-            entries.push((IN_PLACE_ENTRY, Attr::i64s(c, &flat)));
-            module.set_attr("kiln.kernel", Attr::dictionary(c, &entries));
+            let about = about.with_entry(c, IN_PLACE_ENTRY, Attr::i64s(c, &flat));
+            module.set_attr("kiln.kernel", about);
             let mut results: Vec<i64> = found.iter().map(|(result, _)| *result as i64).collect();
             results.dedup();
             func.set_attr(IN_PLACE, Attr::i64s(c, &results));

@@ -22,6 +22,7 @@
 //! ```
 use crate::{
     analysis::sizes::SizeValues,
+    kernels::frozen,
     program::placement::{self, Interval, Memory, Placement, Region},
     target::kernel_attrs::{DONATED, IN_PLACE_ENTRY, SLICES},
 };
@@ -150,7 +151,7 @@ impl PlanMemory {
             vec![]
         };
         for v in &donated {
-            regions.extend(dead_argument(*v, &order, end)?);
+            regions.extend(dead_argument(*v, &order, end));
         }
         let (places, total) = self.place(&slots, &regions);
         // The first launch needs offsets, so their arithmetic goes before it.
@@ -265,11 +266,11 @@ fn unwritten_results(outputs: &[(Op, usize, usize)], facts: &Facts) -> Result<Ve
 }
 
 /// The memory of a static argument after its last read, unless it is a result.
-fn dead_argument(v: Value, order: &HashMap<Op, usize>, end: Op) -> Result<Option<Region>> {
+fn dead_argument(v: Value, order: &HashMap<Op, usize>, end: Op) -> Option<Region> {
     let (last, returned) = last_use(v, order, end, 0);
-    let bytes = value_bytes(v)?.filter(|_| returned.is_none());
+    let bytes = frozen::bytes(v);
     let (memory, free) = (Memory::Argument(v), (last as i64 + 1, i64::MAX));
-    Ok(bytes.map(|bytes| Region { bytes, free, memory }))
+    (returned.is_none() && bytes < i64::MAX).then_some(Region { bytes, free, memory })
 }
 
 /// Whether a launch writes to the result of an earlier one, and so shares its memory. Err: this is
@@ -326,13 +327,6 @@ fn last_use(
         }
     }
     (last, returned)
-}
-
-/// Size of a tensor in bytes, if it is static.
-fn value_bytes(v: Value) -> Result<Option<i64>> {
-    let t = tensor_type(v.ty())?;
-    let each = t.dtype.byte_size() as i64;
-    Ok(t.dims.iter().try_fold(each, |n, d| n.checked_mul(d.known()?)))
 }
 
 /// Size of a `tensor.empty` in bytes.

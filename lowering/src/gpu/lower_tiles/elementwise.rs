@@ -1,6 +1,6 @@
 //! Positions, ops of arith and math, reductions and conversions of fragments.
 use crate::{
-    emit::code::Code,
+    emit::{code::Code, partials::tree_reduce},
     gpu::lower_tiles::{
         fragments::{Lowered, is_elementwise, place, registers},
         role::Role,
@@ -79,13 +79,6 @@ impl Role<'_> {
             ReduceKind::Max => arith::maxnumf(c, a, b),
             _ => arith::addf(c, a, b),
         };
-        let tree = |mut all: Vec<Value>| -> Result<Value> {
-            while all.len() > 1 {
-                let pair = |x: &[Value]| if let [a, b] = x { two(*a, *b) } else { Ok(x[0]) };
-                all = all.chunks(2).map(pair).collect::<Result<_>>()?;
-            }
-            all.first().copied().ok_or_else(|| "has no columns".into())
-        };
         let across = op.result(0).ty().fragment_layout() == Some(FragmentLayout::Rows);
         let mut made = vec![];
         for row in 0..2 {
@@ -94,7 +87,8 @@ impl Role<'_> {
                 _ => {
                     let all = self.elements(o.input)?;
                     let own = (0..all.len()).filter(|i| place(*i).0 == row);
-                    tree(own.map(|i| all[i]).collect())?
+                    let own = own.map(|i| vec![all[i]]).collect();
+                    tree_reduce(own, &|a, b| Ok(vec![two(a[0], b[0])?]))?[0]
                 }
             };
             made.push(if across { threads::butterfly(c, own, 4, &two)? } else { own });
