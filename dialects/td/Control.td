@@ -51,7 +51,7 @@ def Kiln_OptimizationBarrierOp : Kiln_Inferred<"optimization_barrier", [Pure]> {
 }
 def Kiln_YieldOp : Kiln_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["IfOp", "CheckpointOp", "WhileOp", "ScanOp", "AttentionOp", "PtxCallOp",
     "StructuredContractOp", "StructuredScanOp", "StructuredFftOp", "StructuredAttentionOp",
-    "TileWarpSpecializeOp", "TileMapOp", "TileStoreOp"]>]> {
+    "TileWarpSpecializeOp", "TileMapOp", "TileLoadOp", "TileStoreOp", "TileClusterReduceOp", "TileEpilogueOp"]>]> {
   let family = "control";
   let summary = "Terminates a region of a kiln op and yields its values";
   let arguments = (ins Variadic<AnyType>:$values);

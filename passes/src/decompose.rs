@@ -145,7 +145,8 @@ pub(crate) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
         | StructuredAttention | TileWarpSpecialize | TilePipeline | TileFirstStage
         | TileNextStage | TileAcquire | TileWait | TileRelease | TileTmaLoad | TileView
         | TileZeroRows | TileMma | TileMmaWait | TileIota | TileBroadcast | TileMap
-        | TileReduce | TileConvert | TileStore | OptimizationBarrier | Sym | SymExpr | Dim
+        | TileReduce | TileConvert | TileStore | TileLocalLoad | TileLoad | TileSplit
+        | TileClusterReduce | TileEpilogue | OptimizationBarrier | Sym | SymExpr | Dim
         | BindShape | Require | RequireIndex | AdvanceRng | Global | GetGlobal | Launch | Arena
         | ArenaSize | Reuse | Output | Neg | Abs | Sign | Exp | Exp2 | Expm1 | Log | Log1p
         | Log2 | Sqrt | Rsqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Erf

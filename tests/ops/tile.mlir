@@ -11,7 +11,7 @@ func.func @k(%map: !llvm.ptr, %out: memref<1024xf32>, %n: i32, %head: index) {
   kiln.tile.warp_specialize consumers 1 registers [40, 232] producer {
     %s = kiln.tile.first_stage
     kiln.tile.acquire %keys[%s] : memref<2x16x32xbf16, 3>
-    kiln.tile.tma_load %map[%n, %head : i32, index] to %keys[%s] : !llvm.ptr to memref<2x16x32xbf16, 3>
+    kiln.tile.tma_load %map[%n, %n, %head : i32, i32, index] to %keys[%s] : !llvm.ptr to memref<2x16x32xbf16, 3>
     %t = kiln.tile.next_stage %keys[%s] : memref<2x16x32xbf16, 3>
     kiln.yield
   } consumer {
@@ -51,6 +51,70 @@ func.func @k(%map: !llvm.ptr, %out: memref<1024xf32>, %n: i32, %head: index) {
 
 // -----
 
+// CASE: gemm
+// NO-RUN: tile programs are not interpreted; tests/passes/gpu_tile.mlir runs them
+#columns = #kiln.fragment<columns>
+#accumulator = #kiln.fragment<accumulator>
+func.func @k(%a: !llvm.ptr, %b: !llvm.ptr, %image: !llvm.ptr, %c: !llvm.ptr, %d: memref<4160xf32>, %n: i32, %size: index) {
+  %left, %right = kiln.tile.pipeline warpgroups : memref<2x64x64xbf16, 3>, memref<2x128x64xbf16, 3>
+  %raw = kiln.tile.pipeline : memref<2x64x64xf32, 3>
+  kiln.tile.warp_specialize consumers 1 prefetch(%a, %b : !llvm.ptr, !llvm.ptr) producer {
+    %s = kiln.tile.first_stage
+    kiln.tile.acquire %left[%s] : memref<2x64x64xbf16, 3>
+    kiln.tile.tma_load whole %a[%n, %n, %n : i32, i32, i32] to %left[%s] : !llvm.ptr to memref<2x64x64xbf16, 3>
+    kiln.tile.tma_load %image[%n, %n, %n, %n : i32, i32, i32, i32] window(%n, %n) to %left[%s] : !llvm.ptr to memref<2x64x64xbf16, 3>
+    kiln.tile.tma_load %b[%n, %n : i32, i32] to part [0, 2] of %right[%s] : !llvm.ptr to memref<2x128x64xbf16, 3>
+    kiln.tile.tma_load %b[%n, %n : i32, i32] to part [1, 2] of %right[%s] : !llvm.ptr to memref<2x128x64xbf16, 3>
+    kiln.yield
+  } consumer {
+    %s = kiln.tile.first_stage
+    kiln.tile.wait %right[%s] : memref<2x128x64xbf16, 3>
+    %x = kiln.tile.view %left[%s] : memref<2x64x64xbf16, 3> -> memref<64x64xbf16, 3>
+    %y = kiln.tile.view %right[%s] : memref<2x128x64xbf16, 3> -> memref<128x64xbf16, 3>
+    %first = kiln.tile.mma transposed %x, transposed %y : memref<64x64xbf16, 3>, memref<128x64xbf16, 3> -> tensor<64x128xf32, #accumulator>
+    kiln.tile.mma_wait 1
+    %next = kiln.tile.mma transposed %x, transposed %y init %first : tensor<64x128xf32, #accumulator> : memref<64x64xbf16, 3>, memref<128x64xbf16, 3> -> tensor<64x128xf32, #accumulator>
+    %own = kiln.tile.mma_wait 0(%next : tensor<64x128xf32, #accumulator>)
+    %z = kiln.tile.view %raw[%s] : memref<2x64x64xf32, 3> -> memref<64x64xf32, 3>
+    %j = kiln.tile.iota %n : tensor<64xindex, #columns>
+    %t = kiln.tile.local_load %z : memref<64x64xf32, 3> -> tensor<64x64xf32, #accumulator>
+    %scale = kiln.tile.load %d(%j : tensor<64xindex, #columns>) vectors of 2 {
+    ^bb0(%column: index):
+      kiln.yield %column : index
+    } : memref<4160xf32> -> tensor<64xf32, #columns>
+    %scaled = kiln.tile.map(%t, %scale : tensor<64x64xf32, #accumulator>, tensor<64xf32, #columns>) -> tensor<64x64xf32, #accumulator> {
+    ^bb0(%e: f32, %f: f32):
+      %g = arith.mulf %e, %f : f32
+      kiln.yield %g : f32
+    }
+    kiln.tile.cluster_reduce %own rank %n of 4 {
+    ^bb0(%sum: tensor<64x128xf32, #accumulator>):
+      %gate, %up = kiln.tile.split %sum : tensor<64x128xf32, #accumulator> -> tensor<64x64xf32, #accumulator>, tensor<64x64xf32, #accumulator>
+      kiln.tile.epilogue(%gate, %up : tensor<64x64xf32, #accumulator>, tensor<64x64xf32, #accumulator>) at(%n, %n) rows below %size vectors of 2 to(%c, %d : !llvm.ptr, memref<4160xf32>) outer(%n) {
+      ^bb0(%row: index, %column: index, %e: vector<2xf32>, %f: vector<2xf32>):
+        %h = arith.mulf %e, %f : vector<2xf32>
+        %i = arith.truncf %h : vector<2xf32> to vector<2xbf16>
+        kiln.yield %i, %h : vector<2xbf16>, vector<2xf32>
+      } lines {
+      ^bb0(%row: index, %column: index):
+        %at = affine.apply affine_map<(i, j) -> (i * 65 + j)>(%row, %column)
+        kiln.yield %at : index
+      }
+      kiln.yield
+    } : tensor<64x128xf32, #accumulator>
+    kiln.tile.epilogue(%scaled : tensor<64x64xf32, #accumulator>) at(%n, %n) columns below %size vectors of 1 {
+    ^bb0(%row: index, %column: index, %e: f32):
+      %at = affine.apply affine_map<(i, j) -> (i * 65 + j)>(%row, %column)
+      memref.store %e, %d[%at] : memref<4160xf32>
+      kiln.yield
+    }
+    kiln.yield
+  }
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<60xf32, #kiln.fragment<rows>>) {
   // expected-error @+1 {{has type tensor<60xf32, #kiln.fragment<rows>>, which no warpgroups hold}}
   %r = kiln.tile.broadcast %x : tensor<60xf32, #kiln.fragment<rows>> -> tensor<60x8xf32, #kiln.fragment<accumulator>>
@@ -76,8 +140,8 @@ func.func @f(%x: memref<2x16x32xbf16, 3>, %s: !kiln.stage) {
 // -----
 
 func.func @f() {
-  // expected-error @+1 {{has type memref<2x16x32xf32, 3>, not 3 sizes of 16-bit floats in shared memory}}
-  %r = kiln.tile.pipeline : memref<2x16x32xf32, 3>
+  // expected-error @+1 {{has type memref<2x16x32xf64, 3>, not 3 sizes of 16- or 32-bit floats in shared memory}}
+  %r = kiln.tile.pipeline : memref<2x16x32xf64, 3>
   return
 }
 
@@ -116,6 +180,93 @@ func.func @f(%x: tensor<64xf32, #kiln.fragment<rows>>) {
   %r = kiln.tile.map(%x : tensor<64xf32, #kiln.fragment<rows>>) -> tensor<64xf32, #kiln.fragment<rows>> {
   ^bb0(%a: f32):
     kiln.yield %a, %a : f32, f32
+  }
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<64x24xf32, #kiln.fragment<accumulator>>) {
+  // expected-error @+1 {{has a part tensor<64x8xf32, #kiln.fragment<accumulator>>, not of [64, 12]}}
+  %a, %b = kiln.tile.split %x : tensor<64x24xf32, #kiln.fragment<accumulator>> -> tensor<64x8xf32, #kiln.fragment<accumulator>>, tensor<64x8xf32, #kiln.fragment<accumulator>>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{has tiles of [2, 3] stages, which are as many for each}}
+  %a, %b = kiln.tile.pipeline : memref<2x64x64xbf16, 3>, memref<3x64x64xbf16, 3>
+  return
+}
+
+// -----
+
+func.func @f(%map: !llvm.ptr, %n: i32, %s: !kiln.stage) {
+  %a = kiln.tile.pipeline : memref<2x64x64xbf16, 3>
+  // expected-error @+1 {{has part [2, 2], not one of several parts and their number}}
+  kiln.tile.tma_load %map[%n : i32] to part [2, 2] of %a[%s] : !llvm.ptr to memref<2x64x64xbf16, 3>
+  return
+}
+
+// -----
+
+func.func @f(%map: !llvm.ptr, %n: i32, %s: !kiln.stage) {
+  %a = kiln.tile.pipeline : memref<2x64x64xbf16, 3>
+  // expected-error @+1 {{needs a window of two offsets, and slices of their own}}
+  kiln.tile.tma_load %map[%n : i32] window(%n) to %a[%s] : !llvm.ptr to memref<2x64x64xbf16, 3>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<64x8xf32, #kiln.fragment<accumulator>>, %rank: i32) {
+  // expected-error @+1 {{shares 64 rows among 8 CTAs, 16 for each warp}}
+  kiln.tile.cluster_reduce %x rank %rank of 8 {
+  ^bb0(%sum: tensor<64x8xf32, #kiln.fragment<accumulator>>):
+    kiln.yield
+  } : tensor<64x8xf32, #kiln.fragment<accumulator>>
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<64x64xbf16, 3>) {
+  // expected-error @+1 {{reads [64, 32] elements of [64, 64]}}
+  %r = kiln.tile.local_load %x : memref<64x64xbf16, 3> -> tensor<64x32xbf16, #kiln.fragment<accumulator>>
+  return
+}
+
+// -----
+
+func.func @f(%x: memref<64xf32>, %j: tensor<64xindex, #kiln.fragment<columns>>) {
+  // expected-error @+1 {{reads [64] elements at [64] columns, in vectors of 4}}
+  %r = kiln.tile.load %x(%j : tensor<64xindex, #kiln.fragment<columns>>) vectors of 4 {
+  ^bb0(%column: index):
+    kiln.yield %column : index
+  } : memref<64xf32> -> tensor<64xf32, #kiln.fragment<columns>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<64x64xf32, #kiln.fragment<accumulator>>, %n: i32, %d: memref<64xf32>) {
+  // expected-error @+1 {{needs lines where a destination is a memref, and only there}}
+  kiln.tile.epilogue(%x : tensor<64x64xf32, #kiln.fragment<accumulator>>) at(%n, %n) vectors of 1 to(%d : memref<64xf32>) {
+  ^bb0(%row: index, %column: index, %e: f32):
+    kiln.yield %e : f32
+  }
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<64x64xf32, #kiln.fragment<accumulator>>, %n: i32, %map: !llvm.ptr) {
+  // expected-error @+1 {{yields f32 for a destination !llvm.ptr}}
+  kiln.tile.epilogue(%x : tensor<64x64xf32, #kiln.fragment<accumulator>>) at(%n, %n) vectors of 2 to(%map : !llvm.ptr) {
+  ^bb0(%row: index, %column: index, %e: vector<2xf32>):
+    %first = vector.extract %e[0] : f32 from vector<2xf32>
+    kiln.yield %first : f32
   }
   return
 }

@@ -417,11 +417,11 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 
 // -----
 // CASE: gemm_wgmma
-// CHECK: nvvm.cp.async.bulk.tensor
-// CHECK: nvvm.wgmma.mma_async
-// CHECK: llvm.inline_asm
-// CHECK: nvvm.stmatrix
-// IMPLICIT-CHECK-NOT: tensor<
+// CHECK: kiln.tile.tma_load
+// CHECK: kiln.tile.mma {{.*}} init
+// CHECK: kiln.tile.mma_wait 1
+// CHECK: kiln.tile.epilogue
+// IMPLICIT-CHECK-NOT: nvvm.
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<64xf32> {kiln.sizes = array<i64: 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
@@ -446,11 +446,9 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // -----
 // Split-K: each of two CTAs accumulates half of K and finishes 32 rows.
 // CASE: gemm_split_k_by_a_cluster
-// CHECK: nvvm.cluster.arrive.relaxed
-// CHECK: nvvm.wgmma.mma_async
-// CHECK: nvvm.stmatrix
-// CHECK: nvvm.cp.async.bulk.shared.cluster.shared.cta
-// IMPLICIT-CHECK-NOT: tensor<
+// CHECK: kiln.tile.cluster_reduce
+// CHECK: kiln.tile.epilogue
+// IMPLICIT-CHECK-NOT: nvvm.
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}) -> tensor<64x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, split_k = 2 : i64, stages = 2 : i64}>} {
@@ -607,10 +605,9 @@ module attributes {kiln.level = "linalg"} {
 // -----
 // CASE: convolution_wgmma
 // SIZES: s0 = 5
-// CHECK: im2col
-// CHECK: nvvm.stmatrix
-// CHECK: nvvm.cp.async.bulk.tensor.global.shared.cta
-// IMPLICIT-CHECK-NOT: tensor<
+// CHECK: kiln.tile.tma_load {{.*}}window
+// CHECK: kiln.tile.epilogue
+// IMPLICIT-CHECK-NOT: nvvm.
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
@@ -801,8 +798,9 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // -----
 // CASE: gated_gemm
 // RUN: kiln-to-linalg,kiln-gpu-schedule,kiln-gpu-tile,cse
-// CHECK: nvvm.wgmma.mma_async
-// IMPLICIT-CHECK-NOT: tensor<
+// CHECK: kiln.tile.tma_load {{.*}}part [1, 2]
+// CHECK: kiln.tile.split
+// IMPLICIT-CHECK-NOT: nvvm.
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "contract"}} {
   func.func @k(%x: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %v: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}, %w: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}) -> tensor<128x64xbf16> {
@@ -817,10 +815,9 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 
 // -----
 // CASE: gemm_with_unaligned_rows
-// CHECK: nvvm.stmatrix
-// CHECK: llvm.load
-// IMPLICIT-CHECK-NOT: nvvm.cp.async.bulk.tensor.global.shared.cta
-// IMPLICIT-CHECK-NOT: tensor<
+// CHECK: kiln.tile.epilogue
+// CHECK: lines
+// IMPLICIT-CHECK-NOT: nvvm.
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<65x128xbf16> {kiln.sizes = array<i64: 65, 128>}) -> tensor<130x65xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
@@ -866,8 +863,8 @@ func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor
 // -----
 // CASE: gemm_with_dynamic_k
 // SIZES: s0 = 70, s1 = 72, s2 = 328
-// CHECK: nvvm.wgmma.mma_async
-// IMPLICIT-CHECK-NOT: tensor<
+// CHECK: kiln.tile.mma {{.*}} init
+// IMPLICIT-CHECK-NOT: nvvm.
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
@@ -884,6 +881,35 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
     linalg.yield %1 : bf16
   } -> tensor<?x?xbf16>
   return %r : tensor<?x?xbf16>
+}
+}
+}
+
+// -----
+// The left operand is computed in registers, of rows, of columns and of what TMA loaded. The last K
+// step is partial.
+// CASE: gemm_of_a_computed_operand
+// CHECK: kiln.tile.local_load
+// CHECK: kiln.tile.load
+// CHECK: kiln.tile.mma_wait 0{{.*}}alive
+// IMPLICIT-CHECK-NOT: nvvm.
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<130x88xf32> {kiln.sizes = array<i64: 130, 88>}, %s: tensor<130xf32> {kiln.sizes = array<i64: 130>}, %c: tensor<88xf32> {kiln.sizes = array<i64: 88>}, %b: tensor<72x88xbf16> {kiln.sizes = array<i64: 72, 88>}) -> tensor<130x72xf32> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 128 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<130x72xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x72xf32>) -> tensor<130x72xf32>
+  %r = kiln.structured.contract ins(%s, %a, %c, %b : tensor<130xf32>, tensor<130x88xf32>, tensor<88xf32>, tensor<72x88xbf16>) outs(%f : tensor<130x72xf32>)
+      maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16):
+    %0 = arith.subf %y, %x : f32
+    %1 = arith.mulf %0, %z : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    %3 = arith.extf %2 : bf16 to f32
+    %4 = arith.extf %w : bf16 to f32
+    kiln.yield %3, %4 : f32, f32
+  } -> tensor<130x72xf32>
+  return %r : tensor<130x72xf32>
 }
 }
 }

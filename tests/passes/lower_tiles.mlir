@@ -87,19 +87,175 @@ module attributes {kiln.level = "tiled"} {
 }
 
 // -----
+// Two CTAs share K: the bytes of the other one's accumulators complete an mbarrier of their own.
+// CASE: gemm_split_k_by_a_cluster
+// CHECK: nvvm.cluster.arrive.relaxed
+// CHECK: nvvm.wgmma.mma_async
+// CHECK: nvvm.cp.async.bulk.shared.cluster.shared.cta
+// IMPLICIT-CHECK-NOT: tensor<
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}) -> tensor<64x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, split_k = 2 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<64x256xbf16>, tensor<64x256xbf16>) outs(%f : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g = tensor.empty() : tensor<64x64xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<64x64xf32>) outs(%g : tensor<64x64xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<64x64xbf16>
+  return %r : tensor<64x64xbf16>
+}
+}
+}
+
+// -----
+// The last accumulators pass through the wait; a warp stages 16 rows and TMA stores them.
+// CASE: gemm_wgmma
+// CHECK: nvvm.cp.async.bulk.tensor
+// CHECK: nvvm.wgmma.mma_async
+// CHECK: wgmma.wait_group.sync.aligned 0
+// CHECK: nvvm.stmatrix
+// IMPLICIT-CHECK-NOT: tensor<
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<64xf32> {kiln.sizes = array<i64: 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<130x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x64xf32>) -> tensor<130x64xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<130x128xbf16>, tensor<128x64xbf16>) outs(%f : tensor<130x64xf32>) -> tensor<130x64xf32>
+  %g = tensor.empty() : tensor<130x64xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %bias : tensor<130x64xf32>, tensor<64xf32>) outs(%g : tensor<130x64xbf16>) {
+  ^bb0(%x: f32, %y: f32, %o: bf16):
+    %0 = arith.addf %x, %y : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<130x64xbf16>
+  return %r : tensor<130x64xbf16>
+}
+}
+}
+
+// -----
+// Rows of 65 elements are not aligned: lanes store pairs, and the elements at either end.
+// CASE: gemm_with_unaligned_rows
+// CHECK: nvvm.stmatrix
+// CHECK: llvm.load
+// IMPLICIT-CHECK-NOT: nvvm.cp.async.bulk.tensor.global.shared.cta
+// IMPLICIT-CHECK-NOT: tensor<
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<65x128xbf16> {kiln.sizes = array<i64: 65, 128>}) -> tensor<130x65xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<130x65xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x65xf32>) -> tensor<130x65xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<130x128xbf16>, tensor<65x128xbf16>) outs(%f : tensor<130x65xf32>) -> tensor<130x65xf32>
+  %g = tensor.empty() : tensor<130x65xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<130x65xf32>) outs(%g : tensor<130x65xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<130x65xbf16>
+  return %r : tensor<130x65xbf16>
+}
+}
+}
+
+// -----
+// f32 rows of 256 bytes are two slices.
+// CASE: gemm_of_a_computed_operand
+// CHECK-COUNT-2: nvvm.cp.async.bulk.tensor.shared.cluster.global
+// CHECK: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
+// IMPLICIT-CHECK-NOT: tensor<
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<130x88xf32> {kiln.sizes = array<i64: 130, 88>}, %s: tensor<130xf32> {kiln.sizes = array<i64: 130>}, %c: tensor<88xf32> {kiln.sizes = array<i64: 88>}, %b: tensor<72x88xbf16> {kiln.sizes = array<i64: 72, 88>}) -> tensor<130x72xf32> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 128 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<130x72xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x72xf32>) -> tensor<130x72xf32>
+  %r = kiln.structured.contract ins(%s, %a, %c, %b : tensor<130xf32>, tensor<130x88xf32>, tensor<88xf32>, tensor<72x88xbf16>) outs(%f : tensor<130x72xf32>)
+      maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16):
+    %0 = arith.subf %y, %x : f32
+    %1 = arith.mulf %0, %z : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    %3 = arith.extf %2 : bf16 to f32
+    %4 = arith.extf %w : bf16 to f32
+    kiln.yield %3, %4 : f32, f32
+  } -> tensor<130x72xf32>
+  return %r : tensor<130x72xf32>
+}
+}
+}
+
+// -----
 // CASE: no_wgmma_of_this_form
 // RUN: kiln-lower-tiles
 module attributes {kiln.level = "tiled"} {
   module @k attributes {kiln.kernel = {}} {
-    func.func @k() attributes {kiln.shared = 9232 : i64, kiln.threads = 256 : i64} {
-      %ring = kiln.tile.pipeline : memref<1x64x64xbf16, 3>
+    func.func @k() attributes {kiln.shared = 17424 : i64, kiln.threads = 256 : i64} {
+      %left, %right = kiln.tile.pipeline : memref<1x64x32xf32, 3>, memref<1x32x64xf32, 3>
       kiln.tile.warp_specialize consumers 1 producer {
         kiln.yield
       } consumer {
         %s = kiln.tile.first_stage
-        %t = kiln.tile.view %ring[%s] : memref<1x64x64xbf16, 3> -> memref<64x64xbf16, 3>
+        %a = kiln.tile.view %left[%s] : memref<1x64x32xf32, 3> -> memref<64x32xf32, 3>
+        %b = kiln.tile.view %right[%s] : memref<1x32x64xf32, 3> -> memref<32x64xf32, 3>
         // expected-error @+1 {{has operands that no wgmma takes}}
-        %p = kiln.tile.mma %t, %t : memref<64x64xbf16, 3>, memref<64x64xbf16, 3> -> tensor<64x64xf32, #kiln.fragment<accumulator>>
+        %p = kiln.tile.mma %a, %b : memref<64x32xf32, 3>, memref<32x64xf32, 3> -> tensor<64x64xf32, #kiln.fragment<accumulator>>
+        kiln.yield
+      }
+      return
+    }
+  }
+}
+
+// -----
+// CASE: rows_that_no_warpgroups_hold
+// RUN: kiln-lower-tiles
+module attributes {kiln.level = "tiled"} {
+  module @k attributes {kiln.kernel = {}} {
+    func.func @k(%n: i32) attributes {kiln.threads = 384 : i64} {
+      kiln.tile.warp_specialize consumers 2 producer {
+        kiln.yield
+      } consumer {
+        // expected-error @+1 {{has 64 rows for 2 warpgroups}}
+        %i = kiln.tile.iota %n : tensor<64xindex, #kiln.fragment<rows>>
+        kiln.yield
+      }
+      return
+    }
+  }
+}
+
+// -----
+// CASE: several_sums_over_a_cluster
+// RUN: kiln-lower-tiles
+#accumulator = #kiln.fragment<accumulator>
+module attributes {kiln.level = "tiled"} {
+  module @k attributes {kiln.kernel = {}} {
+    // expected-error @+1 {{reduces several tiles over its cluster}}
+    func.func @k(%n: i32) attributes {kiln.threads = 256 : i64} {
+      kiln.tile.warp_specialize consumers 1 producer {
+        kiln.yield
+      } consumer {
+        %x = arith.constant dense<0.0> : tensor<64x8xf32, #accumulator>
+        kiln.tile.cluster_reduce %x rank %n of 2 {
+        ^bb0(%sum: tensor<64x8xf32, #accumulator>):
+          kiln.yield
+        } : tensor<64x8xf32, #accumulator>
+        kiln.tile.cluster_reduce %x rank %n of 2 {
+        ^bb0(%sum: tensor<64x8xf32, #accumulator>):
+          kiln.yield
+        } : tensor<64x8xf32, #accumulator>
         kiln.yield
       }
       return

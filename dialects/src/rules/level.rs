@@ -90,7 +90,7 @@ impl Level {
                 "the same with #kiln.schedule on each kernel: strategy and tile sizes"
             }
             Level::Tiled => {
-                "each kernel as affine and scf loops around vectors on memrefs; a GPU's attention as a tile program first"
+                "each kernel as affine and scf loops around vectors on memrefs; a GPU's attention and wgmma products as tile programs first"
             }
             Level::Program => {
                 "the host function with its arena planned: offsets, lifetimes, in-place reuse"

@@ -4,13 +4,19 @@
 //! The rules for operands are upstream's for dimensions (`isValidDim`): values at the top of the
 //! function, induction variables of `affine.for`, and affine expressions of these.
 use crate::emit::{code::LOOP_ANNOTATION, index::constant_value};
-use kiln_dialects::{algebra::Expr, ir::*};
+use kiln_dialects::{algebra::Expr, ir::*, ops::OpKind};
 
 /// Turns each `scf.for` of a function into an `affine.for` if its step is a positive constant and
 /// its bounds are affine. `kiln-lower-affine` turns it back.
 pub fn raise(func: Op) -> Result<()> {
     // From the outside in, since induction variables of `affine.for` are operands inside.
-    let all: Vec<_> = walk(func).into_iter().filter_map(Op::dyn_cast::<scf::For>).collect();
+    // Those of a tile program wait for `kiln-lower-tiles`: tiles are carried.
+    let of_tiles = |op: &Op| {
+        let around = std::iter::successors(op.parent(), |o| o.parent());
+        around.into_iter().any(|o| o.kind() == Some(OpKind::TileWarpSpecialize))
+    };
+    let all = walk(func).into_iter().filter(|op| !of_tiles(op));
+    let all: Vec<_> = all.filter_map(Op::dyn_cast::<scf::For>).collect();
     all.into_iter().try_for_each(|old| raise_loop(func, old).at(*old))
 }
 

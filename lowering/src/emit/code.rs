@@ -39,6 +39,14 @@ pub fn rolled(results: &[Value]) -> Result<()> {
     Ok(())
 }
 
+/// Lets LLVM unroll a loop, given by its results, as another one.
+pub fn unroll_like(old: Op, results: &[Value]) {
+    let new = results.first().and_then(|v| v.def());
+    if let Some((new, annotation)) = new.zip(old.attr(LOOP_ANNOTATION)) {
+        new.set_attr(LOOP_ANNOTATION, annotation);
+    }
+}
+
 impl Code {
     /// The MLIR context.
     pub fn ctx(self) -> Ctx {

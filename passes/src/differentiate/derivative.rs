@@ -100,6 +100,8 @@ pub fn derivative(kind: OpKind) -> Derivative {
         TileWarpSpecialize | TilePipeline | TileFirstStage | TileNextStage | TileAcquire
         | TileWait | TileRelease | TileTmaLoad | TileView | TileZeroRows | TileMma
         | TileMmaWait | TileIota | TileBroadcast | TileMap | TileReduce | TileConvert
-        | TileStore => Refused(BELOW),
+        | TileStore | TileLocalLoad | TileLoad | TileSplit | TileClusterReduce | TileEpilogue => {
+            Refused(BELOW)
+        }
     }
 }

@@ -103,6 +103,8 @@ pub fn batching(kind: OpKind) -> Batching {
         TileWarpSpecialize | TilePipeline | TileFirstStage | TileNextStage | TileAcquire
         | TileWait | TileRelease | TileTmaLoad | TileView | TileZeroRows | TileMma
         | TileMmaWait | TileIota | TileBroadcast | TileMap | TileReduce | TileConvert
-        | TileStore => Refused(BELOW),
+        | TileStore | TileLocalLoad | TileLoad | TileSplit | TileClusterReduce | TileEpilogue => {
+            Refused(BELOW)
+        }
     }
 }

@@ -2,7 +2,7 @@
 use crate::{
     emit::{code::Code, partials::tree_reduce},
     gpu::lower_tiles::{
-        fragments::{Lowered, is_elementwise, place, registers},
+        fragments::{Lowered, is_elementwise, place},
         role::Role,
     },
     strategies::gpu::common::{ptx::Ptx, score::scalar_op, threads},
@@ -32,9 +32,22 @@ impl Role<'_> {
         if op.result(0).ty().fragment_layout() == Some(FragmentLayout::Columns) {
             return Ok(Lowered::Columns(p.add(first, thread.column)?, last));
         }
-        let row = p.add(first, thread.row)?;
+        self.registers(op.result(0).ty())?;
+        let own = p.add(self.group_row(p, op.result(0).ty())?, thread.row)?;
+        let row = p.add(first, own)?;
         let there = |row: Value| last.map_or(Ok(row), |last| p.min(row, last));
         Ok(Lowered::Rows([there(row)?, there(p.add_const(row, 8)?)?]))
+    }
+
+    pub(super) fn split(&self, op: Op) -> Result<Vec<Lowered>> {
+        let parts = op.result_count();
+        let (all, blocks) = (self.elements(op.operand(0))?, self.blocks(op.operand(0).ty())?);
+        let blocks: Vec<&[Value]> = all.chunks(all.len() / blocks).collect();
+        let part = |i: usize| {
+            let of = |b: &&[Value]| b[i * b.len() / parts..(i + 1) * b.len() / parts].to_vec();
+            Lowered::Elements(blocks.iter().flat_map(of).collect())
+        };
+        Ok((0..parts).map(part).collect())
     }
 
     pub(super) fn broadcast(&self, op: Op) -> Result<Lowered> {
@@ -51,7 +64,8 @@ impl Role<'_> {
         if ty.fragment_layout() != Some(FragmentLayout::Accumulator) {
             return Ok(Lowered::Rows([self.computed(c, op, 0)?, self.computed(c, op, 1)?]));
         }
-        let all = (0..registers(ty)?).map(|i| self.computed(c, op, i)).collect::<Result<_>>()?;
+        let all =
+            (0..self.registers(ty)?).map(|i| self.computed(c, op, i)).collect::<Result<_>>()?;
         Ok(Lowered::Elements(all))
     }
     fn computed(&self, c: Code, op: Op, i: usize) -> Result<Value> {

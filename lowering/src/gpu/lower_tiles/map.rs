@@ -2,7 +2,7 @@
 use crate::{
     emit::code::Code,
     gpu::lower_tiles::{
-        fragments::{Lowered, place, registers},
+        fragments::{Lowered, place, register},
         role::Role,
     },
     strategies::gpu::common::{
@@ -11,26 +11,29 @@ use crate::{
     },
 };
 use kiln_dialects::{ir::*, ops::*};
+use std::{cell::RefCell, collections::HashMap};
 
 /// The arguments of a body, and what they stand for.
 pub(super) struct Operands<'a> {
     role: &'a Role<'a>,
     block: Block,
     inputs: Vec<Lowered>,
+    /// Elements read so far, by operand and first column.
+    read: RefCell<HashMap<(usize, usize), Vec<Value>>>,
 }
 
 impl<'a> Operands<'a> {
     pub(super) fn of(role: &'a Role<'a>, op: Op, inputs: &[Value]) -> Result<Operands<'a>> {
         let block = op.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
         let inputs = inputs.iter().map(|v| role.materialised(*v)).collect::<Result<_>>()?;
-        Ok(Operands { role, block, inputs })
+        Ok(Operands { role, block, inputs, read: RefCell::default() })
     }
     pub(super) fn graph(&self) -> Graph {
         Graph::of(self.block, &|v| {
             let (_, i) = v.block_arg()?;
             let depends = match self.inputs.get(i)? {
                 Lowered::Rows(_) => ROW,
-                Lowered::Columns(..) => COLUMN,
+                Lowered::Columns(..) | Lowered::Loaded(_) => COLUMN,
                 Lowered::Scalar(_) => 0,
                 _ => ELEMENT,
             };
@@ -49,6 +52,19 @@ impl<'a> Operands<'a> {
     /// Whether columns may be clamped.
     pub(super) fn clamped(&self) -> bool {
         self.inputs.iter().any(|i| matches!(i, Lowered::Columns(_, Some(_))))
+    }
+    /// Elements from a column on, read once.
+    fn once(
+        &self,
+        key: (usize, usize),
+        read: &dyn Fn(usize) -> Result<Vec<Value>>,
+    ) -> Result<Vec<Value>> {
+        if let Some(found) = self.read.borrow().get(&key) {
+            return Ok(found.clone());
+        }
+        let made = read(key.1)?;
+        self.read.borrow_mut().insert(key, made.clone());
+        Ok(made)
     }
     pub(super) fn yields(&self) -> Result<Vec<Value>> {
         Ok(self.block.terminator().ok_or("has no kiln.yield")?.operands())
@@ -73,12 +89,24 @@ impl Leaves for Operands<'_> {
         Ok(Some(match self.inputs.get(i).ok_or("takes what is no operand")? {
             Lowered::Scalar(x) => symbol(*x)?,
             Lowered::Rows(both) => symbol(both[row])?,
+            Lowered::Loaded(op) => {
+                let pair = self.once((i, column / 2 * 2), &|first| {
+                    Ok(self.role.loaded_pair(c, *op, first)?.to_vec())
+                })?;
+                Sym::Value(pair[column % 2])
+            }
+            Lowered::Local(op) => {
+                let own = self.once((i, column / 16 * 16), &|first| {
+                    self.role.local_columns(p, *op, first / 16)
+                })?;
+                Sym::Value(own[register(row, column % 16)])
+            }
             Lowered::Columns(first, None) => Sym::AffineInt(*first, 1),
             Lowered::Columns(first, Some(last)) => {
                 Sym::AffineInt(p.min(p.add_const(*first, column)?, *last)?, 0)
             }
             Lowered::Elements(all) => {
-                let at = column / 8 * 4 + row * 2 + column % 2;
+                let at = register(row, column);
                 Sym::Value(*all.get(at).ok_or("has too few elements")?)
             }
             _ => return Err("maps what has no elements".into()),
@@ -97,7 +125,7 @@ impl Role<'_> {
         let (yields, mut known) = (operands.yields()?, Known::new());
         let ty = op.result(0).ty();
         let tile = ty.fragment_layout() == Some(FragmentLayout::Accumulator);
-        let count = if tile { registers(ty)? } else { 2 };
+        let count = if tile { self.registers(ty)? } else { 2 };
         let mut made: Vec<Vec<Value>> = vec![vec![]; yields.len()];
         for i in 0..count {
             let (row, column) = if tile { place(i) } else { (i, 0) };

@@ -5,9 +5,9 @@
 //! for follow from that.
 //!
 //! Each stage of a pipeline has two mbarriers. TMA's transaction bytes complete `full`; each
-//! consumer warp arrives at `empty` when it has read the stage. One elected lane per warpgroup would
-//! not do: a program may wait for `full` once more after its wgmmas, and a warp that a refill
-//! overtakes before that would wait for a phase that is over.
+//! consumer warp arrives at `empty` when it has read the stage. Where a program waits for `full` once
+//! more after its wgmmas, one elected lane per warpgroup would not do: a warp that a refill overtakes
+//! before that would wait for a phase that is over. Others say so (`warpgroups`).
 //!
 //! Numerics: reassociates sums along rows.
 //!
@@ -15,25 +15,36 @@
 //! before:  %s = kiln.tile.mma %q, transposed %k … kiln.tile.mma_wait 0(%s) … kiln.tile.reduce max %s
 //! after:   nvvm.wgmma.mma_async … wgmma.wait_group … arith.maxnumf … gpu.shuffle xor
 //! ```
+mod cluster_reduce;
 mod elementwise;
+mod epilogue;
 mod fragments;
+mod loads;
 mod map;
 mod products;
 mod rings;
 mod role;
+mod staging;
 mod store;
 mod thread;
 
 use crate::{
     analysis::kernels_of,
-    emit::{code::Code, function},
+    emit::{
+        code::{BranchBody, Code},
+        function,
+    },
     gpu::lower_tiles::{
+        cluster_reduce::Shares,
         fragments::{Lowered, is_elementwise},
         rings::Rings,
         role::Role,
         thread::{Thread, WARPS},
     },
-    strategies::gpu::common::warp_specialisation::{self, WarpRoles},
+    strategies::gpu::common::{
+        ptx::Ptx,
+        warp_specialisation::{self, WarpRoles},
+    },
     target::launch::{THREADS, WARP},
 };
 use kiln_dialects::{ir::*, ops::*, rules::Level};
@@ -88,8 +99,17 @@ fn lower(func: Op, op: Op, rings: &[Op], constants: &[Op]) -> Result<()> {
         let value = op.attr("value").and_then(Attr::splat_value).ok_or("has several elements")?;
         known.insert(op.result(0), Lowered::Splat(arith::constant(c, value)?));
     }
-    let rings = Rings::of(c, func, rings)?;
-    let consumers = node.consumers as usize;
+    let (consumers, inside) = (node.consumers as usize, walk(op));
+    let stages =
+        |op: &Op| TileEpilogue::of(*op).is_some_and(|epilogue| !epilogue.destinations.is_empty());
+    let staged = inside.iter().any(stages);
+    let reduces = inside.iter().filter(|op| op.kind() == Some(OpKind::TileClusterReduce));
+    let shares = match reduces.map(|op| Shares::of(*op)).collect::<Result<Vec<_>>>()?.as_slice() {
+        [] => None,
+        [one] => Some(*one),
+        _ => return Err("reduces several tiles over its cluster".into()),
+    };
+    let rings = Rings::of(c, func, rings, (consumers, staged))?;
     let (threads, own) = ((1 + consumers) * WARPS * WARP, func.attr(THREADS));
     if own.and_then(Attr::as_i64) != Some(threads as i64) {
         return Err(
@@ -100,18 +120,31 @@ fn lower(func: Op, op: Op, rings: &[Op], constants: &[Op]) -> Result<()> {
     let (produce, consume) = produce.zip(consume).ok_or("has an empty region")?;
     let registers = node.registers.map(|r| (r[0] as usize, r[1] as usize));
     let run = |c: Code, block: Block, thread: Option<Thread>| {
-        let mut role = Role { rings: &rings, thread, values: known.clone() };
+        let mut role = Role { rings: &rings, consumers, thread, values: known.clone() };
         role.block(c, block).map(drop)
     };
+    let mut copied = cluster_reduce::producer_barriers;
     warp_specialisation::emit(
         c,
         WarpRoles {
             registers,
-            barriers: &mut |c| rings.barriers(c, consumers * WARPS),
+            barriers: &mut |c| {
+                node.prefetch.iter().try_for_each(|m| Ptx(c).prefetch_tensor_map(*m))?;
+                rings.barriers(c, consumers)?;
+                shares.map_or(Ok(()), |s| s.barrier(Ptx(c), &rings))
+            },
             copies: &mut |c| run(c, produce, None),
-            copied: None,
+            copied: shares.is_some().then_some(&mut copied as &mut BranchBody<'_>),
             multiplies: &mut |c, group, thread, warp| {
-                run(c, consume, Some(Thread::of(c, group, thread, warp)?))
+                let thread = Thread::of(c, group, thread, warp)?;
+                run(c, consume, Some(thread))?;
+                // A CTA must not exit before TMA has read its shared memory.
+                match staged {
+                    true => {
+                        c.if_else(thread.elected, &mut |c| Ptx(c).tma_store_wait(0, true), None)
+                    }
+                    false => Ok(()),
+                }
             },
         },
     )

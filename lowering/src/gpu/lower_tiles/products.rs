@@ -2,41 +2,76 @@
 use crate::{
     gpu::lower_tiles::{
         fragments::{Lowered, registers},
-        rings::{ROW, Shared},
+        rings::Shared,
         role::Role,
         thread::ROWS,
     },
-    strategies::gpu::common::ptx::{Mma, Ptx, wgmma_type},
+    strategies::gpu::{
+        common::ptx::{Mma, Ptx, wgmma_type},
+        wgmma_gemm::ROW,
+    },
 };
 use kiln_dialects::{ir::*, ops::*};
+
+/// Bytes of K that a wgmma takes of each row of a K-major tile.
+const DEPTH_BYTES: usize = 32;
+/// Rows that one takes of an MN-major tile of 16-bit elements.
+const DEPTH_ROWS: usize = 16;
+
+/// How far apart the operands of consecutive wgmmas are in a tile, in bytes.
+fn advance(tile: Shared, k_major: bool, k: usize) -> usize {
+    let each = ROW / DEPTH_BYTES;
+    match k_major {
+        true => k / each * tile.rows * ROW + k % each * DEPTH_BYTES,
+        false => k * DEPTH_ROWS * ROW,
+    }
+}
+
+/// The descriptor of a tile.
+fn descriptor(p: Ptx, tile: Shared, k_major: bool) -> Result<Value> {
+    match k_major {
+        true => p.wgmma_descriptor(tile.address, true),
+        false => p.wgmma_descriptor_strided(tile.address, tile.rows * ROW),
+    }
+}
 
 impl Role<'_> {
     /// Starts a product.
     pub(super) fn mma(&self, p: Ptx, op: Op) -> Result<Lowered> {
         let o = TileMma::of(op).ok_or_malformed(op)?;
-        let element = o.rhs.ty().element().ok_or("has no element type")?;
+        let element = o.rhs.ty().element().ok_or("has no element type")?.dtype()?;
         let Lowered::Shared(right) = self.lowered(o.rhs) else {
             return Err("has a right operand that is not in shared memory".into());
         };
-        match (self.lowered(o.lhs), o.init, o.transposed) {
-            (Lowered::Shared(left), None, true) => {
+        // wgmma reads 32-bit operands K-major only.
+        if element.byte_size() != 2 && (o.transposed_lhs || !o.transposed) {
+            return Err("has operands that no wgmma takes".into());
+        }
+        match self.lowered(o.lhs) {
+            Lowered::Shared(left) => {
                 let mma = Mma {
                     columns: 2 * registers(op.result(0).ty())?,
-                    element: wgmma_type(element.dtype()?),
-                    a_k_major: true,
-                    b_k_major: true,
+                    element: wgmma_type(element),
+                    a_k_major: !o.transposed_lhs,
+                    b_k_major: o.transposed,
                 };
-                self.mma_shared(p, &mma, left, right).map(Lowered::Pending)
+                let sums = match o.init.map(|v| self.lowered(v)) {
+                    None => None,
+                    Some(Lowered::Pending(sums)) => Some(sums),
+                    Some(_) => return Err("adds to what is no product under way".into()),
+                };
+                let blocks = self.blocks(op.result(0).ty())?;
+                self.mma_shared(p, &mma, left, right, (sums, blocks)).map(Lowered::Pending)
             }
-            (Lowered::Operand(left), Some(init), false) => {
-                let apart = right.rows * ROW;
-                let right = p.wgmma_descriptor_strided(right.address, apart)?;
+            Lowered::Operand(left) => {
+                let init = o.init.ok_or("multiplies a fragment without init")?;
                 let mut sums = self.elements(init)?;
+                let descriptor = descriptor(p, right, o.transposed)?;
                 p.wgmma_fence()?;
                 for (k, left) in left.chunks(4).enumerate() {
-                    let right = p.advance_descriptor(right, k * 16 * ROW)?;
-                    let dtype = element.dtype()?;
-                    sums = p.wgmma_register_operand(dtype, left, right, false, &sums)?;
+                    let at = advance(right, o.transposed, k);
+                    let at = p.advance_descriptor(descriptor, at)?;
+                    sums = p.wgmma_register_operand(element, left, at, o.transposed, &sums)?;
                 }
                 p.wgmma_commit_group()?;
                 Ok(Lowered::Elements(sums))
@@ -45,17 +80,31 @@ impl Role<'_> {
         }
     }
 
-    /// The warpgroup's rows of a tile times the transpose of another.
-    fn mma_shared(&self, p: Ptx, mma: &Mma, left: Shared, right: Shared) -> Result<Value> {
-        let own = p.add(left.address, p.mul_const(self.thread()?.group, ROWS * ROW)?)?;
-        let (a, b) = (p.wgmma_descriptor(own, true)?, p.wgmma_descriptor(right.address, true)?);
-        let mut sums = p.undef_accumulators(mma.columns)?;
+    /// The warpgroup's rows of a tile, in blocks of 64, times another tile.
+    fn mma_shared(
+        &self,
+        p: Ptx,
+        mma: &Mma,
+        left: Shared,
+        right: Shared,
+        (sums, blocks): (Option<Vec<Value>>, usize),
+    ) -> Result<Vec<Value>> {
+        // 64 rows take 8 KiB of a slice, K-major or MN-major.
+        let own = p.mul_const(self.thread()?.group, blocks * ROWS * ROW)?;
+        let own = Shared { address: p.add(left.address, own)?, ..left };
+        let (a, b) = (descriptor(p, own, mma.a_k_major)?, descriptor(p, right, mma.b_k_major)?);
+        let fresh = sums.is_none();
+        let nothing = || (0..blocks).map(|_| p.undef_accumulators(mma.columns)).collect();
+        let mut sums = sums.map_or_else(nothing, Ok)?;
+        let depth = if mma.a_k_major { left.columns } else { left.rows };
+        let each = if mma.a_k_major { left.slice * DEPTH_BYTES / ROW } else { DEPTH_ROWS };
         p.wgmma_fence()?;
-        for k in 0..left.columns.div_ceil(16) {
-            let at = |rows: usize| k / 4 * rows * ROW + k % 4 * 32;
-            let a = p.advance_descriptor(a, at(left.rows))?;
-            let b = p.advance_descriptor(b, at(right.rows))?;
-            sums = p.wgmma(mma, a, b, sums, k == 0)?;
+        for k in 0..depth.div_ceil(each) {
+            let b = p.advance_descriptor(b, advance(right, mma.b_k_major, k))?;
+            for (block, sum) in sums.iter_mut().enumerate() {
+                let at = advance(left, mma.a_k_major, k) + block * ROWS * ROW;
+                *sum = p.wgmma(mma, p.advance_descriptor(a, at)?, b, *sum, fresh && k == 0)?;
+            }
         }
         p.wgmma_commit_group()?;
         Ok(sums)
@@ -64,10 +113,18 @@ impl Role<'_> {
     /// Waits for products; the values are others after it.
     pub(super) fn mma_wait(&self, p: Ptx, op: Op) -> Result<Vec<Lowered>> {
         let o = TileMmaWait::of(op).ok_or_malformed(op)?;
+        if o.values.is_empty() && o.alive.is_empty() {
+            nvvm::wgmma_wait_group_sync_aligned(p, o.pending)?;
+            return Ok(vec![]);
+        }
         let mut values = vec![];
         for v in &o.values {
             values.push(match self.lowered(*v) {
-                Lowered::Pending(sums) => p.extract_accumulators(sums, registers(v.ty())?)?,
+                Lowered::Pending(sums) => {
+                    let each = registers(v.ty())?;
+                    let all = sums.iter().map(|s| p.extract_accumulators(*s, each));
+                    all.collect::<Result<Vec<_>>>()?.concat()
+                }
                 _ => self.elements(*v)?,
             });
         }

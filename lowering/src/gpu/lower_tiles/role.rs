@@ -1,10 +1,13 @@
 //! The code of a producer or of a consumer: op by op, in the order of the program.
 use crate::{
-    emit::{code::Code, index::PART},
+    emit::{
+        code::{self, Code},
+        index::PART,
+    },
     gpu::lower_tiles::{
         fragments::{Lowered, is_elementwise, place, registers},
-        rings::{Ring, Rings, Stage},
-        thread::Thread,
+        rings::{Rings, Stage},
+        thread::{ROWS, Thread},
     },
     strategies::gpu::common::ptx::Ptx,
 };
@@ -14,6 +17,8 @@ use std::collections::HashMap;
 /// The code of a producer or of a consumer, as it is written.
 pub(super) struct Role<'a> {
     pub(super) rings: &'a Rings,
+    /// Consumer warpgroups.
+    pub(super) consumers: usize,
     /// The consumer thread; `None` of the producer.
     pub(super) thread: Option<Thread>,
     /// What tiles, fragments, stages and cloned values became.
@@ -23,6 +28,25 @@ pub(super) struct Role<'a> {
 impl Role<'_> {
     pub(super) fn thread(&self) -> Result<Thread> {
         Ok(self.thread.ok_or("is an op of consumers")?)
+    }
+    /// Blocks of 64 rows of a warpgroup in a tile.
+    pub(super) fn blocks(&self, ty: Type) -> Result<usize> {
+        let rows = ty.dims().first().and_then(|d| d.known()).unwrap_or(0) as usize;
+        match rows.checked_div(ROWS * self.consumers) {
+            Some(n) if n * ROWS * self.consumers == rows && n > 0 => Ok(n),
+            _ => Err(format!("has {rows} rows for {} warpgroups", self.consumers).into()),
+        }
+    }
+    /// The registers of a tile of which a warpgroup has 64 rows.
+    pub(super) fn registers(&self, ty: Type) -> Result<usize> {
+        match self.blocks(ty)? {
+            1 => registers(ty),
+            _ => Err("has more than 64 rows of a warpgroup".into()),
+        }
+    }
+    /// The warpgroup's first row of a tile.
+    pub(super) fn group_row(&self, p: Ptx, ty: Type) -> Result<Value> {
+        p.mul_const(self.thread()?.group, ROWS * self.blocks(ty)?)
     }
     pub(super) fn lowered(&self, v: Value) -> Lowered {
         self.values.get(&v).cloned().unwrap_or(Lowered::Scalar(v))
@@ -41,11 +65,11 @@ impl Role<'_> {
         let ty = v.ty();
         Ok(match (self.lowered(v), ty.fragment_layout()) {
             (Lowered::Splat(v), Some(FragmentLayout::Accumulator)) => {
-                Lowered::Elements(vec![v; registers(ty)?])
+                Lowered::Elements(vec![v; self.registers(ty)?])
             }
             (Lowered::Splat(v), _) => Lowered::Rows([v; 2]),
             (Lowered::Broadcast(both), _) => {
-                Lowered::Elements((0..registers(ty)?).map(|i| both[place(i).0]).collect())
+                Lowered::Elements((0..self.registers(ty)?).map(|i| both[place(i).0]).collect())
             }
             (other, _) => other,
         })
@@ -102,18 +126,26 @@ impl Role<'_> {
                 if walk(op).into_iter().any(inside) {
                     return Err("takes tiles, which only loops and branches may".into());
                 }
-                let new = c.0.clone_op(op, &|v| self.scalar(v))?;
-                // An address that is part of another one stays without uses.
-                if op.result_count() == 1 && op.result(0).uses().is_empty() {
-                    let affine = op.isa::<affine::AffineApply>() || op.isa::<affine::AffineMin>();
-                    if affine {
-                        new.set_attr(PART, Attr::unit(c.ctx()));
-                    }
-                }
+                let new = clone(c, op, &|v| self.scalar(v))?;
                 self.set(op, new.results().into_iter().map(Lowered::Scalar).collect());
                 Ok(())
             }
         }
+    }
+
+    /// Writes a body of scalars, given its arguments; returns what it yields.
+    pub(super) fn inlined(&self, c: Code, block: Block, args: &[Value]) -> Result<Vec<Value>> {
+        let mut known: HashMap<Value, Value> =
+            block.args().into_iter().zip(args.iter().copied()).collect();
+        for op in block.ops() {
+            let of = |v: Value| known.get(&v).copied().unwrap_or_else(|| self.scalar(v));
+            if op.kind() == Some(OpKind::Yield) {
+                return Ok(op.operands().into_iter().map(of).collect());
+            }
+            let new = clone(Code(c.0.at(op.loc())), op, &of)?;
+            known.extend(op.results().into_iter().zip(new.results()));
+        }
+        Err("has a block without a terminator".into())
     }
 
     fn for_loop(&mut self, c: Code, op: Op) -> Result<()> {
@@ -131,6 +163,7 @@ impl Role<'_> {
             let next = self.block(c, body)?;
             Ok(next.iter().flat_map(Lowered::flat).collect())
         })?;
+        code::unroll_like(op, &done);
         self.set(op, Lowered::like(&inits, &done)?);
         Ok(())
     }
@@ -162,8 +195,7 @@ impl Role<'_> {
                 vec![Lowered::Stage(Stage { index, parity })]
             }
             OpKind::TileAcquire => {
-                let s = stage()?;
-                p.mbarrier_wait(self.rings.empty(p, ring()?, s.index)?, s.parity)?;
+                self.rings.acquire(p, ring()?, stage()?)?;
                 vec![]
             }
             OpKind::TileWait => {
@@ -172,20 +204,23 @@ impl Role<'_> {
                 vec![]
             }
             OpKind::TileRelease => {
-                let (at, ring) = (stage()?.index, ring()?);
-                let mut one = |c| arrive(self.rings, c, ring, at);
-                c.if_else(self.thread()?.elected, &mut one, None)?;
+                let (at, ring, thread) = (stage()?.index, ring()?, self.thread()?);
+                let one = if ring.warpgroups { thread.leader } else { thread.elected };
+                let mut arrive = |c| Ptx(c).mbarrier_arrive(self.rings.empty(Ptx(c), ring, at)?);
+                c.if_else(one, &mut arrive, None)?;
                 vec![]
             }
             OpKind::TileTmaLoad => {
                 let o = TileTmaLoad::of(op).ok_or_malformed(op)?;
-                let at: Vec<Value> = o.coordinates.iter().map(|v| self.scalar(*v)).collect();
-                let ring = self.rings.get(o.pipeline)?;
-                self.rings.load(p, ring, self.stage(o.stage)?.index, self.scalar(o.map), &at)?;
+                let scalars = |all: &[Value]| all.iter().map(|v| self.scalar(*v)).collect();
+                let (at, window): (Vec<Value>, Vec<Value>) =
+                    (scalars(&o.coordinates), scalars(&o.window));
+                let (map, stage) = (self.scalar(o.map), self.stage(o.stage)?);
+                self.rings.load(p, &o, map, stage, &at, &window)?;
                 vec![]
             }
             OpKind::TileView => {
-                vec![Lowered::Shared(self.rings.tile(p, ring()?, stage()?.index)?)]
+                vec![Lowered::Shared(self.rings.tile(p, op.operand(0), stage()?.index)?)]
             }
             OpKind::TileZeroRows => {
                 let (thread, from) = (self.thread()?, self.scalar(op.operand(1)));
@@ -206,12 +241,28 @@ impl Role<'_> {
                 self.store(c, op)?;
                 vec![]
             }
+            OpKind::TileLocalLoad => vec![self.local_load(p, op)?],
+            OpKind::TileLoad => vec![Lowered::Loaded(op)],
+            OpKind::TileSplit => self.split(op)?,
+            OpKind::TileClusterReduce => {
+                self.cluster_reduce(c, op)?;
+                vec![]
+            }
+            OpKind::TileEpilogue => {
+                self.epilogue(c, op)?;
+                vec![]
+            }
             _ => return Err("is in no tile program".into()),
         })
     }
 }
 
-fn arrive(rings: &Rings, c: Code, ring: &Ring, stage: Value) -> Result<()> {
-    let p = Ptx(c);
-    p.mbarrier_arrive(rings.empty(p, ring, stage)?)
+/// Clones an op; an address that is part of another one stays without uses.
+fn clone(c: Code, op: Op, of: &dyn Fn(Value) -> Value) -> Result<Op> {
+    let new = c.0.clone_op(op, of)?;
+    let affine = op.isa::<affine::AffineApply>() || op.isa::<affine::AffineMin>();
+    if affine && op.result(0).uses().is_empty() {
+        new.set_attr(PART, Attr::unit(c.ctx()));
+    }
+    Ok(new)
 }

@@ -4,6 +4,8 @@ use kiln_dialects::ir::*;
 
 /// Rows of a warpgroup.
 pub(super) const ROWS: usize = 64;
+/// Rows of a warp.
+pub(super) const WARP_ROWS: usize = 16;
 /// Warps of a warpgroup.
 pub(super) const WARPS: usize = 4;
 
@@ -13,11 +15,16 @@ pub(super) struct Thread {
     /// Its warpgroup, and its place there.
     pub(super) group: Value,
     pub(super) thread: Value,
-    /// Its lane, and whether it is its warp's elected lane.
+    /// Its warp in the warpgroup.
+    pub(super) warp: Value,
+    /// Its lane, and whether it is its warp's, or its warpgroup's, elected one.
     pub(super) lane: Value,
     pub(super) elected: Value,
-    /// Its first row, and its first column in a tile.
+    pub(super) leader: Value,
+    /// The first row of its warp, and its own first row, in 64 rows of the warpgroup.
+    pub(super) warp_row: Value,
     pub(super) row: Value,
+    /// Its first column in a tile.
     pub(super) column: Value,
 }
 
@@ -25,9 +32,11 @@ impl Thread {
     pub(super) fn of(c: Code, group: Value, thread: Value, warp: Value) -> Result<Thread> {
         let p = Ptx(c);
         let lane = p.rem_const(thread, WARP)?;
-        let high = p.add(p.mul_const(p.rem_const(warp, WARPS)?, 16)?, p.div_const(lane, 4)?)?;
-        let row = p.add(p.mul_const(group, ROWS)?, high)?;
+        let warp = p.rem_const(warp, WARPS)?;
+        let warp_row = p.mul_const(warp, WARP_ROWS)?;
+        let row = p.add(warp_row, p.div_const(lane, 4)?)?;
         let column = p.mul_const(p.rem_const(lane, 4)?, 2)?;
-        Ok(Thread { group, thread, lane, elected: p.eq_const(lane, 0)?, row, column })
+        let (elected, leader) = (p.eq_const(lane, 0)?, p.eq_const(thread, 0)?);
+        Ok(Thread { group, thread, warp, lane, elected, leader, warp_row, row, column })
     }
 }

@@ -64,5 +64,5 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Resu
     };
     let registers = *REGISTERS.get(params.warpgroups - 1).ok_or(missing)?;
     let (produce, consume) = (&mut |c| f.produce(c), &mut |c| f.consume(c));
-    Tile(c).warp_specialize(params.warpgroups, registers, produce, consume)
+    Tile(c).warp_specialize(params.warpgroups, registers, &[], produce, consume)
 }

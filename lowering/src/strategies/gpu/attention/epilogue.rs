@@ -98,7 +98,7 @@ impl Flash<'_> {
         }
         let memory = self.scope.buffer(result.buffer)?;
         let element = memory.ty().element().ok_or("has no result")?;
-        let columns = t.iota(p.number(0)?, None, f.columns(c, self.columns()))?;
+        let columns = t.iota(p.number(0)?, None, f.columns(index, self.columns()))?;
         let own = self.stage(stages.result)?;
         let placed =
             !own.indexed.is_empty() || own.inputs.iter().any(|a| ![product, sum, max].contains(&a));

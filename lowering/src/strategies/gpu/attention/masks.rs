@@ -135,7 +135,7 @@ impl Flash<'_> {
             return Ok(scores);
         }
         let first = self.first_key(p, at, back)?;
-        let ty = f.columns(c, self.keys);
+        let ty = f.columns(Type::index(c.ctx()), self.keys);
         let end = p.add_signed(at.count, -1)?;
         let (mut inputs, mut limit) = (vec![scores], false);
         if beyond || hidden {

@@ -22,7 +22,8 @@ impl Flash<'_> {
     ) -> Result<()> {
         let around = operand.dims.iter().skip(2).map(|d| query_tile.outer[*d]);
         Tile(c).acquire(ring, stage)?;
-        Tile(c).tma_load(map, [row].into_iter().chain(around).collect(), ring, stage)
+        let first = Ptx(c).number(0)?;
+        Tile(c).tma_load(map, [first, row].into_iter().chain(around).collect(), ring, stage)
     }
     /// The producer.
     pub(super) fn produce(&self, c: Code) -> Result<()> {

@@ -108,23 +108,52 @@ impl ProductResults<'_> {
         dims[roles.columns[0]] = column;
         Ok(dims)
     }
-    /// Contiguous accumulators of each right operand, as many as there are lanes. Returns what the
-    /// stages computed of them.
+    /// Loop dimensions of as many contiguous elements as there are lanes.
+    fn lane_dims(
+        &self,
+        c: Code,
+        lanes: Lanes,
+        batch: &[Value],
+        [row, column]: [Value; 2],
+    ) -> Result<Vec<LaneValue>> {
+        let column = if lanes.count > 1 {
+            LaneValue::Strided(column, 1)
+        } else {
+            LaneValue::Uniform(column)
+        };
+        self.dims(c, batch, row, column)
+    }
+    /// Contiguous accumulators of each right operand: a scalar, or a vector of the lanes. Returns
+    /// what the stages computed of them.
     pub fn element(
         &self,
         c: Code,
         scope: &Scope<'_>,
         lanes: Lanes,
         batch: &[Value],
-        [row, column]: [Value; 2],
-        sums: &[&[Value]],
+        at: [Value; 2],
+        sums: &[Value],
     ) -> Result<ForwardedElements> {
-        let column = if lanes.count > 1 {
-            LaneValue::Strided(column, 1)
-        } else {
-            LaneValue::Uniform(column)
+        let dims = self.lane_dims(c, lanes, batch, at)?;
+        let lane = |v: &Value| match lanes.count {
+            1 => LaneValue::Uniform(*v),
+            _ => LaneValue::Vector(*v),
         };
-        let dims = self.dims(c, batch, row, column)?;
+        let all: Vec<(&Output, LaneValue)> =
+            self.outs.iter().copied().zip(sums.iter().map(lane)).collect();
+        accumulators::finish(c, scope, self.nest, lanes, &dims, &all)
+    }
+    /// The same where the accumulators are single values.
+    fn store_element(
+        &self,
+        c: Code,
+        scope: &Scope<'_>,
+        lanes: Lanes,
+        batch: &[Value],
+        at: [Value; 2],
+        sums: &[&[Value]],
+    ) -> Result<()> {
+        let dims = self.lane_dims(c, lanes, batch, at)?;
         let together = |all: &[Value]| -> Result<LaneValue> {
             if let [one] = all {
                 return Ok(LaneValue::Uniform(*one));
@@ -138,7 +167,7 @@ impl ProductResults<'_> {
             .zip(sums)
             .map(|(o, s)| Ok((*o, together(s)?)))
             .collect::<Result<Vec<_>>>()?;
-        accumulators::finish(c, scope, self.nest, lanes, &dims, &all)
+        accumulators::finish(c, scope, self.nest, lanes, &dims, &all).map(drop)
     }
     /// Runs the epilogue stages on the accumulators; each thread stores its own results.
     pub fn store(&self, c: Code, scope: &Scope<'_>, part: &WarpFragment<'_>) -> Result<()> {
@@ -161,8 +190,8 @@ impl ProductResults<'_> {
                                 .collect();
                             let column = c.add(part.at[1], c.index((8 * eight + e) as i64)?)?;
                             when(c, whole_columns, column, columns, &mut |c| {
-                                self.element(c, scope, lanes, part.batch, [row, column], &own)
-                                    .map(drop)
+                                let at = [row, column];
+                                self.store_element(c, scope, lanes, part.batch, at, &own)
                             })?;
                         }
                     }

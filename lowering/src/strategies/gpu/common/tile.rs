@@ -4,9 +4,10 @@ use crate::{emit::code::Code, target::launch::SHARED_SPACE};
 use kiln_dialects::{
     ir::*,
     ops::{
-        FragmentLayout, ReduceKind, TileAcquire, TileBroadcast, TileConvert, TileFirstStage,
-        TileIota, TileMap, TileMma, TileMmaWait, TileNextStage, TilePipeline, TileReduce,
-        TileRelease, TileStore, TileTmaLoad, TileView, TileWait, TileWarpSpecialize, TileZeroRows,
+        FragmentLayout, ReduceKind, TileAcquire, TileBroadcast, TileClusterReduce, TileConvert,
+        TileEpilogue, TileFirstStage, TileIota, TileLoad, TileLocalLoad, TileMap, TileMma,
+        TileMmaWait, TileNextStage, TilePipeline, TileReduce, TileRelease, TileSplit, TileStore,
+        TileTmaLoad, TileView, TileWait, TileWarpSpecialize, TileZeroRows,
     },
     sym::Dim,
 };
@@ -35,19 +36,34 @@ impl Tile {
 
     /// A ring of `stages` tiles in shared memory.
     pub fn pipeline(self, element: Type, stages: usize, tile: [usize; 2]) -> Result<Value> {
-        self.value(&TilePipeline {}, Tile::shared(element, &[stages, tile[0], tile[1]]))
+        let node = TilePipeline { warpgroups: false };
+        self.value(&node, Tile::shared(element, &[stages, tile[0], tile[1]]))
+    }
+    /// A ring of stages of two tiles each. `warpgroups`: one warp of each consumer warpgroup
+    /// arrives when it has read a stage, else all do.
+    pub fn pipeline_of_two(
+        self,
+        stages: usize,
+        tiles: [(Type, [usize; 2]); 2],
+        warpgroups: bool,
+    ) -> Result<[Value; 2]> {
+        let types = tiles.map(|(element, tile)| Tile::shared(element, &[stages, tile[0], tile[1]]));
+        let op = self.0.0.create_with(&TilePipeline { warpgroups }, &types, &mut [])?;
+        Ok([op.result(0), op.result(1)])
     }
     /// Runs a producer beside consumer warpgroups. `registers`: those of a producer and of a
-    /// consumer thread, if they differ.
+    /// consumer thread, if they differ. `prefetch`: tensor maps to fetch first.
     pub fn warp_specialize(
         self,
         consumers: usize,
         registers: Option<(usize, usize)>,
+        prefetch: &[Value],
         producer: &mut RoleBody<'_>,
         consumer: &mut RoleBody<'_>,
     ) -> Result<()> {
         let registers = registers.map(|(a, b)| vec![a as i64, b as i64]);
-        let node = TileWarpSpecialize { consumers: consumers as i64, registers };
+        let (consumers, prefetch) = (consumers as i64, prefetch.to_vec());
+        let node = TileWarpSpecialize { consumers, registers, prefetch };
         let role = |body: &mut RoleBody<'_>, b: Builder| {
             body(Code(b))?;
             Tile(Code(b)).end(&[])
@@ -81,7 +97,7 @@ impl Tile {
     pub fn release(self, pipeline: Value, stage: Value) -> Result<()> {
         self.effect(&TileRelease { pipeline, stage })
     }
-    /// Starts the TMA loads of a tile into a stage.
+    /// Starts the TMA loads of a tile into a stage, slice by slice.
     pub fn tma_load(
         self,
         map: Value,
@@ -89,7 +105,21 @@ impl Tile {
         pipeline: Value,
         stage: Value,
     ) -> Result<()> {
-        self.effect(&TileTmaLoad { map, coordinates, pipeline, stage })
+        self.tma_load_as(map, coordinates, pipeline, stage, &TmaLoad::default())
+    }
+    /// The same in another way.
+    pub fn tma_load_as(
+        self,
+        map: Value,
+        coordinates: Vec<Value>,
+        pipeline: Value,
+        stage: Value,
+        how: &TmaLoad,
+    ) -> Result<()> {
+        let part = how.part.map(|(i, n)| vec![i as i64, n as i64]);
+        let window = how.window.to_vec();
+        let whole = how.whole;
+        self.effect(&TileTmaLoad { map, coordinates, window, pipeline, stage, whole, part })
     }
     /// The tile in a stage.
     pub fn view(self, pipeline: Value, stage: Value) -> Result<Value> {
@@ -113,7 +143,18 @@ impl Tile {
         transposed: bool,
         ty: Type,
     ) -> Result<Value> {
-        self.value(&TileMma { lhs, rhs, init, transposed }, ty)
+        self.mma_transposed(lhs, rhs, init, [false, transposed], ty)
+    }
+    /// The same where the left tile may be (depth, rows) too.
+    pub fn mma_transposed(
+        self,
+        lhs: Value,
+        rhs: Value,
+        init: Option<Value>,
+        [transposed_lhs, transposed]: [bool; 2],
+        ty: Type,
+    ) -> Result<Value> {
+        self.value(&TileMma { lhs, rhs, init, transposed_lhs, transposed }, ty)
     }
     /// Waits until at most `pending` products are under way; `alive` stays in registers until then.
     pub fn mma_wait(self, pending: usize, values: &[Value], alive: &[Value]) -> Result<Vec<Value>> {
@@ -121,6 +162,75 @@ impl Tile {
         let node =
             TileMmaWait { pending: pending as i64, values: values.to_vec(), alive: alive.to_vec() };
         Ok(self.0.0.create_with(&node, &types, &mut [])?.results())
+    }
+
+    /// Reads a tile from shared memory.
+    pub fn local_load(self, tile: Value, ty: Type) -> Result<Value> {
+        self.value(&TileLocalLoad { tile }, ty)
+    }
+    /// Reads an element a column where the body says, as vectors of so many.
+    pub fn load(
+        self,
+        memory: Value,
+        columns: Value,
+        vector: usize,
+        address: &mut dyn FnMut(Code, Value) -> Result<Value>,
+        ty: Type,
+    ) -> Result<Value> {
+        let mut fill = |b: Builder, args: Vec<Value>| {
+            let at = address(Code(b), args[0])?;
+            Tile(Code(b)).end(&[at])
+        };
+        let node = TileLoad { memory, columns, vector: vector as i64 };
+        let body: RegionBody<'_> = (&[element(&columns)], &mut fill);
+        Ok(self.0.0.create_with(&node, &[ty], &mut [body])?.result(0))
+    }
+    /// A tile as adjacent tiles of equally many columns.
+    pub fn split(self, input: Value, types: &[Type]) -> Result<Vec<Value>> {
+        match types {
+            [_] => Ok(vec![input]),
+            _ => Ok(self.0.0.create_with(&TileSplit { input }, types, &mut [])?.results()),
+        }
+    }
+    /// Sums a tile over the CTAs of a cluster; the owners of its rows run the body.
+    pub fn cluster_reduce(
+        self,
+        value: Value,
+        rank: Value,
+        ctas: usize,
+        body: &mut dyn FnMut(Code, Value) -> Result<()>,
+    ) -> Result<()> {
+        let mut fill = |b: Builder, args: Vec<Value>| {
+            body(Code(b), args[0])?;
+            Tile(Code(b)).end(&[])
+        };
+        let node = TileClusterReduce { value, rank, ctas: ctas as i64 };
+        self.0.0.create_with(&node, &[], &mut [(&[value.ty()], &mut fill)]).map(drop)
+    }
+    /// Runs a body on the elements of tiles: from row, column and elements to those of results.
+    /// `lines`: from row and column to where a row of each memref begins.
+    pub fn epilogue(
+        self,
+        node: TileEpilogue,
+        body: &mut MapBody<'_>,
+        lines: Option<&mut MapBody<'_>>,
+    ) -> Result<()> {
+        let index = Type::index(self.0.ctx());
+        let some =
+            |t: Type| if node.vector > 1 { Type::vector(t, node.vector as usize) } else { t };
+        let elements = node.values.iter().map(|v| some(element(v)));
+        let types: Vec<Type> = [index; 2].into_iter().chain(elements).collect();
+        let region = |body: &mut MapBody<'_>, b: Builder, args: &[Value]| {
+            let all = body(Code(b), args)?;
+            Tile(Code(b)).end(&all)
+        };
+        let mut fill = |b: Builder, args: Vec<Value>| region(body, b, &args);
+        let first: RegionBody<'_> = (&types, &mut fill);
+        let Some(lines) = lines else {
+            return self.0.0.create_with(&node, &[], &mut [first]).map(drop);
+        };
+        let mut lines = |b: Builder, args: Vec<Value>| region(lines, b, &args);
+        self.0.0.create_with(&node, &[], &mut [first, (&[index; 2], &mut lines)]).map(drop)
     }
 
     /// Positions from `first` on, none beyond `last`.
@@ -200,6 +310,17 @@ impl Tile {
     }
 }
 
+/// How TMA loads a tile.
+#[derive(Default)]
+pub struct TmaLoad {
+    /// Offsets in width and height of im2col mode, or none.
+    pub window: Vec<Value>,
+    /// Whether one load brings all slices.
+    pub whole: bool,
+    /// Which of so many equal parts of the tile is loaded.
+    pub part: Option<(usize, usize)>,
+}
+
 /// The type of an element of a fragment, or of a scalar.
 fn element(v: &Value) -> Type {
     v.ty().element().unwrap_or(v.ty())
@@ -229,8 +350,8 @@ impl Fragments {
     pub fn partial_row(self, element: Type) -> Type {
         Type::fragment(element, &[self.rows], FragmentLayout::PartialRows)
     }
-    /// Positions of columns.
-    pub fn columns(self, c: Code, columns: usize) -> Type {
-        Type::fragment(Type::index(c.ctx()), &[columns], FragmentLayout::Columns)
+    /// An element a column, such as its position.
+    pub fn columns(self, element: Type, columns: usize) -> Type {
+        Type::fragment(element, &[columns], FragmentLayout::Columns)
     }
 }

@@ -19,53 +19,29 @@ use kiln_dialects::{ir::*, value::DType};
 use std::collections::HashMap;
 
 /// Bits: the dimensions that a value depends on.
-const ROW: u8 = 1;
-const COLUMN: u8 = 2;
+pub const ROW: u8 = 1;
+/// See [`ROW`].
+pub const COLUMN: u8 = 2;
 
 const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
 
 /// A value of the body, with its row and its column where it depends on these.
 type Key = (Value, Option<usize>, Option<usize>);
 
-/// The prologue of a product, at a thread's position.
-pub struct PrologueElements<'a> {
-    results: &'a ProductResults<'a>,
-    stage: &'a Stage,
-    prologue: &'a Prologue,
-    depends: HashMap<Value, u8>,
-    /// The batch position.
-    batch: Vec<Value>,
-    /// The thread's rows, as indices clamped to bounds.
-    rows: Vec<Value>,
+/// The values of a product's prologue.
+pub struct PrologueValues<'a> {
+    /// The stage that contracts.
+    pub stage: &'a Stage,
+    /// Its prologue.
+    pub prologue: &'a Prologue,
     /// The block argument of the left operand's element.
-    raw: Value,
-    cache: HashMap<Key, Value>,
-    /// The size of K, if a K step may exceed it.
-    depth: Option<Value>,
+    pub raw: Value,
+    depends: HashMap<Value, u8>,
 }
 
-/// A K step: the thread's first column, the cached values of its columns, and which columns are in
-/// bounds.
-#[derive(Default)]
-pub struct KStep {
-    first: Option<Value>,
-    cache: HashMap<Key, Value>,
-    in_bounds: Vec<Value>,
-}
-
-/// A thread's columns of a K step, relative to its first one: a pair of each eight.
-fn columns() -> impl Iterator<Item = usize> {
-    (0..DEPTH / 8).map(|eight| 8 * eight)
-}
-
-impl<'a> PrologueElements<'a> {
-    /// At a tile. `rows`: the thread's rows, as 32-bit integers, possibly out of bounds.
-    pub fn of(
-        c: Code,
-        results: &'a ProductResults<'a>,
-        batch: &[Value],
-        rows: &[Value],
-    ) -> Result<PrologueElements<'a>> {
+impl<'a> PrologueValues<'a> {
+    /// Of a product that has a prologue.
+    pub fn of(results: &'a ProductResults<'a>) -> Result<PrologueValues<'a>> {
         let product = results.product;
         let prologue = product.prologue.as_ref().ok_or("has no prologue")?;
         let stage = product
@@ -95,6 +71,58 @@ impl<'a> PrologueElements<'a> {
                 depends.insert(v, bits);
             });
         }
+        Ok(PrologueValues { stage, prologue, raw, depends })
+    }
+    /// Bits of what a value depends on; `None` of one from outside.
+    pub fn bits(&self, v: Value) -> Option<u8> {
+        self.depends.get(&v).copied()
+    }
+    /// All values, operands first.
+    pub fn all(&self) -> Vec<Value> {
+        let body = self.stage.op.regions().first().and_then(|r| r.first());
+        let args = body.map(|b| b.args()).unwrap_or_default();
+        let inputs = self.prologue.inputs.iter().filter_map(|i| args.get(*i).copied());
+        inputs.chain(self.prologue.ops.iter().flat_map(|op| op.results())).collect()
+    }
+}
+
+/// The prologue of a product, at a thread's position.
+pub struct PrologueElements<'a> {
+    results: &'a ProductResults<'a>,
+    values: PrologueValues<'a>,
+    /// The batch position.
+    batch: Vec<Value>,
+    /// The thread's rows, as indices clamped to bounds.
+    rows: Vec<Value>,
+    cache: HashMap<Key, Value>,
+    /// The size of K, if a K step may exceed it.
+    depth: Option<Value>,
+}
+
+/// A K step: the thread's first column, the cached values of its columns, and which columns are in
+/// bounds.
+#[derive(Default)]
+pub struct KStep {
+    first: Option<Value>,
+    cache: HashMap<Key, Value>,
+    in_bounds: Vec<Value>,
+}
+
+/// A thread's columns of a K step, relative to its first one: a pair of each eight.
+fn columns() -> impl Iterator<Item = usize> {
+    (0..DEPTH / 8).map(|eight| 8 * eight)
+}
+
+impl<'a> PrologueElements<'a> {
+    /// At a tile. `rows`: the thread's rows, as 32-bit integers, possibly out of bounds.
+    pub fn of(
+        c: Code,
+        results: &'a ProductResults<'a>,
+        batch: &[Value],
+        rows: &[Value],
+    ) -> Result<PrologueElements<'a>> {
+        let values = PrologueValues::of(results)?;
+        let k_dim = results.product.roles.k[0];
         let last = c.sub(results.rows(c)?, c.index(1)?)?;
         // Rows out of bounds read what the last row reads, and their results are not stored.
         let there = |row: &Value| {
@@ -102,7 +130,7 @@ impl<'a> PrologueElements<'a> {
             if results.is_full()[0] { Ok(row) } else { c.min(row, last) }
         };
         let rows: Vec<Value> = rows.iter().map(there).collect::<Result<_>>()?;
-        let extent = &results.nest.extents[*k_dim];
+        let extent = &results.nest.extents[k_dim];
         let depth = if extent.multiple_of(DEPTH as i64) {
             None
         } else {
@@ -110,22 +138,14 @@ impl<'a> PrologueElements<'a> {
         };
         let mut e = PrologueElements {
             results,
-            stage,
-            prologue,
-            depends,
+            values,
             batch: batch.to_vec(),
             rows,
-            raw,
             cache: HashMap::new(),
             depth,
         };
         let mut tile = KStep::default();
-        let all = prologue
-            .inputs
-            .iter()
-            .filter_map(|i| args.get(*i).copied())
-            .chain(prologue.ops.iter().flat_map(|op| op.results()));
-        for v in all.filter(|v| e.bits(*v) & !ROW == 0) {
+        for v in e.values.all().into_iter().filter(|v| e.bits(*v) & !ROW == 0) {
             for row in 0..if e.bits(v) == 0 { 1 } else { e.rows.len() } {
                 e.value(c, v, row, 0, &mut tile, None)?;
             }
@@ -135,7 +155,7 @@ impl<'a> PrologueElements<'a> {
     }
 
     fn bits(&self, v: Value) -> u8 {
-        self.depends.get(&v).copied().unwrap_or(0)
+        self.values.bits(v).unwrap_or(0)
     }
 
     /// A K step. `first`: the thread's first column, as a 32-bit integer.
@@ -162,7 +182,7 @@ impl<'a> PrologueElements<'a> {
         row: usize,
         column: usize,
     ) -> Result<Value> {
-        let v = self.value(c, self.prologue.value, row, column, step, Some(raw))?;
+        let v = self.value(c, self.values.prologue.value, row, column, step, Some(raw))?;
         // Beyond K the right operand is 0, and 0 × NaN is NaN, so the left one must be 0 too.
         match step.in_bounds.get(column / 8) {
             Some(there) => c.select(*there, v, c.number(0.0, v.ty())?),
@@ -174,7 +194,9 @@ impl<'a> PrologueElements<'a> {
     /// of the first 8, then both rows of the second 8, in pairs.
     pub fn packed(&self, p: Ptx, made: &[Value]) -> Result<Vec<Value>> {
         made.chunks(2)
-            .map(|unpack_pair| p.pack_pair(self.prologue.element, unpack_pair[0], unpack_pair[1]))
+            .map(|unpack_pair| {
+                p.pack_pair(self.values.prologue.element, unpack_pair[0], unpack_pair[1])
+            })
             .collect()
     }
 
@@ -187,23 +209,23 @@ impl<'a> PrologueElements<'a> {
         step: &mut KStep,
         raw: Option<Value>,
     ) -> Result<Value> {
-        if v == self.raw {
+        if v == self.values.raw {
             return raw.ok_or_else(|| "reads an element where there is none".into());
         }
-        let Some(bits) = self.depends.get(&v) else { return self.results.scope.scalar(v) };
+        let Some(bits) = self.values.bits(v) else { return self.results.scope.scalar(v) };
         let key = (v, (bits & ROW != 0).then_some(row), (bits & COLUMN != 0).then_some(column));
         if let Some(found) = step.cache.get(&key) {
             return Ok(*found);
         }
         let made = match (v.block_arg(), v.def()) {
             (Some((_, i)), _) if bits & COLUMN == 0 => {
-                let a = self.stage.inputs.get(i).ok_or("reads what is no input")?;
+                let a = self.values.stage.inputs.get(i).ok_or("reads what is no input")?;
                 self.read(c, a, self.rows[row], c.index(0)?, 1)?[0]
             }
             // Loads the adjacent element too. Loads stay at their use, since those of a whole K
             // step would exceed registers.
             (Some((_, i)), _) if bits & ROW == 0 => {
-                let a = self.stage.inputs.get(i).ok_or("reads what is no input")?;
+                let a = self.values.stage.inputs.get(i).ok_or("reads what is no input")?;
                 let (first, even) =
                     (step.first.ok_or("reads columns in front of the steps")?, column / 2 * 2);
                 let pair = self.pair(c, a, Ptx(c).add_const(first, even)?)?;
@@ -224,7 +246,7 @@ impl<'a> PrologueElements<'a> {
                         .ok_or_else(|| "takes what is not there".into())
                 };
                 let c = Code(c.0.at(op.loc()));
-                match self.results.scope.scalar_op(c, self.stage, op, &[], ONE_LANE, &get)? {
+                match self.results.scope.scalar_op(c, self.values.stage, op, &[], ONE_LANE, &get)? {
                     LaneValue::Uniform(v) => v,
                     _ => return Err("has several values where one is wanted".into()),
                 }

@@ -3,20 +3,18 @@
 //! runs the kernel's later stages on the accumulators. A persistent CTA takes further tiles: their
 //! loads overlap the epilogue.
 //!
-//! A stage has two mbarriers. TMA's transaction bytes complete `full`. A consumer warpgroup arrives
-//! at `empty` when it has read the stage; if consumers read the left operand themselves, each of
-//! their warps arrives.
+//! It is a tile program: `kiln-lower-tiles` writes it as the code of one thread.
 
 use crate::{
     analysis::NestPlan,
-    emit::{
-        body::Scope,
-        code::{BranchBody, Code},
-    },
+    emit::{body::Scope, code::Code},
     strategies::gpu::{
-        common::{fragments::ProductResults, grid_stride, ptx::Ptx, warp_specialisation},
+        common::{fragments::ProductResults, grid_stride, tile::Tile},
         wgmma_gemm::{
-            DEPTH, Params, groups, k_range::KSplit, staged_results::staged_results, tile::WgmmaTile,
+            DEPTH, Params, groups,
+            k_range::KSplit,
+            staged_results::staged_results,
+            tile::{WgmmaTile, tile_sizes},
         },
     },
     target::launch::TENSOR_MAPS,
@@ -56,7 +54,9 @@ pub fn emit(
         .collect();
     let results = staged_results(scope.kernel, nest, &product);
     let count = product.rights.len();
-    let [left, others @ ..] = maps else { return Err("has no parameters for tensor maps".into()) };
+    let [left_map, others @ ..] = maps else {
+        return Err("has no parameters for tensor maps".into());
+    };
     let written = results.iter().filter(|r| r.tensor.is_some()).count();
     if others.len() != count + written || !params.block_n.is_multiple_of(DEPTH * count) {
         return Err("has as many tensor maps, or columns, as another schedule wants".into());
@@ -77,9 +77,7 @@ pub fn emit(
         .into());
     }
     super::fits(params, nest, &product)?;
-    // With a computed left operand each warp arrives for itself, since it reads its own rows.
-    let readers = if product.prologue.is_some() { 4 } else { 1 };
-    let (m, n, stages) = (params.block_m, params.block_n, params.stages);
+    let (m, n) = (params.block_m, params.block_n);
     let sizes = |dims: &[usize]| {
         dims.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<Vec<Value>>>()
     };
@@ -91,59 +89,38 @@ pub fn emit(
     let across = n / count;
     let tiles = [up(&product.roles.rows, m)?, up(&product.roles.columns, across)?];
     let total = batch.iter().chain(&tiles).try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    let p = Ptx(c);
-    let ring = p.dynamic_shared(scope.kernel.func)?;
     let groups = groups(params);
     let results = ProductResults { scope, plan, nest, product: &product, outs, tile: [m, across] };
-    let (left_map, right_maps) = (*left, rights.to_vec());
-    let parts = params.split_k;
-    let part = KSplit::of(c, parts, results.steps(c)?)?;
+    let tile = |o, dtype, across| {
+        (Type::scalar(c.ctx(), dtype), tile_sizes(o, across, product.k_per_stage()))
+    };
+    let operands =
+        [tile(&product.left, product.raw, m), tile(&product.rights[0], product.element, n)];
+    // With a computed left operand each warp arrives for itself, since it reads its own rows.
+    let warpgroups = product.prologue.is_none();
+    let [left, right] = Tile(c).pipeline_of_two(params.stages, operands, warpgroups)?;
+    let k_split = KSplit::of(c, params.split_k, results.steps(c)?)?;
     let t = WgmmaTile {
         results,
-        left_map,
-        right_maps,
+        left_map: *left_map,
+        right_maps: rights.to_vec(),
         staged_results,
         m,
         n,
-        stages,
         warpgroups: groups,
-        pipeline: ring,
+        left,
+        right,
         batch,
         tiles,
         total,
-        k_split: part,
+        k_split,
     };
-
     // Independent nests come before setmaxnreg, while all threads have the same registers.
     plan.nests
         .iter()
         .skip(1)
         .try_for_each(|n| grid_stride::grid(c, scope, plan, n, 128 * (groups + 1), 4))?;
-    let mut barriers = |c: Code| {
-        let p = Ptx(c);
-        maps.iter().try_for_each(|m| p.prefetch_tensor_map(*m))?;
-        (0..stages).try_for_each(|i| {
-            p.mbarrier_init(t.full_barrier(p, p.number(i)?)?, 1)?;
-            p.mbarrier_init(t.empty_barrier(p, p.number(i)?)?, groups * readers)
-        })?;
-        t.init_reduction_mbarrier(p)
-    };
-    let mut copied = |c: Code| t.producer_barriers(c);
-    let roles = warp_specialisation::WarpRoles {
-        registers: (groups > 1).then_some(REGISTERS[usize::from(params.ctas_per_sm > 1)]),
-        barriers: &mut barriers,
-        copies: &mut |c| t.produce(c),
-        copied: (parts > 1).then_some(&mut copied as &mut BranchBody<'_>),
-        multiplies: &mut |c, group, thread, warp| {
-            t.consume(c, group, thread, warp)?;
-            // A CTA must not exit before TMA has read its shared memory.
-            let stores = Ptx(c).eq_const(Ptx(c).rem_const(thread, 32)?, 0)?;
-            if t.staged_results.is_empty() {
-                Ok(())
-            } else {
-                c.if_else(stores, &mut |c| Ptx(c).tma_store_wait(0, true), None)
-            }
-        },
-    };
-    warp_specialisation::emit(c, roles)
+    let registers = (groups > 1).then_some(REGISTERS[usize::from(params.ctas_per_sm > 1)]);
+    let (produce, consume) = (&mut |c| t.produce(c), &mut |c| t.consume(c));
+    Tile(c).warp_specialize(groups, registers, maps, produce, consume)
 }

@@ -1,8 +1,14 @@
 //! TMA loads of a convolution in im2col mode: a load takes one window position of consecutive
 //! output pixels, across rows and images.
-use crate::strategies::gpu::{
-    common::ptx::Ptx,
-    wgmma_gemm::{DEPTH, im2col::Window, tile::WgmmaTile},
+use crate::{
+    emit::code::Code,
+    strategies::gpu::{
+        common::{
+            ptx::Ptx,
+            tile::{Tile, TmaLoad},
+        },
+        wgmma_gemm::{DEPTH, im2col::Window, tile::WgmmaTile},
+    },
 };
 use kiln_dialects::ir::*;
 
@@ -19,19 +25,19 @@ impl WgmmaTile<'_> {
         let down = begins(arith::remui(p, line, high)?, 0)?;
         Ok([across, down, arith::divui(p, line, high)?])
     }
-    /// Issues the TMA loads of a K step: 64 channels at one window position, and their weights.
+    /// Starts the TMA loads of a K step: 64 channels at one window position, and their weights.
     /// `group`: the group's index, if there are several.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn copy_window(
+    pub(super) fn load_window(
         &self,
-        p: Ptx,
+        c: Code,
         w: &Window,
         pixel: &[Value; 3],
+        stage: Value,
         step: Value,
         (column, group): (Value, Option<Value>),
-        (left, right): (Value, Value),
-        barrier: Value,
     ) -> Result<()> {
+        let (p, t) = (Ptx(c), Tile(c));
+        let step = p.index_to_i32(step)?;
         let blocks = w.blocks() as usize;
         let (window_position, channel) =
             (p.div_const(step, blocks)?, p.mul_const(p.rem_const(step, blocks)?, DEPTH)?);
@@ -45,18 +51,14 @@ impl WgmmaTile<'_> {
             ),
             None => (channel, column),
         };
-        p.tma_load_im2col(
-            left,
-            self.left_map,
-            &[&[of_image], &pixel[..]].concat(),
-            &[across, down],
-            barrier,
-        )?;
+        let how = TmaLoad { window: vec![across, down], ..TmaLoad::default() };
+        let at = [&[of_image], &pixel[..]].concat();
+        t.tma_load_as(self.left_map, at, self.left, stage, &how)?;
         let weight = if self.results.product.rights[0].sizes.len() == 2 {
             vec![p.mul_const(step, DEPTH)?, column]
         } else {
             vec![channel, window_position, column]
         };
-        p.tma_load(right, self.right_maps[0], &weight, barrier)
+        t.tma_load(self.right_maps[0], weight, self.right, stage)
     }
 }

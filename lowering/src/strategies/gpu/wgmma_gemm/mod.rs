@@ -1,7 +1,6 @@
 //! Products and convolutions on Hopper's tensor cores: a producer warp issues TMA loads into a
 //! multi-stage shared-memory pipeline, consumer warpgroups issue wgmma, and the epilogue reads the
 //! accumulators from registers.
-mod cluster_reduce;
 mod consumer;
 pub(crate) mod emit;
 mod epilogue;
@@ -13,7 +12,6 @@ mod producer;
 mod register_operand;
 pub(crate) mod split_k;
 pub(crate) mod staged_results;
-pub(crate) mod store;
 pub(crate) mod tensor_maps;
 mod tile;
 pub(crate) mod tiles;

@@ -1,14 +1,18 @@
-//! A CTA's tile of a warp-specialised GEMM: its pipeline stages and mbarriers in shared memory, and
-//! the tiles that a persistent CTA takes.
+//! A CTA's tile of a warp-specialised GEMM, and the tiles that a persistent CTA takes.
 use crate::{
     emit::{
         code::{Code, constant_value},
         loops::decode,
     },
     strategies::gpu::{
-        common::{fragments::ProductResults, ptx::Ptx, threads},
+        common::{
+            fragments::ProductResults,
+            ptx::Ptx,
+            threads,
+            tile::{Fragments, Tile},
+        },
         wgmma_gemm::{
-            ROW, TensorCoreProduct, k_range::KSplit, staged_results::StagedResult, staging,
+            MatrixOperand, TensorCoreProduct, k_range::KSplit, staged_results::StagedResult,
         },
     },
 };
@@ -30,10 +34,10 @@ pub(super) struct WgmmaTile<'a> {
     pub(super) m: usize,
     /// Columns of the tile, all right operands together.
     pub(super) n: usize,
-    pub(super) stages: usize,
     pub(super) warpgroups: usize,
-    /// The base of the pipeline's stages in shared memory.
-    pub(super) pipeline: Value,
+    /// The pipeline, as its tiles of the left operand and of the right ones.
+    pub(super) left: Value,
+    pub(super) right: Value,
     /// Sizes of the batch dimensions, and tiles of a matrix: along M, along N.
     pub(super) batch: Vec<Value>,
     pub(super) tiles: [Value; 2],
@@ -49,20 +53,8 @@ pub(super) struct TileCoord {
     pub(super) batch: Vec<Value>,
 }
 
-/// A consumer warpgroup's accumulators of a tile.
-pub(super) struct Fragments<'a> {
-    pub(super) coord: &'a TileCoord,
-    pub(super) warpgroup: Value,
-    /// The thread in the warpgroup, 0 to 127.
-    pub(super) thread: Value,
-    /// The warp in the CTA.
-    pub(super) warp: Value,
-    /// Accumulators by 64 rows, by right operand.
-    pub(super) values: Vec<Vec<&'a [Value]>>,
-}
-
-/// Emits the body of a tile, given stage and parity; returns the next ones.
-type TileBody<'a> = dyn FnMut(Code, &TileCoord, &[Value]) -> Result<Vec<Value>> + 'a;
+/// Emits the body of a tile, given its first stage; returns the next tile's.
+type TileBody<'a> = dyn FnMut(Code, &TileCoord, Value) -> Result<Value> + 'a;
 
 impl WgmmaTile<'_> {
     pub(super) fn product(&self) -> &TensorCoreProduct {
@@ -74,26 +66,12 @@ impl WgmmaTile<'_> {
         self.results.tile[1]
     }
 
-    pub(super) fn stage_bytes(&self) -> usize {
-        self.left_bytes() + self.n * ROW
+    /// The type of so many columns of accumulators.
+    pub(super) fn accumulators(&self, c: Code, columns: usize) -> Type {
+        self.fragments().accumulator(Ptx(c).f32(), columns)
     }
-
-    /// The base of the epilogue's staging buffers.
-    pub(super) fn staging(&self, p: Ptx) -> Result<Value> {
-        p.add_const(self.pipeline, self.stages * self.stage_bytes())
-    }
-
-    pub(super) fn full_barrier(&self, p: Ptx, stage: Value) -> Result<Value> {
-        p.add(p.add_const(self.staging(p)?, staging(self.warpgroups))?, p.mul_const(stage, 8)?)
-    }
-
-    pub(super) fn empty_barrier(&self, p: Ptx, stage: Value) -> Result<Value> {
-        p.add_const(self.full_barrier(p, stage)?, 8 * self.stages)
-    }
-
-    /// The next stage, and its phase parity.
-    pub(super) fn next_stage(&self, p: Ptx, stage: Value, parity: Value) -> Result<[Value; 2]> {
-        p.next_stage(stage, parity, self.stages)
+    pub(super) fn fragments(&self) -> Fragments {
+        Fragments { rows: self.m }
     }
 
     /// The position of a tile, given its linear number.
@@ -134,24 +112,21 @@ impl WgmmaTile<'_> {
         })
     }
 
-    /// Loops over the tiles of this CTA; stage and parity are loop-carried.
-    pub(super) fn for_each_tile(
-        &self,
-        c: Code,
-        carried: &[Value; 2],
-        body: &mut TileBody<'_>,
-    ) -> Result<()> {
+    /// Loops over the tiles of this CTA; the stage is loop-carried.
+    pub(super) fn for_each_tile(&self, c: Code, body: &mut TileBody<'_>) -> Result<()> {
+        let carried = Tile(c).first_stage()?;
         let parts = c.index(self.k_split.splits as i64)?;
         let (first, step) =
             (c.div(threads::block_id(c)?, parts)?, c.div(threads::grid_dim(c)?, parts)?);
-        c.for_dynamic_step(first, self.total, step, carried, &mut |c, tile, carried| {
-            body(c, &self.tile_coord(c, tile)?, carried)
+        c.for_dynamic_step(first, self.total, step, &[carried], &mut |c, tile, carried| {
+            Ok(vec![body(c, &self.tile_coord(c, tile)?, carried[0])?])
         })?;
         Ok(())
     }
+}
 
-    /// The first row of a warpgroup in a tile.
-    pub(super) fn warpgroup_row(&self, p: Ptx, group: Value) -> Result<Value> {
-        p.mul_const(group, self.m / self.warpgroups)
-    }
+/// The sizes of an operand's tile in shared memory. `across`: rows of the left operand, or columns
+/// of the right ones.
+pub(super) fn tile_sizes(o: &MatrixOperand, across: usize, depth: usize) -> [usize; 2] {
+    if o.k_major { [across, depth] } else { [depth, across] }
 }
