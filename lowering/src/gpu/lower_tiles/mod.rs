@@ -27,6 +27,7 @@ mod role;
 mod staging;
 mod store;
 mod thread;
+mod warp_specialisation;
 
 use crate::{
     analysis::kernels_of,
@@ -40,11 +41,9 @@ use crate::{
         rings::Rings,
         role::Role,
         thread::{Thread, WARPS},
+        warp_specialisation::WarpRoles,
     },
-    strategies::gpu::common::{
-        ptx::Ptx,
-        warp_specialisation::{self, WarpRoles},
-    },
+    strategies::gpu::common::ptx::Ptx,
     target::launch::{THREADS, WARP},
 };
 use kiln_dialects::{ir::*, ops::*, rules::Level};

@@ -11,10 +11,10 @@ pub(crate) mod roles;
 pub(crate) mod score;
 pub(crate) mod threads;
 pub(crate) mod tile;
+mod tile_bodies;
 pub(crate) mod tma_store;
 pub(crate) mod vector_width;
 pub(crate) mod warp_mma;
-pub(crate) mod warp_specialisation;
 
 use crate::{
     analysis::{Kernel, Nest, Poly, Stage},

@@ -320,27 +320,10 @@ impl Ptx {
     pub fn wgmma_commit_group(self) -> Result<()> {
         nvvm::wgmma_commit_group_sync_aligned(self)
     }
-    /// Commits the `wgmma`s started so far as one group, and waits until it is the only one in
-    /// flight.
-    pub fn wgmma_commit_and_wait(self) -> Result<()> {
-        self.wgmma_commit_group()?;
-        nvvm::wgmma_wait_group_sync_aligned(self, 1)
-    }
     /// The accumulators of a `wgmma` as single values.
     pub fn extract_accumulators(self, sums: Value, count: usize) -> Result<Vec<Value>> {
         let part = |i: usize| llvm::extractvalue(self, sums, &[i as i64], self.f32());
         (0..count).map(part).collect()
-    }
-    /// Waits for all `wgmma`s; returns their accumulators as single values.
-    pub fn wgmma_wait_all(self, sums: &[Value], columns: usize) -> Result<Vec<Vec<Value>>> {
-        let each = columns / 2;
-        let values = sums
-            .iter()
-            .map(|s| self.extract_accumulators(*s, each))
-            .collect::<Result<Vec<_>>>()?
-            .concat();
-        let done = self.wgmma_wait_group(0, &values, &[])?;
-        Ok(done.chunks(each).map(<[Value]>::to_vec).collect())
     }
     /// `wgmma.wait_group`: waits until at most `under_way` groups are in flight. Returns `values`
     /// as new SSA values, so that nothing computes or reads them across the wait. Registers of

@@ -4,10 +4,9 @@ use crate::{emit::code::Code, target::launch::SHARED_SPACE};
 use kiln_dialects::{
     ir::*,
     ops::{
-        FragmentLayout, ReduceKind, TileAcquire, TileBroadcast, TileClusterReduce, TileConvert,
-        TileEpilogue, TileFirstStage, TileIota, TileLoad, TileLocalLoad, TileMap, TileMma,
-        TileMmaWait, TileNextStage, TilePipeline, TileReduce, TileRelease, TileSplit, TileStore,
-        TileTmaLoad, TileView, TileWait, TileWarpSpecialize, TileZeroRows,
+        FragmentLayout, ReduceKind, TileAcquire, TileBroadcast, TileConvert, TileFirstStage,
+        TileIota, TileLocalLoad, TileMma, TileMmaWait, TileNextStage, TilePipeline, TileReduce,
+        TileRelease, TileSplit, TileTmaLoad, TileView, TileWait, TileWarpSpecialize, TileZeroRows,
     },
     sym::Dim,
 };
@@ -15,9 +14,6 @@ use kiln_dialects::{
 /// Emits ops at the insertion point of a [`Code`].
 #[derive(Clone, Copy)]
 pub struct Tile(pub Code);
-
-/// The body of a map: from elements of its operands to those of its results.
-pub type MapBody<'a> = dyn FnMut(Code, &[Value]) -> Result<Vec<Value>> + 'a;
 
 /// A region without arguments.
 pub type RoleBody<'a> = dyn FnMut(Code) -> Result<()> + 'a;
@@ -73,7 +69,7 @@ impl Tile {
         let regions: &mut [RegionBody<'_>] = &mut [(&[], &mut produce), (&[], &mut consume)];
         self.0.0.create_with(&node, &[], regions).map(drop)
     }
-    fn end(self, values: &[Value]) -> Result<()> {
+    pub(super) fn end(self, values: &[Value]) -> Result<()> {
         self.effect(&kiln_dialects::ops::Yield { values: values.to_vec() })
     }
 
@@ -168,23 +164,6 @@ impl Tile {
     pub fn local_load(self, tile: Value, ty: Type) -> Result<Value> {
         self.value(&TileLocalLoad { tile }, ty)
     }
-    /// Reads an element a column where the body says, as vectors of so many.
-    pub fn load(
-        self,
-        memory: Value,
-        columns: Value,
-        vector: usize,
-        address: &mut dyn FnMut(Code, Value) -> Result<Value>,
-        ty: Type,
-    ) -> Result<Value> {
-        let mut fill = |b: Builder, args: Vec<Value>| {
-            let at = address(Code(b), args[0])?;
-            Tile(Code(b)).end(&[at])
-        };
-        let node = TileLoad { memory, columns, vector: vector as i64 };
-        let body: RegionBody<'_> = (&[element(&columns)], &mut fill);
-        Ok(self.0.0.create_with(&node, &[ty], &mut [body])?.result(0))
-    }
     /// A tile as adjacent tiles of equally many columns.
     pub fn split(self, input: Value, types: &[Type]) -> Result<Vec<Value>> {
         match types {
@@ -192,47 +171,6 @@ impl Tile {
             _ => Ok(self.0.0.create_with(&TileSplit { input }, types, &mut [])?.results()),
         }
     }
-    /// Sums a tile over the CTAs of a cluster; the owners of its rows run the body.
-    pub fn cluster_reduce(
-        self,
-        value: Value,
-        rank: Value,
-        ctas: usize,
-        body: &mut dyn FnMut(Code, Value) -> Result<()>,
-    ) -> Result<()> {
-        let mut fill = |b: Builder, args: Vec<Value>| {
-            body(Code(b), args[0])?;
-            Tile(Code(b)).end(&[])
-        };
-        let node = TileClusterReduce { value, rank, ctas: ctas as i64 };
-        self.0.0.create_with(&node, &[], &mut [(&[value.ty()], &mut fill)]).map(drop)
-    }
-    /// Runs a body on the elements of tiles: from row, column and elements to those of results.
-    /// `lines`: from row and column to where a row of each memref begins.
-    pub fn epilogue(
-        self,
-        node: TileEpilogue,
-        body: &mut MapBody<'_>,
-        lines: Option<&mut MapBody<'_>>,
-    ) -> Result<()> {
-        let index = Type::index(self.0.ctx());
-        let some =
-            |t: Type| if node.vector > 1 { Type::vector(t, node.vector as usize) } else { t };
-        let elements = node.values.iter().map(|v| some(element(v)));
-        let types: Vec<Type> = [index; 2].into_iter().chain(elements).collect();
-        let region = |body: &mut MapBody<'_>, b: Builder, args: &[Value]| {
-            let all = body(Code(b), args)?;
-            Tile(Code(b)).end(&all)
-        };
-        let mut fill = |b: Builder, args: Vec<Value>| region(body, b, &args);
-        let first: RegionBody<'_> = (&types, &mut fill);
-        let Some(lines) = lines else {
-            return self.0.0.create_with(&node, &[], &mut [first]).map(drop);
-        };
-        let mut lines = |b: Builder, args: Vec<Value>| region(lines, b, &args);
-        self.0.0.create_with(&node, &[], &mut [first, (&[index; 2], &mut lines)]).map(drop)
-    }
-
     /// Positions from `first` on, none beyond `last`.
     pub fn iota(self, first: Value, last: Option<Value>, ty: Type) -> Result<Value> {
         self.value(&TileIota { first, last }, ty)
@@ -241,41 +179,6 @@ impl Tile {
     pub fn broadcast(self, input: Value, ty: Type) -> Result<Value> {
         self.value(&TileBroadcast { input }, ty)
     }
-    /// Computes fragments element by element.
-    pub fn map(
-        self,
-        inputs: &[Value],
-        results: &[Type],
-        body: &mut MapBody<'_>,
-    ) -> Result<Vec<Value>> {
-        self.map_as(inputs, results, false, body)
-    }
-    /// As [`Tile::map`], `fast`: where sums and products of floats may contract and reassociate.
-    pub fn map_as(
-        self,
-        inputs: &[Value],
-        results: &[Type],
-        fast: bool,
-        body: &mut MapBody<'_>,
-    ) -> Result<Vec<Value>> {
-        let types: Vec<Type> = inputs.iter().map(element).collect();
-        let mut fill = |b: Builder, args: Vec<Value>| {
-            let made = body(Code(b), &args)?;
-            Tile(Code(b)).end(&made)
-        };
-        let node = TileMap { inputs: inputs.to_vec(), fast };
-        Ok(self.0.0.create_with(&node, results, &mut [(&types, &mut fill)])?.results())
-    }
-    /// As [`Tile::map`] with one result.
-    pub fn map_one(
-        self,
-        inputs: &[Value],
-        result: Type,
-        body: &mut dyn FnMut(Code, &[Value]) -> Result<Value>,
-    ) -> Result<Value> {
-        let all = self.map(inputs, &[result], &mut |c, x| Ok(vec![body(c, x)?]))?;
-        all.first().copied().ok_or_else(|| "has no result".into())
-    }
     /// Reduces along rows.
     pub fn reduce(self, kind: ReduceKind, input: Value, ty: Type) -> Result<Value> {
         self.value(&TileReduce { kind, input }, ty)
@@ -283,30 +186,6 @@ impl Tile {
     /// Another element type or layout.
     pub fn convert(self, input: Value, ty: Type) -> Result<Value> {
         self.value(&TileConvert { input }, ty)
-    }
-    /// Stores a tile, or an element a row, where the body says, as aligned vectors of so many
-    /// elements. Rows from `bound` on are not stored.
-    pub fn store(
-        self,
-        value: Value,
-        memory: Value,
-        positions: &[Value],
-        (vector, bound): (usize, Option<Value>),
-        address: &mut dyn FnMut(Code, &[Value]) -> Result<Value>,
-    ) -> Result<()> {
-        let types: Vec<Type> = positions.iter().map(element).collect();
-        let mut fill = |b: Builder, args: Vec<Value>| {
-            let at = address(Code(b), &args)?;
-            Tile(Code(b)).end(&[at])
-        };
-        let node = TileStore {
-            value,
-            memory,
-            positions: positions.to_vec(),
-            bound,
-            vector: vector as i64,
-        };
-        self.0.0.create_with(&node, &[], &mut [(&types, &mut fill)]).map(drop)
     }
 }
 
@@ -319,11 +198,6 @@ pub struct TmaLoad {
     pub whole: bool,
     /// Which of so many equal parts of the tile is loaded.
     pub part: Option<(usize, usize)>,
-}
-
-/// The type of an element of a fragment, or of a scalar.
-fn element(v: &Value) -> Type {
-    v.ty().element().unwrap_or(v.ty())
 }
 
 /// The types of fragments of `rows` rows.

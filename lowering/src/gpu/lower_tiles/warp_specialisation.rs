@@ -8,24 +8,24 @@ use kiln_dialects::ir::*;
 
 /// A consumer warpgroup, given its index, the thread index among its 128, and the warp index in the
 /// CTA.
-pub type Multiplies<'a> = dyn FnMut(Code, Value, Value, Value) -> Result<()> + 'a;
+pub(super) type Multiplies<'a> = dyn FnMut(Code, Value, Value, Value) -> Result<()> + 'a;
 
 /// Roles of a CTA's warps.
-pub struct WarpRoles<'a> {
+pub(super) struct WarpRoles<'a> {
     /// Registers of a producer and of a consumer thread (`setmaxnreg`), if they differ.
-    pub registers: Option<(usize, usize)>,
+    pub(super) registers: Option<(usize, usize)>,
     /// Initialises all mbarriers.
-    pub barriers: &'a mut BranchBody<'a>,
+    pub(super) barriers: &'a mut BranchBody<'a>,
     /// The producer thread.
-    pub copies: &'a mut BranchBody<'a>,
+    pub(super) copies: &'a mut BranchBody<'a>,
     /// What the producer warpgroup does after the last copy.
-    pub copied: Option<&'a mut BranchBody<'a>>,
+    pub(super) copied: Option<&'a mut BranchBody<'a>>,
     /// A consumer warpgroup.
-    pub multiplies: &'a mut Multiplies<'a>,
+    pub(super) multiplies: &'a mut Multiplies<'a>,
 }
 
 /// Emits all roles of a CTA.
-pub fn emit(c: Code, roles: WarpRoles<'_>) -> Result<()> {
+pub(super) fn emit(c: Code, roles: WarpRoles<'_>) -> Result<()> {
     let WarpRoles { registers, barriers, copies, mut copied, multiplies } = roles;
     let p = Ptx(c);
     let thread = p.thread_id()?;
