@@ -197,6 +197,45 @@ func.func @k0(%a: tensor<130x88xf32> {kiln.sizes = array<i64: 130, 88>}, %s: ten
 }
 
 // -----
+// Read before the stage is released, since no map takes the elements. The body has no bounds to
+// check.
+// CASE: tile_read_from_shared_memory
+// RUN: kiln-lower-tiles,cse
+// NO-RUN: a tile program has no other lowering to compare with
+// CHECK-COUNT-4: nvvm.ldmatrix
+// CHECK: nvvm.mbarrier.arrive
+// CHECK: vector.store
+// IMPLICIT-CHECK-NOT: kiln.tile
+module attributes {kiln.level = "tiled"} {
+  module @k attributes {kiln.kernel = {}} {
+    func.func @k(%map: !llvm.ptr, %out: memref<4096xbf16>) attributes {kiln.shared = 9232 : i64, kiln.threads = 256 : i64} {
+      %zero = arith.constant 0 : i32
+      %ring = kiln.tile.pipeline warpgroups : memref<1x64x64xbf16, 3>
+      kiln.tile.warp_specialize consumers 1 prefetch(%map : !llvm.ptr) producer {
+        %s = kiln.tile.first_stage
+        kiln.tile.acquire %ring[%s] : memref<1x64x64xbf16, 3>
+        kiln.tile.tma_load %map[%zero, %zero : i32, i32] to %ring[%s] : !llvm.ptr to memref<1x64x64xbf16, 3>
+        kiln.yield
+      } consumer {
+        %s = kiln.tile.first_stage
+        kiln.tile.wait %ring[%s] : memref<1x64x64xbf16, 3>
+        %t = kiln.tile.view %ring[%s] : memref<1x64x64xbf16, 3> -> memref<64x64xbf16, 3>
+        %x = kiln.tile.local_load %t : memref<64x64xbf16, 3> -> tensor<64x64xbf16, #kiln.fragment<accumulator>>
+        kiln.tile.release %ring[%s] : memref<1x64x64xbf16, 3>
+        kiln.tile.epilogue(%x : tensor<64x64xbf16, #kiln.fragment<accumulator>>) at(%zero, %zero) vectors of 2 {
+        ^bb0(%row: index, %column: index, %e: vector<2xbf16>):
+          %at = affine.apply affine_map<(i, j) -> (i * 64 + j)>(%row, %column)
+          vector.store %e, %out[%at] : memref<4096xbf16>, vector<2xbf16>
+          kiln.yield
+        }
+        kiln.yield
+      }
+      return
+    }
+  }
+}
+
+// -----
 // CASE: no_wgmma_of_this_form
 // RUN: kiln-lower-tiles
 module attributes {kiln.level = "tiled"} {

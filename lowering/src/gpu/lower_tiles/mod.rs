@@ -27,6 +27,7 @@ mod role;
 mod staging;
 mod store;
 mod thread;
+mod values;
 mod warp_specialisation;
 
 use crate::{
