@@ -51,10 +51,6 @@ impl ProductResults<'_> {
     pub fn columns(&self, c: Code) -> Result<Value> {
         self.scope.poly(c, &self.nest.extents[self.product.roles.columns[0]])
     }
-    /// Column count (N), if it is static.
-    pub fn known_columns(&self) -> Option<i64> {
-        self.nest.extents[self.product.roles.columns[0]].known()
-    }
     /// Trip count of the K loop, one at least.
     pub fn steps(&self, c: Code) -> Result<Value> {
         let depth = Poly::product(self.product.roles.k.iter().map(|d| &self.nest.extents[*d]));
