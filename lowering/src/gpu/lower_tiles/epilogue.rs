@@ -26,10 +26,10 @@ struct Epilogue<'a> {
     columns: usize,
     /// The bounds that the tile may reach.
     bounds: [Option<Value>; 2],
-    /// The warp's first row in the tile, and the thread's from there and first column.
-    warp_row: Value,
+    /// The tile's first row and column, and the warp's first row in it.
     row: Value,
     column: Value,
+    warp_row: Value,
 }
 
 impl Role<'_> {
