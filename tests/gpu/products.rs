@@ -154,7 +154,10 @@ fn tiled_kernels_resume_with_their_shared_memory() {
             .output()
             .expect("it runs");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        assert!(std::fs::read_to_string(&tiled).unwrap().contains("kiln.tile.pipeline"), "{product}");
+        assert!(
+            std::fs::read_to_string(&tiled).unwrap().contains("kiln.tile.pipeline"),
+            "{product}"
+        );
         // Identical code except for the kernel's name, which includes the level it resumes from.
         let ptx = |path: &Path| {
             let package = build(path, "sm_90a").unwrap_or_else(|e| panic!("{product}: {e}"));
