@@ -169,6 +169,11 @@ def worker(peer, name, threads, folder):
         result = result.float().numpy()
     np.save(os.path.join(folder, f"{name}.{peer}.npy"), result)
     print(json.dumps({"first_s": first}), flush=True)
+    serve(call)
+
+
+def serve(call):
+    """Answers each line of standard input, seconds of a burst, with the times of the calls in it."""
     for line in sys.stdin:
         seconds, times, begin = float(line), [], time.perf_counter()
         while len(times) < 3 or time.perf_counter() - begin < seconds:

@@ -96,6 +96,23 @@ def Kiln_ReduceWindowOp : Kiln_Contraction<"reduce_window"> {
   let assemblyFormat = "$kind $input `window` `=` $window `strides` `=` $strides `pad` `=` $pad_low `x` $pad_high `dilation` `=` $dilation attr-dict `:` type($input)";
 }
 
+def Kiln_WinogradInputOp : Kiln_Contraction<"winograd_input"> {
+  let summary = "Input transform of Winograd's F(tile x tile, 3 x 3) over overlapping squares of tile + 2 pixels: [N, tile TY + 2, tile TX + 2, C] to [(tile + 2)^2, N, TY, TX, C]. tile is 2 or 4";
+  let formula = "r[i (tile + 2) + j, n, ty, tx, c] = sum over p, q of B[i, p] * B[j, q] * x[n, tile ty + p, tile tx + q, c]; B[i, p] is the coefficient of z^p in the product of (z - a_k) over k != i, with points a of 0, 1, -1 or 0, 3/4, -3/4, 3/2, -3/2";
+  let reference = "Lavin and Gray, Fast Algorithms for Convolutional Neural Networks (CVPR 2016); MLIR linalg.winograd_input_transform";
+  let arguments = (ins Tensor:$input, I64Attr:$tile);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$input `tile` `=` $tile attr-dict `:` type($input)";
+}
+def Kiln_WinogradOutputOp : Kiln_Contraction<"winograd_output"> {
+  let summary = "Output transform of Winograd's F(tile x tile, 3 x 3): [(tile + 2)^2, N, TY, TX, K] to [N, TY, tile, TX, tile, K]. tile is 2 or 4";
+  let formula = "r[n, ty, a, tx, b, k] = sum over i, j of A[a, i] * A[b, j] * x[i (tile + 2) + j, n, ty, tx, k]; A[a, i] = a_i^a, at infinity 1 for the last a, else 0";
+  let reference = "as kiln.winograd_input; MLIR linalg.winograd_output_transform";
+  let arguments = (ins Tensor:$input, I64Attr:$tile);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$input `tile` `=` $tile attr-dict `:` type($input)";
+}
+
 // ---- counter-based random numbers: independent of fusion, order and thread count
 class Kiln_Random<string mnemonic, list<Trait> traits = []> : Kiln_Inferred<mnemonic, !listconcat([Pure], traits)> {
   let family = "random";

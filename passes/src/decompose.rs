@@ -155,9 +155,9 @@ pub(crate) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
         | Select | Clamp | Convert | Bitcast | Constant | Splat | Iota | BroadcastInDim
         | Reshape | Transpose | Slice | Pad | Concat | InsertSlice | Reverse | Gather | Scatter
         | DynamicSlice | DynamicUpdateSlice | Reduce | ArgMax | ArgMin | Cumulative | Sort
-        | TopK | Fft | DotGeneral | Convolution | ReduceWindow | Philox | RandomBits
-        | RandomUniform | RandomNormal | If | While | Scan | Yield | CustomCall | UnbackedSize
-        | PtxCall => Err("is a prim and has no decomposition".into()),
+        | TopK | Fft | DotGeneral | Convolution | ReduceWindow | WinogradInput | WinogradOutput
+        | Philox | RandomBits | RandomUniform | RandomNormal | If | While | Scan | Yield
+        | CustomCall | UnbackedSize | PtxCall => Err("is a prim and has no decomposition".into()),
     };
     one.map(|v| vec![v])
 }

@@ -395,6 +395,59 @@ func.func @f(%x: tensor<4xi1>) {
 
 // -----
 
+// CASE: winograd
+func.func @f(%x: tensor<?x6x10x?xf32>, %y: tensor<16x2x1x3x5xf64>) -> (tensor<36x?x1x2x?xf32>, tensor<?x1x4x2x4x?xf32>, tensor<2x1x2x3x2x5xf64>) {
+  %s = kiln.sym @s0
+  %t = kiln.sym @s1
+  kiln.bind_shape %x, [%s, 6, 10, %t] : tensor<?x6x10x?xf32>
+  %0 = kiln.winograd_input %x tile = 4 : tensor<?x6x10x?xf32>
+  %1 = kiln.winograd_output %0 tile = 4 : tensor<36x?x1x2x?xf32>
+  %2 = kiln.winograd_output %y tile = 2 : tensor<16x2x1x3x5xf64>
+  return %0, %1, %2 : tensor<36x?x1x2x?xf32>, tensor<?x1x4x2x4x?xf32>, tensor<2x1x2x3x2x5xf64>
+}
+
+// -----
+
+func.func @f(%x: tensor<1x7x6x1xf32>) {
+  // expected-error @+1 {{has 7 pixels, which are not 2 more than tiles of 4}}
+  %0 = kiln.winograd_input %x tile = 4 : tensor<1x7x6x1xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x5x5x1xf32>) {
+  // expected-error @+1 {{has tile 3; tiles are of 2 or 4 results}}
+  %0 = kiln.winograd_input %x tile = 3 : tensor<1x5x5x1xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<36x1x1x1x1xi32>) {
+  // expected-error @+1 {{is not defined on i32}}
+  %0 = kiln.winograd_output %x tile = 4 : tensor<36x1x1x1x1xi32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<16x1x1x1x1xf32>) {
+  // expected-error @+1 {{has 16 elements, not 36}}
+  %0 = kiln.winograd_output %x tile = 4 : tensor<16x1x1x1x1xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x6x6xf32>) {
+  // expected-error @+1 {{takes rank 4, has rank 3}}
+  %0 = kiln.winograd_input %x tile = 4 : tensor<1x6x6xf32>
+  return
+}
+
+// -----
+
 func.func @f(%k: tensor<2xi32>) {
   // expected-error @+1 {{has a seed of dtype i32, not i64}}
   %0:4 = kiln.philox %k, %k, %k : tensor<2xi32>

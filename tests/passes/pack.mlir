@@ -27,6 +27,20 @@ module {
 }
 
 // -----
+// A batched matmul's weights: the batch stays outermost.
+// CASE: batch
+// CHECK: @frozen_0 : tensor<2x2x3x4xf32>
+// CHECK: kiln.pack = "in blocks of 4 columns"
+module {
+  kiln.global "private" @w : tensor<2x3x8xf32> from "w#w"
+  func.func @main(%x: tensor<2x5x3xf32>) -> tensor<2x5x8xf32> {
+    %w = kiln.get_global @w : tensor<2x3x8xf32>
+    %0 = kiln.dot_general %x, %w batch = [0] x [0] contract = [2] x [1] : tensor<2x5x3xf32>, tensor<2x3x8xf32>
+    return %0 : tensor<2x5x8xf32>
+  }
+}
+
+// -----
 // Tied weights: the embedding reads the table unpacked, the head packed blocks, shared by both
 // heads.
 // CASE: transposed_and_tied

@@ -425,3 +425,23 @@ module @k attributes {kiln.kernel = {kind = "reduce"}} {
   }
 }
 }
+
+// -----
+// One nest reads a square and writes an element of each slice; rows of opposite signs share sums.
+// CASE: winograd_transforms
+// CHECK-COUNT-2: linalg.generic
+// IMPLICIT-CHECK-NOT: linalg.generic
+module attributes {kiln.level = "kernels"} {
+module @v attributes {kiln.kernel = {kind = "single"}} {
+  func.func @v(%x: tensor<1x6x4x3xf32>) -> tensor<16x1x2x1x3xf32> {
+    %0 = kiln.winograd_input %x tile = 2 : tensor<1x6x4x3xf32>
+    return %0 : tensor<16x1x2x1x3xf32>
+  }
+}
+module @y attributes {kiln.kernel = {kind = "single"}} {
+  func.func @y(%x: tensor<16x1x2x1x3xf32>) -> tensor<1x2x2x1x2x3xf32> {
+    %0 = kiln.winograd_output %x tile = 2 : tensor<16x1x2x1x3xf32>
+    return %0 : tensor<1x2x2x1x2x3xf32>
+  }
+}
+}

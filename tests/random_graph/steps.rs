@@ -5,7 +5,7 @@ use kiln::dialects::{ir::*, ops::*, value::DType};
 /// Kinds of steps.
 pub const STEPS: &str = "unary unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
     transpose slice pad concat reverse gather scatter dynamic_slice dynamic_update_slice reduce arg cumulative sort dot window random \
-    convolution pieces joined place control control";
+    convolution winograd pieces joined place control control";
 
 type Made = Result<Vec<Value>, kiln_dialects::Error>;
 
@@ -303,6 +303,15 @@ impl Graph {
                     2 => b.add(&RandomUniform { key, sizes, dtype, low: -1.0, high: 1.0 }),
                     _ => b.add(&RandomNormal { key, sizes, dtype, mean: 0.0, std: 1.0 }),
                 })
+            }
+            "winograd" => {
+                let (tile, key) = (self.pick(&[2, 4]), b.splat(DType::I64, &Size::all(&[2]), 5.0)?);
+                let to = self.pick(&[DType::F64, DType::F32, DType::F16, DType::BF16]);
+                let (sizes, dtype) =
+                    (Size::all(&[1, tile + 2, 2 * tile + 2, 3]), Type::scalar(b.ctx, to));
+                let input = b.add(&RandomUniform { key, sizes, dtype, low: -1.0, high: 1.0 })?;
+                let input = b.add(&WinogradInput { input, tile })?;
+                Ok(vec![input, b.add(&WinogradOutput { input, tile })?])
             }
             "convolution" => {
                 let Some(x) = self.value(|d, t| {

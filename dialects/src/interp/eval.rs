@@ -194,6 +194,14 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
                 &r::WindowParams { window, strides, pad_low, pad_high, dilation },
             )
         }
+        OpKind::WinogradInput => {
+            let o = WinogradInput::read(view)?;
+            r::winograd_input(&*get(o.input)?, o.tile)
+        }
+        OpKind::WinogradOutput => {
+            let o = WinogradOutput::read(view)?;
+            r::winograd_output(&*get(o.input)?, o.tile)
+        }
         OpKind::Philox => {
             let o = Philox::read(view)?;
             let (seed, block, stream) = (get(o.seed)?, get(o.block)?, get(o.stream)?);

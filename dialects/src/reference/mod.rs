@@ -27,6 +27,7 @@ mod shape;
 mod sort;
 mod statistic;
 mod window;
+mod winograd;
 
 pub use activation::{gelu, hardsigmoid, hardswish, sigmoid, silu, softplus};
 pub use attention::{AttentionParams, MaskFn, ScoreFn, attention};
@@ -50,3 +51,7 @@ pub use reduce::{arg_max, arg_min, cumulative, reduce};
 pub use sort::{sort, top_k};
 pub use statistic::{mean, std, var};
 pub use window::{WindowParams, reduce_window};
+pub use winograd::{
+    winograd_filter_matrix, winograd_input, winograd_input_matrix, winograd_output,
+    winograd_output_matrix,
+};

@@ -69,6 +69,40 @@ fn numeric(x: &TensorType) -> Result<()> {
     ensure(x.dtype != DType::I1, || "is not defined on i1".into())
 }
 
+/// Checks tile and dtype of a Winograd transform.
+fn winograd(x: &TensorType, tile: i64, rank: usize) -> Result<()> {
+    ensure(matches!(tile, 2 | 4), || format!("has tile {tile}; tiles are of 2 or 4 results"))?;
+    ensure(x.dtype.is_float(), || format!("is not defined on {}", x.dtype.name()))?;
+    ensure(x.dims.len() == rank, || format!("takes rank {rank}, has rank {}", x.dims.len()))
+}
+
+fn winograd_input(x: &TensorType, tile: i64) -> Result<Vec<TensorType>> {
+    winograd(x, tile, 4)?;
+    let tiles = |size: &Dim| -> Result<Dim> {
+        let whole = size.known().is_none_or(|n| n >= 2 && (n - 2) % tile == 0);
+        ensure(whole, || format!("has {size} pixels, which are not 2 more than tiles of {tile}"))?;
+        Ok(size.sub(&Dim::Known(2)).floordiv(&Dim::Known(tile)))
+    };
+    let [images, height, width, channels] = &x.dims[..] else {
+        return Err("has another rank".into());
+    };
+    let square = Dim::Known((tile + 2) * (tile + 2));
+    let dims = vec![square, images.clone(), tiles(height)?, tiles(width)?, channels.clone()];
+    Ok(vec![TensorType { dtype: x.dtype, dims }])
+}
+
+fn winograd_output(x: &TensorType, tile: i64) -> Result<Vec<TensorType>> {
+    winograd(x, tile, 5)?;
+    let [square, images, rows, columns, filters] = &x.dims[..] else {
+        return Err("has another rank".into());
+    };
+    let n = (tile + 2) * (tile + 2);
+    ensure(square.known().is_none_or(|k| k == n), || format!("has {square} elements, not {n}"))?;
+    let (tile, rows, columns) = (Dim::Known(tile), rows.clone(), columns.clone());
+    let dims = vec![images.clone(), rows, tile.clone(), columns, tile, filters.clone()];
+    Ok(vec![TensorType { dtype: x.dtype, dims }])
+}
+
 pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     match view.kind {
         OpKind::Convolution => convolution(&Convolution::read(view)?, v),
@@ -101,6 +135,14 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
                 dtype: x.dtype,
                 dims: (0..n).map(size).collect::<Result<_, _>>()?,
             }])
+        }
+        OpKind::WinogradInput => {
+            let o = WinogradInput::read(view)?;
+            winograd_input(&v.tensor(o.input)?, o.tile)
+        }
+        OpKind::WinogradOutput => {
+            let o = WinogradOutput::read(view)?;
+            winograd_output(&v.tensor(o.input)?, o.tile)
         }
         OpKind::MaxPool => {
             let o = MaxPool::read(view)?;

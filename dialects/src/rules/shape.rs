@@ -330,6 +330,8 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         | OpKind::Attention => contract::infer(view, v),
         OpKind::Convolution
         | OpKind::ReduceWindow
+        | OpKind::WinogradInput
+        | OpKind::WinogradOutput
         | OpKind::Interpolate
         | OpKind::MaxPool
         | OpKind::AvgPool

@@ -171,7 +171,9 @@ pub fn verify(op: Op) -> Result<()> {
         | OpKind::TopK
         | OpKind::DotGeneral
         | OpKind::Convolution
-        | OpKind::ReduceWindow => Ok(()),
+        | OpKind::ReduceWindow
+        | OpKind::WinogradInput
+        | OpKind::WinogradOutput => Ok(()),
         OpKind::Fft => Ok(()),
         OpKind::Philox | OpKind::RandomBits | OpKind::RandomUniform | OpKind::RandomNormal => {
             Ok(())

@@ -252,6 +252,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-layout",
         "sees the whole graph; after passes that would cancel its transposes",
     ),
+    host(
+        Level::Prims,
+        On::Module,
+        "kiln-winograd",
+        "after kiln-layout, whose images have channels last; before kiln-freeze and fusion",
+    ),
     cuda(
         Level::Prims,
         On::Module,

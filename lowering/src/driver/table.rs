@@ -42,6 +42,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<kernels::split_products::SplitProducts>(),
     PassRow::of::<cpu::tile::Tile>(),
     PassRow::of::<linalg::ToLinalg>(),
+    PassRow::of::<kernels::winograd::Winograd>(),
 ];
 
 /// Every pass of kiln, sorted by flag.

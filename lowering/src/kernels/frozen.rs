@@ -73,6 +73,8 @@ pub fn is_expensive(op: Op) -> bool {
                 | DotGeneral
                 | Convolution
                 | ReduceWindow
+                | WinogradInput
+                | WinogradOutput
                 | ArgMax
                 | ArgMin
                 | Concat

@@ -175,9 +175,8 @@ impl Graph<'_> {
             Convolution => {
                 Role::Compute(if contracts(op) { Class::Contract } else { Class::Single })
             }
-            Pad | Concat | InsertSlice | ArgMax | ArgMin | ReduceWindow => {
-                Role::Compute(Class::Single)
-            }
+            Pad | Concat | InsertSlice | ArgMax | ArgMin | ReduceWindow | WinogradInput
+            | WinogradOutput => Role::Compute(Class::Single),
             Cumulative if op.attr(LOOPS).is_some() => Role::Compute(Class::Scan),
             Fft if op.attr(LOOPS).is_some() => Role::Compute(Class::Single),
             _ if is_library(kind) => Role::Library,
@@ -390,6 +389,9 @@ impl Graph<'_> {
         } else if let Some(o) = Fft::of(op) {
             // A butterfly has 5 operations on complex numbers for each level.
             return elements.saturating_mul(5 * i64::from(o.length.max(2).ilog2()));
+        } else if matches!(op.kind(), Some(OpKind::WinogradInput | OpKind::WinogradOutput)) {
+            // Each element of a square takes part in two transforms of about two operations.
+            return elements.saturating_mul(4);
         } else if op.kind() == Some(OpKind::PtxCall) {
             return 0;
         } else {

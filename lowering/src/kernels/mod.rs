@@ -24,3 +24,4 @@ pub mod space_to_depth;
 pub mod split_concats;
 pub mod split_products;
 pub(crate) mod transpose_folding;
+pub mod winograd;

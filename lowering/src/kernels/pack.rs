@@ -15,6 +15,8 @@
 //! convolutions are stored as `[O, H, W, C]`, or for a depthwise convolution as `[H, W, 1, C]`, and
 //! no other weight is packed. Mutable weights are transposed in each call.
 //!
+//! The weights of a batched matmul are stored as `[B, N/32, K, 32]`.
+//!
 //! The weight of a grouped convolution is stored as `[groups, window.., channels, filters]`.
 //!
 //! A weight of few columns or rows is not packed, nor one that would grow by more than `growth`
@@ -131,9 +133,18 @@ fn weight(op: Op) -> Option<(usize, usize)> {
         return folded_transpose(op).map(|_| (1, 0));
     }
     let o = DotGeneral::of(op)?;
-    let fits = o.rhs_batch.is_empty() && o.rhs_contract.len() == 1 && o.rhs.ty().dims().len() == 2;
-    (fits && tensor_type(o.rhs.ty()).is_ok_and(|t| t.dtype.is_float()))
-        .then(|| (1, 1 - o.rhs_contract[0] as usize))
+    let rank = o.rhs.ty().dims().len();
+    let columns = match (&o.rhs_batch[..], &o.rhs_contract[..]) {
+        ([], [k]) if rank == 2 => 1 - *k as usize,
+        ([0], [k]) if rank == 3 => 3 - *k as usize,
+        _ => return None,
+    };
+    tensor_type(o.rhs.ty()).is_ok_and(|t| t.dtype.is_float()).then_some((1, columns))
+}
+
+/// The batch dimensions of a weight, which are its first.
+fn batch_of(op: Op) -> usize {
+    DotGeneral::of(op).map_or(0, |o| o.rhs_batch.len())
 }
 
 /// The order in which a convolution with a window of several elements reads its weight: input
@@ -155,8 +166,8 @@ impl Pack {
     fn pays(&self, op: Op, w: Value, columns: usize) -> Result<()> {
         let sizes: Vec<i64> = w.ty().dims().iter().filter_map(|d| d.known()).collect();
         let n = sizes[columns];
-        let depth: i64 =
-            sizes.iter().enumerate().filter(|(i, _)| *i != columns).map(|(_, n)| n).product();
+        let rows = sizes.iter().enumerate().skip(batch_of(op)).filter(|(i, _)| *i != columns);
+        let depth: i64 = rows.map(|(_, n)| n).product();
         let whole = (n + self.block - 1) / self.block * self.block;
         let depthwise = Convolution::of(op).is_some_and(|o| is_depthwise(&o));
         match () {
@@ -215,12 +226,13 @@ impl Pack {
         split.splice(columns..=columns, [count, self.block]);
         // Blocks outermost, columns within a block innermost, all other dimensions between them in
         // the order of the reduction loops.
-        let between = order(sizes.len(), columns)
+        let batch = batch_of(op);
+        let between = order(sizes.len(), columns, batch)
             .into_iter()
             .map(|d| if d > columns as i64 { d + 1 } else { d })
             .collect();
-        let mut permutation: Vec<i64> =
-            [vec![columns as i64], between, vec![columns as i64 + 1]].concat();
+        let front = (0..batch as i64).chain([columns as i64]).collect();
+        let mut permutation: Vec<i64> = [front, between, vec![columns as i64 + 1]].concat();
         if self.in_pairs(op, w, columns) {
             // [blocks, row pairs, columns, rows of a pair].
             let row = if columns == 0 { 2 } else { 0 };
@@ -245,11 +257,11 @@ impl Pack {
     }
 }
 
-/// The dimensions of a weight except its columns, in the order of the reduction loops: window
-/// before channels.
-fn order(rank: usize, columns: usize) -> Vec<i64> {
-    let mut all: Vec<i64> = (0..rank as i64).filter(|d| *d != columns as i64).collect();
-    if rank > 2 {
+/// The dimensions of a weight except its columns and batch, in the order of the reduction loops:
+/// window before channels.
+fn order(rank: usize, columns: usize, batch: usize) -> Vec<i64> {
+    let mut all: Vec<i64> = (batch as i64..rank as i64).filter(|d| *d != columns as i64).collect();
+    if rank - batch > 2 {
         all.rotate_left(1);
     }
     all
@@ -301,5 +313,8 @@ fn last_pays(op: Op, columns: usize) -> bool {
 
 fn last(op: Op, w: Value, columns: usize) -> Result<Value> {
     let b = Builder::before(op).ok_or("is in no block")?.at(w.loc());
-    stored(&b, w, [order(w.ty().dims().len(), columns), vec![columns as i64]].concat())
+    let batch = batch_of(op);
+    let rest = order(w.ty().dims().len(), columns, batch);
+    let permutation = (0..batch as i64).chain(rest).chain([columns as i64]).collect();
+    stored(&b, w, permutation)
 }

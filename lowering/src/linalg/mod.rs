@@ -31,6 +31,7 @@ mod power;
 pub mod scalar;
 pub(crate) mod scan;
 pub(crate) mod stage;
+mod winograd;
 
 use crate::{
     analysis::{kernels_of, param_attrs, sizes::SizeValues},

@@ -12,6 +12,7 @@ use crate::{
         kernel::{Kernel, Nest, slice},
         scalar::storage,
         scan::{MaskedScan, Scan, cumulative},
+        winograd,
     },
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
@@ -24,6 +25,12 @@ pub fn stage(k: &Kernel, op: Op) -> Tensors {
         Some(OpKind::Convolution) => convolution(k, op, &Convolution::of(op).ok_or_malformed(op)?),
         Some(OpKind::ReduceWindow) => {
             reduce_window(k, op, &ReduceWindow::of(op).ok_or_malformed(op)?)
+        }
+        Some(OpKind::WinogradInput) => {
+            winograd::input(k, op, &WinogradInput::of(op).ok_or_malformed(op)?)
+        }
+        Some(OpKind::WinogradOutput) => {
+            winograd::output(k, op, &WinogradOutput::of(op).ok_or_malformed(op)?)
         }
         Some(OpKind::Cumulative) => cumulative(k, &Cumulative::of(op).ok_or_malformed(op)?),
         Some(OpKind::Fft) => fft(k, op, &Fft::of(op).ok_or_malformed(op)?),
@@ -57,6 +64,8 @@ pub fn is_stage(kind: OpKind) -> bool {
             | DotGeneral
             | Convolution
             | ReduceWindow
+            | WinogradInput
+            | WinogradOutput
             | ArgMax
             | ArgMin
             | Concat
