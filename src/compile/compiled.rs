@@ -1,7 +1,7 @@
 //! A compiled function: its settings, its programs, and its remarks.
 use super::{
-    Arguments, Function, Remark, Settings, Topic, background::ProgramFuture, entry::EntryCode,
-    remark, state::FunctionState,
+    Arguments, Function, Remark, Settings, Topic, background::ProgramFuture, donation::Donations,
+    entry::EntryCode, remark, state::FunctionState,
 };
 use crate::{
     Error,
@@ -21,6 +21,7 @@ pub struct Compiled<F, A> {
     pub(super) backend: Option<Arc<dyn Backend>>,
     /// The first invalid setting, reported by calls.
     pub(super) setting_error: Option<String>,
+    pub(super) donations: Donations,
     pub(super) state: Arc<FunctionState>,
     pub(super) _arguments: PhantomData<fn(A)>,
 }
@@ -49,6 +50,7 @@ pub fn compile<F: Function<A>, A: Arguments>(function: F) -> Compiled<F, A> {
         settings,
         backend,
         setting_error,
+        donations: Donations::default(),
         state: FunctionState::new(),
         _arguments: PhantomData,
     }

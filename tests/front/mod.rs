@@ -8,6 +8,7 @@ pub mod control;
 mod custom_ops;
 mod disable;
 mod doc_examples;
+pub mod donation;
 mod dynamic;
 mod examples;
 mod logs;
