@@ -143,8 +143,7 @@ module attributes {kiln.level = "program"} {
 }
 
 // -----
-// The second launch may write to the argument that the first reads: a barrier between them, and none
-// where the result has memory of its own.
+// The second launch may write to the argument that the first reads: a barrier between them.
 // CASE: result_in_the_memory_of_an_argument
 // CHECK: omp.barrier
 module attributes {kiln.level = "program"} {
