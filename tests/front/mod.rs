@@ -9,6 +9,7 @@ mod custom_ops;
 mod disable;
 mod doc_examples;
 pub mod donation;
+mod donation_memory;
 mod dynamic;
 mod examples;
 mod logs;

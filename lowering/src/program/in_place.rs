@@ -138,7 +138,8 @@ fn writer<'a>(k: &'a Kernel, nest: &Nest, b: usize) -> Option<(usize, &'a Access
         let same = later.contains(&s) && reads.all(|a| a.at == o.access.at);
         (none || same) && !stage.captured.contains(&b)
     });
-    (whole && last && forwarded && !o.reduces && matches!(o.init, Init::None)).then_some((at, &o.access))
+    (whole && last && forwarded && !o.reduces && matches!(o.init, Init::None))
+        .then_some((at, &o.access))
 }
 
 /// Whether an input is read at this address only, by the stage at this position of the nest or by

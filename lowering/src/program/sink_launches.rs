@@ -11,6 +11,9 @@ use std::collections::HashMap;
 pub(super) fn sink(about: &Kernels, block: Block, end: Op, donors: &[Value]) -> Result<()> {
     let launches: Vec<Op> =
         block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
+    let positions =
+        || block.ops().into_iter().enumerate().map(|(n, o)| (o, n)).collect::<HashMap<Op, usize>>();
+    let mut place = positions();
     for op in launches.into_iter().rev() {
         let launch = Launch::of(op).ok_or_malformed(op)?;
         let returned = |r: usize| {
@@ -25,8 +28,6 @@ pub(super) fn sink(about: &Kernels, block: Block, end: Op, donors: &[Value]) -> 
         if overwritten.is_empty() {
             continue;
         }
-        let place: HashMap<Op, usize> =
-            block.ops().into_iter().enumerate().map(|(n, o)| (o, n)).collect();
         let position = |o: &Op| place.get(o).copied().unwrap_or(usize::MAX);
         let readers = overwritten.iter().flat_map(|v| views(*v).1);
         let Some(last) = readers.max_by_key(position) else { continue };
@@ -46,6 +47,7 @@ pub(super) fn sink(about: &Kernels, block: Block, end: Op, donors: &[Value]) -> 
             op.move_after(after);
             after = op;
         }
+        place = positions();
     }
     Ok(())
 }
