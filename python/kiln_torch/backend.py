@@ -113,9 +113,9 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
         try:
             return compile_runs(kind, chosen, module, refused, frozen, written, donation, names)
         except _kiln.UnsupportedError as error:
-            message, names, reason = error.args
+            message, unsupported, reason = error.args
             log.info("not supported: %s", message)
-            found = [n for n in module.graph.nodes if n.op == "call_function" and n.name in names]
+            found = [n for n in module.graph.nodes if n.op == "call_function" and n.name in unsupported]
             # PyTorch's decomposition of a call that a row refuses is better than eager.
             refused |= {n.name: reason for n in found if not decompose(n)}
 
@@ -210,10 +210,10 @@ def compile_runs(kind, chosen, module, refused, frozen, written, donation, names
             if chosen.align_random and device.type in random_order.DEVICES:
                 program.align()
         except (_kiln.CompileError, Unserialisable) as error:
-            message, names, reason = error.args if isinstance(error, _kiln.UnsupportedError) else (str(error), [getattr(error, "node", "")], str(error))
-            names = [n.meta["kiln_origin"] for n in calls if n.name in names]
-            if names:
-                raise _kiln.UnsupportedError(message, names, reason) from error
+            message, named, reason = error.args if isinstance(error, _kiln.UnsupportedError) else (str(error), [getattr(error, "node", "")], str(error))
+            unsupported = [n.meta["kiln_origin"] for n in calls if n.name in named]
+            if unsupported:
+                raise _kiln.UnsupportedError(message, unsupported, reason) from error
             # A defect of the compiler costs speed, not the call.
             log.warning("%d ops stay eager, since kiln failed: %s", len(calls), message)
             for n in calls:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from .graph import is_item
-from .memory import bytes_of
+from .graph import bytes_of, is_item
 
 LEAST = 4 << 20
 """Bytes of a tensor that is donated: smaller values may stay in L2."""

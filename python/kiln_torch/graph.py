@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import sympy
 import torch
@@ -55,6 +56,15 @@ def overload_name(target) -> str:
 
 def overload(node: torch.fx.Node) -> str:
     return overload_name(node.target)
+
+
+def bytes_of(node: torch.fx.Node) -> int:
+    """The bytes of a tensor, with the sizes of the example that symbols stand for."""
+    val = node.meta.get("val")
+    if not isinstance(val, torch.Tensor):
+        return 0
+    sizes = [n if isinstance(n, int) else n.node.hint or 0 for n in val.shape]
+    return math.prod(sizes) * val.element_size()
 
 
 def is_item(node: torch.fx.Node) -> bool:

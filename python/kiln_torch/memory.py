@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 
 import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch._functorch import partitioners
 
-from .graph import is_item
+from .graph import bytes_of, is_item
 
 aten = torch.ops.aten
 # Gradients that kiln fuses with what computes their operands, which need not be saved therefore.
@@ -37,15 +36,6 @@ def partition(joint: torch.fx.GraphModule, inputs, **options):
         return min_cut_rematerialization_partition(joint, inputs, **options)
     finally:
         partitioners.get_default_op_list = default
-
-
-def bytes_of(node: torch.fx.Node) -> int:
-    """The bytes of a tensor, with the sizes of the example that symbols stand for."""
-    val = node.meta.get("val")
-    if not isinstance(val, torch.Tensor):
-        return 0
-    sizes = [n if isinstance(n, int) else n.node.hint or 0 for n in val.shape]
-    return math.prod(sizes) * val.element_size()
 
 
 def freed_at(run: list[torch.fx.Node]) -> list[int]:

@@ -66,13 +66,15 @@ CASES = [("aot", 2, "compiler", "relu is broken"), ("aot", 4, "result", "Bad acc
 
 @pytest.mark.parametrize("after, level, fault, says", CASES)
 def test_a_failure_is_minified(after, level, fault, says, run, tmp_path):
-    status, text = run(fault, "user.py", TORCHDYNAMO_REPRO_AFTER=after, TORCHDYNAMO_REPRO_LEVEL=str(level))
+    # The launcher sets these variables too, but `faulty.py` has imported PyTorch by then.
+    variables = dict(TORCHDYNAMO_REPRO_AFTER=after, TORCHDYNAMO_REPRO_LEVEL=str(level))
+    status, text = run(fault, "user.py", **variables)
     assert status and says in text, text
     script = launcher(tmp_path)
     assert ("kiln_torch.repro" in script.read_text()) == (after == "aot")
     repro = tmp_path / "repro.py"
     repro.unlink(missing_ok=True)
-    run(fault, script, "minify", *(["--no-isolate"] if after == "aot" else []))
+    run(fault, script, "minify", *(["--no-isolate"] if after == "aot" else []), **variables)
     graph = repro.read_text().split("def forward")[1].split("def load_args")[0]
     assert "relu" in graph and not any(op in graph for op in ("sin", "mm", "tanh", "cos", "matmul")), graph
     status, text = run(fault, repro)
