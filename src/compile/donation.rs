@@ -7,7 +7,7 @@ use super::{Arguments, Compiled, Function, Leaf, Settings, specialisation};
 use crate::{
     Error,
     nn::{Parameter, stored::Stored},
-    runtime::{CallError, DeviceId, cuda::CudaError},
+    runtime::{CallError, cuda::CudaError},
     tensor::DonatedMemory,
 };
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(super) struct Donations {
 
 impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     /// Donates arguments, by their indices: results may be written to the memory of their tensors,
-    /// as with JAX's `donate_argnums`. On the host that holds for all arguments without it, on a GPU
-    /// for those that nothing else held in the call that compiled the program.
+    /// as with JAX's `donate_argnums`. That holds without it for arguments that nothing else held in
+    /// the call that compiled the program.
     ///
     /// A call takes the memory of tensors that it is given by value and that nothing else holds;
     /// their handles are moved, so no one can read them afterwards. A result whose argument is
@@ -104,10 +104,9 @@ impl Donor {
         };
         leaves.iter().enumerate().filter_map(donor).collect()
     }
-    /// Whether a program for a device is compiled for it as donated. On a GPU it is compiled
-    /// otherwise, so that arguments which others hold count if they are named.
-    pub fn counts(&self, device: DeviceId, settings: &Settings) -> bool {
-        self.named || settings.donate && (self.free || device == DeviceId::Host)
+    /// Whether a program is compiled for it as donated: later calls are likely to own it, too.
+    pub fn counts(&self, settings: &Settings) -> bool {
+        self.named || settings.donate && self.free
     }
 }
 

@@ -301,12 +301,11 @@ impl EntryCompiler<'_> {
     /// names. An input that is a result itself is not among them.
     fn donated(
         &self,
-        device: DeviceId,
         lifted: &[Lifted],
         results: &[ResultSource],
     ) -> (BTreeMap<usize, Donation>, Vec<usize>) {
         let own = |l: &Lifted| matches!(l, Lifted::Weight(w) if self.donations.has(w));
-        let arguments = self.donors.iter().map(|d| (d.named, d.counts(device, self.settings)));
+        let arguments = self.donors.iter().map(|d| (d.named, d.counts(self.settings)));
         let all = arguments.chain(lifted.iter().map(|l| (own(l), own(l)))).enumerate();
         let (mut donated, mut named) = (BTreeMap::new(), vec![]);
         for (i, (by_name, counts)) in all {
@@ -386,8 +385,7 @@ impl EntryCompiler<'_> {
         let placed = Placed::of(&session.lifted);
         let device = self.device(spec, &session.lifted)?;
         let mut program_compiler = self.program_compiler.on(device);
-        let (donated, asked) =
-            self.donated(program_compiler.options.device, &session.lifted, &result_sources);
+        let (donated, asked) = self.donated(&session.lifted, &result_sources);
         program_compiler.options.donated = donated;
         let computed = result_sources.iter().any(|s| matches!(s, ResultSource::Result(_)));
         let program = if computed || has_effects(captured.module.op()) {

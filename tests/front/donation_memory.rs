@@ -22,7 +22,7 @@ fn updates(device: &str, donate: bool, n: usize, after_first: impl Fn()) -> Resu
             after_first();
         }
     }
-    let last = m.to_vec::<f32>()?[n - 1];
+    let last = m.slice(0, n as i64 - 1, n as i64).to_vec::<f32>()?[0];
     assert!((last - 3.439).abs() < 1e-5, "{last}");
     w.check()?;
     Ok(())
@@ -91,5 +91,5 @@ fn a_donated_step_needs_no_second_copy_on_a_gpu() {
     let (donated, fresh) = (run(false), run(true));
     assert!(donated.status.success(), "{}\n{}", donated.text(), donated.stderr);
     let said = format!("{}{}", fresh.text(), fresh.stderr);
-    assert!(!fresh.status.success() && said.contains("no memory on the GPU"), "{said}");
+    assert!(!fresh.status.success() && said.contains("Memory { asked: 1048576"), "{said}");
 }
