@@ -1,5 +1,5 @@
 //! Memory of arguments that a call may write results to.
-use super::{Array, Tensor, array::Storage};
+use super::{Array, array::Storage};
 use crate::runtime::{Buffer, Bytes, DataError, DeviceId, cuda::DeviceMemory};
 use kiln_dialects::value::DType;
 use std::sync::Arc;
@@ -63,14 +63,5 @@ impl DonatedMemory {
             }
             Owner::Device(memory) => Array::on_device(dtype, shape, memory),
         }
-    }
-}
-
-impl Tensor {
-    /// The address of its elements on their device, for tests and reports of where results lie;
-    /// `None` of a tensor without elements.
-    pub fn address(&self) -> Option<u64> {
-        let array = self.array().ok()?;
-        Some(array.as_view().address() as u64)
     }
 }
