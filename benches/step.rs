@@ -77,6 +77,7 @@ fn steps(&(_, stay, device, mode): &Case) -> Result<(Vec<Duration>, f64), kiln::
         Ok((loss, new, state))
     };
     let step = kiln::compile(step).fullgraph(true).device(device).mode(mode);
+    let step = step.donate_weights(&weights);
     let mut state = adamw.init(&nn::values(&weights))?;
     let tokens: Vec<i64> = (0..BATCH * LENGTH).map(|i| (i * 7919 % TOKENS) as i64).collect();
     let x = Tensor::from_slice(&[BATCH, LENGTH], &tokens)?.to_device(stay);

@@ -93,7 +93,7 @@ pub fn run(epochs: usize) -> Result<(String, f64), kiln::Error> {
         let (weights, state) = adam.apply(nn::values(&parameters), gradients, state)?;
         Ok((loss, weights, state))
     };
-    let step = kiln::compile(step).fullgraph(true);
+    let step = kiln::compile(step).fullgraph(true).donate_weights(&parameters);
     let mut random = Random(1);
     let mut order: Vec<i64> = (0..digits.dims()?[0].known().unwrap_or(0)).collect();
     random.shuffle(&mut order);

@@ -179,7 +179,7 @@ pub fn run(device: &str, steps: usize, letters: usize) -> Result<(String, Vec<f6
         let (new, state) = adamw.apply(nn::values(&weights), by, state)?;
         Ok((loss, new, state))
     };
-    let step = kiln::compile(step).fullgraph(true);
+    let step = kiln::compile(step).fullgraph(true).donate_weights(&weights);
     let mut state = adamw.init(&nn::values(&weights))?;
     let (mut text, mut losses) = (String::new(), vec![]);
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg} {eta}").map_err(user)?;

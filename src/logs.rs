@@ -27,6 +27,7 @@ pub const CHANNELS: &[(&str, &str)] = &[
     ),
     ("options", "options that change nothing, and why"),
     ("autocast", "arguments that autocast converts"),
+    ("donation", "donated arguments whose memory no result has"),
 ];
 
 /// Translates the text of `KILN_LOG` into `tracing` filter directives. `NAME` enables a channel,

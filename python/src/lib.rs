@@ -6,6 +6,7 @@ use compiler::{
     Error, Model, Options,
     capture::{CaptureError, aten, weight::Weight},
     dialects::value::DType,
+    model::Donation,
 };
 use kiln_runtime::{CallError, View, ViewMut, cuda::Stream, program::Dim, view::byte_size};
 use pyo3::{
@@ -97,6 +98,7 @@ impl Program {
         weights: Vec<(String, String, Bound<'_, PyAny>)>,
         donated: BTreeSet<usize>,
     ) -> PyResult<Program> {
+        let donated = donated.into_iter().map(|i| (i, Donation::Intermediates)).collect();
         let options = Options { orders, donated, ..named(&options)? };
         let json = json.as_bytes().to_vec();
         let held = weights.iter().map(|(name, dtype, t)| Ok((name.clone(), weight(dtype, t)?)));

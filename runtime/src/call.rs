@@ -165,7 +165,7 @@ impl Program {
 pub struct Bytes {
     data: *const u8,
     len: usize,
-    _keep: Arc<dyn Any + Send + Sync>,
+    keep: Arc<dyn Any + Send + Sync>,
 }
 // SAFETY: read only, and kept alive by its owner.
 unsafe impl Send for Bytes {}
@@ -182,7 +182,7 @@ impl Bytes {
     /// Takes ownership of a buffer.
     pub fn owned(buffer: Buffer) -> Bytes {
         let (data, len) = (buffer.as_mut_ptr().cast_const(), buffer.len());
-        Bytes { data, len, _keep: Arc::new(buffer) }
+        Bytes { data, len, keep: Arc::new(buffer) }
     }
     /// Copies bytes to a buffer of its own.
     pub fn copied(bytes: &[u8]) -> Result<Bytes, OutOfMemory> {
@@ -192,7 +192,16 @@ impl Bytes {
     }
     /// Borrows bytes from an owner, which it keeps alive.
     pub fn part_of<T: Any + Send + Sync>(keep: Arc<T>, bytes: &[u8]) -> Bytes {
-        Bytes { data: bytes.as_ptr(), len: bytes.len(), _keep: keep }
+        Bytes { data: bytes.as_ptr(), len: bytes.len(), keep }
+    }
+    /// The buffer that these bytes are all of, if they alone hold it.
+    pub fn sole_buffer(&self) -> Option<Arc<Buffer>> {
+        if Arc::strong_count(&self.keep) != 1 {
+            return None;
+        }
+        let buffer = self.keep.clone().downcast::<Buffer>().ok()?;
+        let whole = buffer.as_mut_ptr().cast_const() == self.data && buffer.len() == self.len;
+        whole.then_some(buffer)
     }
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {

@@ -53,6 +53,13 @@ pub struct Program {
     /// Inputs that were donated, and whose memory calls overwrite.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overwrites: Vec<usize>,
+    /// Donated inputs whose memory an output may have: a call may be given the same memory for both,
+    /// and then overwrites the input. With memory of its own for the output it computes the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<Alias>,
+    /// The other donated inputs, for reports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_aliased: Vec<NotAliased>,
     /// Weights and other constants.
     pub globals: Vec<Global>,
     /// The kernels that the entry launches, one for each launch, in order.
@@ -96,6 +103,24 @@ pub struct Tensor {
     /// The dimensions in memory order, outermost first; empty for row-major.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<usize>,
+}
+
+/// An output that may have the memory of an input of the same dtype and shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alias {
+    /// Index of the input.
+    pub input: usize,
+    /// Index of the output.
+    pub output: usize,
+}
+
+/// A donated input whose memory no output may have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotAliased {
+    /// Index of the input.
+    pub input: usize,
+    /// Why.
+    pub reason: String,
 }
 
 /// A constant that the program reads and that is no argument.

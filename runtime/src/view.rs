@@ -282,6 +282,15 @@ impl<'a> ViewMut<'a> {
         // SAFETY: as many bytes as the shape says, borrowed for as long as this lives.
         Ok(unsafe { ViewMut::at(DeviceId::Host, dtype, shape, None, bytes.as_mut_ptr()) })
     }
+    /// A contiguous, row-major tensor at an address in host memory, which may be that of an input
+    /// that [`Program::aliases`](crate::Program::aliases) pairs with it.
+    ///
+    /// # Safety
+    /// As many bytes as the shape says live there for `'a`, and nothing else reads or writes them.
+    pub unsafe fn on_host(dtype: &'a str, shape: &'a [usize], data: *mut u8) -> ViewMut<'a> {
+        // SAFETY: the caller's promise.
+        unsafe { ViewMut::at(DeviceId::Host, dtype, shape, None, data) }
+    }
     /// Memory of GPU `index`, with strides in elements; `None` is row-major. A program on that GPU
     /// writes its result in place. The call returns an error if the strides are not row-major.
     ///

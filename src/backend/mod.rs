@@ -13,7 +13,7 @@ use crate::{
     model::{Options, Times},
     passes::names::hint,
     runtime::{Program, View},
-    tensor::Array,
+    tensor::{Array, DonatedMemory},
 };
 use std::{
     collections::BTreeMap,
@@ -69,6 +69,16 @@ pub trait Backend: Send + Sync {
 pub trait Runnable: Send + Sync {
     /// Runs the graph. Results are in order, in newly allocated memory. Must be thread-safe.
     fn run(&self, inputs: &[View]) -> Result<Vec<Array>, Error>;
+    /// As [`Runnable::run`]; results may be in the memory of inputs, of which `donated` has that of
+    /// each, or `None`. An input whose memory was taken out of `donated` is overwritten.
+    fn run_donated(
+        &self,
+        inputs: &[View],
+        donated: &mut [Option<DonatedMemory>],
+    ) -> Result<Vec<Array>, Error> {
+        let _ = donated;
+        self.run(inputs)
+    }
     /// The compiled program, if kiln compiled it.
     fn program(&self) -> Option<&Program> {
         None

@@ -7,7 +7,7 @@ use crate::{
     lowering::kernels::marks::EACH_OP,
     model::{Executable, Model, Options, Times},
     runtime::{DeviceId, Program, View, cuda},
-    tensor::Array,
+    tensor::{Array, DonatedMemory},
 };
 use std::sync::Arc;
 
@@ -41,6 +41,13 @@ impl Backend for UnfusedBackend {
 impl Runnable for Unfused {
     fn run(&self, inputs: &[View]) -> Result<Vec<Array>, Error> {
         Runnable::run(&self.0, inputs)
+    }
+    fn run_donated(
+        &self,
+        inputs: &[View],
+        donated: &mut [Option<DonatedMemory>],
+    ) -> Result<Vec<Array>, Error> {
+        self.0.run_donated(inputs, donated)
     }
     fn program(&self) -> Option<&Program> {
         Runnable::program(&self.0)

@@ -40,7 +40,9 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         self.check()?;
         // Only the leaves are kept: for many tensors, a second set of handles would cost a third of
         // a call.
-        let all = into_leaves(arguments.pack());
+        let arguments = arguments.pack();
+        let named = self.donations.leaves(&arguments)?;
+        let all = into_leaves(arguments);
         let whole = |all| rebuild::<A>(all).map_err(Error::from);
         if traced(&all) || self.settings.disable {
             return Ok(self.function.invoke(whole(all)?).into_tree()?);
@@ -56,7 +58,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             let leaf_views = specialisation::leaf_views(&all)?;
             let entry = match self.find(&leaf_views) {
                 Some(entry) => Some(entry),
-                None => self.find_or_compile(&all, &leaf_views, location)?,
+                None => self.find_or_compile(&all, &named, &leaf_views, location)?,
             };
             entry.map_or(Ok(CallOutcome::OpByOp), |entry| {
                 self.run(&entry, &all, &leaf_views, location)

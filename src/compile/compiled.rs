@@ -1,13 +1,14 @@
 //! A compiled function: its settings, its programs, and its remarks.
 use super::{
-    Arguments, Function, Remark, Settings, Topic, background::ProgramFuture, entry::EntryCode,
-    remark, state::FunctionState,
+    Arguments, Function, Remark, Settings, Topic, background::ProgramFuture, donation::Donations,
+    entry::EntryCode, remark, state::FunctionState,
 };
 use crate::{
     Error,
     backend::{self, Backend},
     lowering::CancellationToken,
     model::DeviceId,
+    nn::Parameter,
     runtime::guards::Guards,
     tensor::lock,
 };
@@ -21,6 +22,7 @@ pub struct Compiled<F, A> {
     pub(super) backend: Option<Arc<dyn Backend>>,
     /// The first invalid setting, reported by calls.
     pub(super) setting_error: Option<String>,
+    pub(super) donations: Donations,
     pub(super) state: Arc<FunctionState>,
     pub(super) _arguments: PhantomData<fn(A)>,
 }
@@ -49,6 +51,7 @@ pub fn compile<F: Function<A>, A: Arguments>(function: F) -> Compiled<F, A> {
         settings,
         backend,
         setting_error,
+        donations: Donations::default(),
         state: FunctionState::new(),
         _arguments: PhantomData,
     }
@@ -117,6 +120,46 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             c.backend = backend::find(&c.settings.backend)?;
             Ok(())
         })
+    }
+
+    /// Donates arguments, by their indices: results may be written to the memory of their tensors,
+    /// as with JAX's `donate_argnums`. That holds without it for arguments that nothing else held in
+    /// the call that compiled the program.
+    ///
+    /// A call takes the memory of tensors that it is given by value and that nothing else holds;
+    /// their handles are moved, so no one can read them afterwards. A result whose argument is
+    /// shared gets memory of its own.
+    ///
+    /// ```compile_fail,E0382
+    /// use kiln::Tensor;
+    /// let step = kiln::compile(|w: Tensor| w * 0.5).donate([0]);
+    /// let w = Tensor::scalar(1.0f32)?;
+    /// let new = step.call(w)?;
+    /// w.item::<f32>()?; // moved: its memory is that of `new`
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    pub fn donate(mut self, arguments: impl IntoIterator<Item = usize>) -> Self {
+        self.donations.arguments.extend(arguments);
+        self
+    }
+
+    /// Donates the values of weights of which a call returns the new ones. They have no value from
+    /// the call until [`nn::assign`](crate::nn::assign) gives them one; to read one before is an
+    /// error. A weight whose value something else holds keeps it.
+    ///
+    /// ```
+    /// use kiln::{Tensor, nn::{self, Linear, Module, Scope}};
+    /// let net = Linear::without_bias(&Scope::root(), 2, 1);
+    /// let weights = net.parameters();
+    /// let decay = |rate: Tensor| nn::values(&weights).iter().map(|w| w * &rate).collect::<Vec<_>>();
+    /// let decay = kiln::compile(decay).donate_weights(&weights);
+    /// let new = decay.call(Tensor::scalar(0.5f32)?)?;
+    /// nn::assign(&weights, &new)?;
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    pub fn donate_weights(mut self, weights: &[&Parameter]) -> Self {
+        self.donations.weights.extend(weights.iter().map(|p| p.stored().clone()));
+        self
     }
 
     /// Whether to disable compilation; the function then runs eagerly.

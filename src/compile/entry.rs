@@ -1,9 +1,10 @@
 //! From a call to a program: trace with symbolic sizes, add guards, compile. Retries with fewer
 //! symbols if the function constrains one.
 use super::{
-    background::ProgramCompiler,
+    background::{ProgramCompiler, ProgramFuture},
     compiled_graph::{CompiledGraph, ResultLeaf},
     conditions::add_assumptions,
+    donation::{Donations, Donor},
     placed::Placed,
     remark::Topic,
     settings::Settings,
@@ -15,6 +16,7 @@ use crate::{
     backend::GraphModule,
     dialects::{ir::Context, ops::CompareKind, sym::Dim as SymDim},
     lowering::driver::compile::CompileError,
+    model::Donation,
     nn::stored::Stored,
     runtime::{DeviceId, Guards, guards::InputGuard},
     tensor::{
@@ -23,6 +25,7 @@ use crate::{
     },
 };
 use std::{
+    collections::BTreeMap,
     panic::{AssertUnwindSafe, Location, catch_unwind},
     sync::{
         Arc,
@@ -119,6 +122,9 @@ pub(super) struct EntryCompiler<'a> {
     pub location: &'static Location<'static>,
     /// Display names of the leaves.
     pub names: &'a [String],
+    /// The tensors among the leaves.
+    pub donors: &'a [Donor],
+    pub donations: &'a Donations,
     /// The function, on traced leaves.
     pub function: &'a dyn Fn(Vec<Leaf>) -> Result<Vec<Leaf>, TraceError>,
     pub remark: &'a dyn Fn(Topic, String),
@@ -291,6 +297,44 @@ impl EntryCompiler<'_> {
             .map_err(|e| Error::Setting(format!("{} {e}", self.name)))
     }
 
+    /// The inputs that a program is compiled for as donated, and those of them that the caller
+    /// names. An input that is a result itself is not among them.
+    fn donated(
+        &self,
+        lifted: &[Lifted],
+        results: &[ResultSource],
+    ) -> (BTreeMap<usize, Donation>, Vec<usize>) {
+        let own = |l: &Lifted| matches!(l, Lifted::Weight(w) if self.donations.has(w));
+        let arguments = self.donors.iter().map(|d| (d.named, d.counts(self.settings)));
+        let all = arguments.chain(lifted.iter().map(|l| (own(l), own(l)))).enumerate();
+        let (mut donated, mut named) = (BTreeMap::new(), vec![]);
+        for (i, (by_name, counts)) in all {
+            let returned = results.iter().any(|r| matches!(r, ResultSource::Input(n) if *n == i));
+            if counts && !returned {
+                donated.insert(i, Donation::Results);
+            }
+            if by_name {
+                named.push(i);
+            }
+        }
+        (donated, named)
+    }
+
+    /// Remarks on inputs that the caller donates and whose memory no result takes.
+    fn remark_donation(&self, asked: &[usize], program: Option<&ProgramFuture>) {
+        let Some(program) = program.and_then(|p| p.ready()?.program()) else { return };
+        let without = |i: &&usize| program.aliases.iter().all(|a| a.input != **i);
+        for i in asked.iter().filter(without) {
+            let name = program.inputs.get(*i).map_or("?", |t| t.name.as_str());
+            let not = program.not_aliased.iter().find(|n| n.input == *i);
+            let why = not.map_or("a result is the argument itself", |n| n.reason.as_str());
+            (self.remark)(
+                Topic::Donation,
+                format!("no result is in the memory of {name}, which is donated: {why}"),
+            );
+        }
+    }
+
     fn finish(
         &self,
         spec: &Specialisation,
@@ -339,20 +383,35 @@ impl EntryCompiler<'_> {
             String::new()
         };
         let placed = Placed::of(&session.lifted);
-        let program_compiler = self.program_compiler.on(self.device(spec, &session.lifted)?);
+        let device = self.device(spec, &session.lifted)?;
+        let mut program_compiler = self.program_compiler.on(device);
+        let (donated, asked) = self.donated(&session.lifted, &result_sources);
+        program_compiler.options.donated = donated;
         let computed = result_sources.iter().any(|s| matches!(s, ResultSource::Result(_)));
         let program = if computed || has_effects(captured.module.op()) {
             Some(program_compiler.compile(self.name, captured)?)
         } else {
             None
         };
+        self.remark_donation(&asked, program.as_deref());
+        let weight = |l: &Lifted| match l {
+            Lifted::Weight(w) => self.donations.has(w),
+            _ => false,
+        };
+        let donated_weights = session.lifted.iter().map(weight).collect();
         let frozen = session
             .weights
             .iter()
             .filter_map(|(w, version, _)| version.map(|v| (w.clone(), v)))
             .collect();
-        let code =
-            EntryCode::Graph(CompiledGraph { program, lifted: session.lifted, results, text });
+        let code = EntryCode::Graph(CompiledGraph {
+            program,
+            lifted: session.lifted,
+            donated_weights,
+            donations: AtomicU64::new(0),
+            results,
+            text,
+        });
         Ok(Entry {
             guards,
             frozen,

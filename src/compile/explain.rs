@@ -50,6 +50,8 @@ pub struct GraphInfo {
     pub arena: String,
     /// Bytes of weights as stored, and of constants computed from them at load time.
     pub weights: (u64, u64),
+    /// Results that calls have written to the memory of donated arguments and weights.
+    pub donations: u64,
     /// Arguments that are copied unless their strides match the compiled layout, and copies that
     /// calls made.
     pub copies: Vec<String>,
@@ -99,6 +101,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 calls: entry.calls.load(Ordering::Relaxed),
                 times: vec![("all".into(), entry.compile_time)],
                 text: graph.text.clone(),
+                donations: graph.donations.load(Ordering::Relaxed),
                 ..Default::default()
             };
             info.describe(graph.program.as_deref());
@@ -301,6 +304,10 @@ impl fmt::Display for GraphInfo {
                 "  memory between kernels: {} bytes; weights: {} bytes, and {} made of them once",
                 self.arena, self.weights.0, self.weights.1
             )?;
+        }
+        if self.donations > 0 {
+            let n = self.donations;
+            writeln!(f, "  donated: {n} results were written to the memory of arguments")?;
         }
         self.copies.iter().try_for_each(|c| writeln!(f, "  copy: {c}"))?;
         self.cudagraphs

@@ -9,6 +9,8 @@ use crate::tensor::{Scalar, Tensor};
 pub trait Arguments: Tree {
     /// Display names of the leaves: `arg0`, `arg1[2]`.
     fn leaf_names(&self) -> Vec<String>;
+    /// How many leaves each argument has.
+    fn leaf_counts(&self) -> Vec<usize>;
 }
 
 /// A function or closure of up to six arguments.
@@ -82,6 +84,9 @@ macro_rules! functions {
                 let mut out = vec![];
                 $(self.$i.names(&format!("arg{}", $i), &mut out);)*
                 out
+            }
+            fn leaf_counts(&self) -> Vec<usize> {
+                vec![$(leaves(&self.$i).len()),*]
             }
         }
         impl<F, R: Returns, $($t: Tree),*> Function<($($t,)*)> for F

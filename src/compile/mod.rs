@@ -7,6 +7,7 @@ mod compiled;
 mod compiled_graph;
 mod conditions;
 mod disable;
+mod donation;
 mod entry;
 mod explain;
 mod fullgraph;

@@ -3,6 +3,7 @@
 use super::{
     Arguments, Compiled, Function, Leaf, Returns, Settings, Topic,
     background::ProgramCompiler,
+    donation::Donor,
     entry::{Entry, EntryCompiler, EntryError},
     fullgraph::fullgraph_error,
     function::{self, rebuild},
@@ -39,19 +40,20 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     pub(super) fn find_or_compile(
         &self,
         all: &[Leaf],
+        named: &[usize],
         leaf_views: &[LeafView],
         location: &'static Location<'static>,
     ) -> Result<Option<Arc<Entry>>, Error> {
         let fits = |e: &Entry| e.guards.check(leaf_views) && e.is_current();
         self.state.entries.find_or_compile(fits, |history, before| {
-            self.compile_entry(all, leaf_views, location, history, before)
+            self.compile_entry((all, named), leaf_views, location, history, before)
         })
     }
 
     /// The entries to keep, and a new one.
     fn compile_entry(
         &self,
-        all: &[Leaf],
+        (all, named): (&[Leaf], &[usize]),
         leaf_views: &[LeafView],
         location: &'static Location<'static>,
         history: &mut History,
@@ -61,6 +63,12 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             return Ok(None);
         }
         let start = Instant::now();
+        // Before anything else holds the arguments.
+        let donors = Donor::all(all, named);
+        let on = device_of(all.iter().filter_map(specialisation::array))
+            .map_err(|e| Error::Setting(format!("{} {e}", self.settings.name)))?;
+        let mut settings = self.settings.clone();
+        settings.options = settings.options.for_tensors_on(on);
         let kept: Vec<Arc<Entry>> = before.iter().filter(|e| e.is_current()).cloned().collect();
         let names = rebuild::<A>(all.to_vec())?.leaf_names();
         if kept.len() >= self.settings.cache_size_limit {
@@ -86,10 +94,6 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let mut spec = history.specialise(all, self.settings.dynamic);
         // On the host, code for multiples would be the same (docs/front.md). Leaves room for the
         // general program after the divisible one.
-        let on = device_of(all.iter().filter_map(specialisation::array))
-            .map_err(|e| Error::Setting(format!("{} {e}", self.settings.name)))?;
-        let mut settings = self.settings.clone();
-        settings.options = settings.options.for_tensors_on(on);
         if settings.options.device != DeviceId::Host
             && self.settings.dynamic.is_none()
             && kept.len() + 2 <= self.settings.cache_size_limit
@@ -107,6 +111,8 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             program_compiler: &program_compiler,
             location,
             names: &names,
+            donors: &donors,
+            donations: &self.donations,
             function: &|leaves| self.traced(leaves),
             remark: &|topic, message| self.remark(topic, location, message),
         };

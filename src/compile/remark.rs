@@ -18,6 +18,8 @@ pub enum Topic {
     Options,
     /// A failure of background compilation.
     Asynchronous,
+    /// Donated arguments whose memory no result has.
+    Donation,
     /// Arguments that [`autocast`](crate::autocast) converts.
     Autocast,
 }
@@ -31,6 +33,7 @@ impl Topic {
             Topic::CacheLimit => "cache_limit",
             Topic::Options => "options",
             Topic::Asynchronous => "asynchronous",
+            Topic::Donation => "donation",
             Topic::Autocast => "autocast",
         }
     }
@@ -71,6 +74,7 @@ impl Remark {
             Topic::Options => tracing::info!(target: "kiln::options", "{self}"),
             Topic::Asynchronous => tracing::warn!(target: "kiln::recompiles", "{self}"),
             Topic::Autocast => tracing::info!(target: "kiln::autocast", "{self}"),
+            Topic::Donation => tracing::info!(target: "kiln::donation", "{self}"),
         }
     }
 }

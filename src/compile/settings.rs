@@ -36,6 +36,8 @@ pub struct Settings {
     pub each_op: bool,
     /// Whether to compile in the background; calls run op by op meanwhile.
     pub asynchronous: bool,
+    /// Whether results may be written to the memory of arguments that nothing else holds.
+    pub donate: bool,
     /// Whether to keep captured graphs as text, for [`explain`](super::Compiled::explain).
     pub keep_graphs: bool,
     /// Options of the backend.
@@ -56,6 +58,7 @@ impl Settings {
             cache_size_limit: 8,
             each_op: false,
             asynchronous: false,
+            donate: true,
             keep_graphs: false,
             options: Options::default(),
         }

@@ -14,7 +14,7 @@ mod weights;
 pub use crate::runtime::DeviceId;
 pub use error::Error;
 pub use executable::Executable;
-pub use options::{AUTOTUNE_BUDGET, AlignRandom, CachePolicy, Options};
+pub use options::{AUTOTUNE_BUDGET, AlignRandom, CachePolicy, Donation, Options};
 pub use owned_tensor::OwnedTensor;
 pub use random_inputs::{random_input_symbols, random_inputs};
 use target::random_order;

@@ -4,11 +4,7 @@ use crate::{
     lowering::{CancellationToken, UserPasses},
     runtime::{self, DeviceId, Store, cuda::Mode},
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// Compilation and runtime options.
 #[derive(Clone, Debug)]
@@ -75,12 +71,22 @@ pub struct Options {
     /// `[0, 2, 3, 1]` for channels-last. Arguments in that order are not copied; others are still
     /// accepted and copied. Default: the layout in the file.
     pub orders: BTreeMap<usize, Vec<usize>>,
-    /// Arguments that a call may overwrite, which need less memory then: their elements are
-    /// unspecified afterwards. Programs for GPUs alone do so, and only on tensors that lie there.
-    pub donated: BTreeSet<usize>,
+    /// Arguments whose memory a call may use for other values, and so needs less.
+    pub donated: BTreeMap<usize, Donation>,
     /// User passes that run in addition to the pipeline: as soon as a module is at a level, or
     /// after every run of a pass.
     pub passes: Vec<UserPasses>,
+}
+
+/// What the memory of a donated argument may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Donation {
+    /// Intermediate values: the argument's elements are unspecified after a call. Programs for GPUs
+    /// alone do so, and only on tensors that lie there.
+    Intermediates,
+    /// Results, too: [`Program::aliases`](runtime::Program::aliases) says which result may be given
+    /// the argument's memory.
+    Results,
 }
 
 /// Default of [`Options::autotune_candidates`].
@@ -153,7 +159,7 @@ impl Default for Options {
             autotune_candidates: AUTOTUNE_CANDIDATES,
             verify,
             orders: BTreeMap::new(),
-            donated: BTreeSet::new(),
+            donated: BTreeMap::new(),
             passes: vec![],
         }
     }
@@ -182,7 +188,7 @@ impl Options {
             reproducer: None,
             passes: vec![],
             orders: BTreeMap::new(),
-            donated: BTreeSet::new(),
+            donated: BTreeMap::new(),
             mode: Mode::Default,
             time_budget: None,
             ..self.clone()

@@ -1,14 +1,15 @@
 //! Requested argument layouts, as `#kiln.layout` attributes on the function, and donated arguments.
+use super::Donation;
 use crate::dialects::{ir::*, rules::tensor_type};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Attaches the requested dimension orders to the arguments, for `kiln-argument-order`, and marks
-/// those that are donated, for `kiln-plan`.
+/// those that are donated, for `kiln-alias-results` and `kiln-plan`.
 pub fn request(
     module: &Module,
     function: &str,
     orders: &BTreeMap<usize, Vec<usize>>,
-    donated: &BTreeSet<usize>,
+    donated: &BTreeMap<usize, Donation>,
 ) -> Result<()> {
     if orders.is_empty() && donated.is_empty() {
         return Ok(());
@@ -46,10 +47,14 @@ pub fn request(
         }
         attrs[*i] = attrs[*i].with_entry(c, "kiln.layout", Attr::layout(c, &strides, 0, 0));
     }
-    for i in donated {
+    for (i, donation) in donated {
         let about = attrs.get(*i).copied();
         let about = about.ok_or_else(|| format!("there is no argument {i} to donate"))?;
-        attrs[*i] = about.with_entry(c, "kiln.donated", Attr::unit(c));
+        let value = match donation {
+            Donation::Intermediates => Attr::unit(c),
+            Donation::Results => Attr::string(c, "results"),
+        };
+        attrs[*i] = about.with_entry(c, "kiln.donated", value);
     }
     func.set_attr("arg_attrs", Attr::array(c, &attrs));
     Ok(())

@@ -2,7 +2,7 @@
 use super::{
     Init,
     init::Seeded,
-    stored::{Stored, Value},
+    stored::{Slot, Stored, Value},
 };
 use crate::{
     capture::weight::Weight,
@@ -13,7 +13,7 @@ use kiln_runtime::{DataError, DeviceId};
 use std::{
     panic::Location,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -78,7 +78,7 @@ impl Parameter {
             name,
             dtype,
             shape: shape.to_vec(),
-            value: RwLock::new(None),
+            value: RwLock::new(Slot::Empty),
             version: AtomicU64::new(0),
         };
         Parameter { init: init.into(), is_buffer: false, stored: Arc::new(stored) }
@@ -105,13 +105,11 @@ impl Parameter {
     }
     /// The value, initialised on first use and then cached.
     fn current(&self) -> Result<Value, DataError> {
-        if let Some(value) = self.stored.value() {
+        if let Some(value) = self.stored.value()? {
             return Ok(value);
         }
         let array = Arc::new(Array::from_weight(&self.initial(self.init)?)?);
-        let value = Value { array, file: None };
-        let mut stored = self.stored.value.write().unwrap_or_else(PoisonError::into_inner);
-        Ok(stored.get_or_insert(value).clone())
+        self.stored.value_or(Value { array, file: None })
     }
     /// Sets the value; the weight stays mutable, not frozen. Err: another dtype or shape.
     pub fn set(&self, value: &value::Tensor) -> Result<(), DataError> {
@@ -142,7 +140,7 @@ impl Parameter {
     /// Takes another value of the same type.
     pub(super) fn replace(&self, value: Value) {
         let moves = value.array.device() != self.device();
-        *self.stored.value.write().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        self.stored.set(value);
         if moves {
             self.stored.moved();
         }
@@ -157,6 +155,10 @@ impl Parameter {
             self.replace(Value { array: Arc::new(moved), file });
         }
         Ok(())
+    }
+    /// What it shares with compiled functions.
+    pub(crate) fn stored(&self) -> &Arc<Stored> {
+        &self.stored
     }
     /// Where the value is.
     pub fn device(&self) -> DeviceId {

@@ -6,7 +6,7 @@ use crate::runtime::{
     interop::Element,
 };
 use kiln_dialects::value::{self, DType, count};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Immutable tensor data in row-major order, in host memory or in that of a GPU; an `i1` takes one
 /// byte.
@@ -19,9 +19,9 @@ pub struct Array {
 }
 
 /// Where the elements are.
-enum Storage {
+pub(super) enum Storage {
     Host(Bytes),
-    Device(DeviceMemory),
+    Device(Arc<DeviceMemory>),
 }
 
 /// A dynamic-shape mark of a dimension.
@@ -74,9 +74,9 @@ impl Array {
     pub fn on_device(
         dtype: DType,
         shape: &[usize],
-        memory: DeviceMemory,
+        memory: impl Into<Arc<DeviceMemory>>,
     ) -> Result<Array, DataError> {
-        Array::stored(dtype, shape, Storage::Device(memory))
+        Array::stored(dtype, shape, Storage::Device(memory.into()))
     }
     /// Copies bytes. Err: their number does not match the shape, or out of memory.
     pub fn from_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Array, DataError> {
@@ -114,6 +114,9 @@ impl Array {
             Storage::Device(memory) => memory.device(),
         }
     }
+    pub(super) fn storage(&self) -> &Storage {
+        &self.storage
+    }
     /// The elements in device memory; `None` on the host.
     pub fn device_memory(&self) -> Option<&DeviceMemory> {
         if let Storage::Device(memory) = &self.storage { Some(memory) } else { None }
@@ -135,10 +138,10 @@ impl Array {
             _ if self.device() == device => return Ok(None),
             (_, DeviceId::Host) => Ok(Storage::Host(self.bytes()?)),
             (Storage::Host(bytes), DeviceId::Cuda(index)) => {
-                DeviceMemory::upload(index, bytes.bytes()).map(Storage::Device)
+                DeviceMemory::upload(index, bytes.bytes()).map(|m| Storage::Device(m.into()))
             }
             (Storage::Device(memory), DeviceId::Cuda(index)) => {
-                memory.copied_to(index).map(Storage::Device)
+                memory.copied_to(index).map(|m| Storage::Device(m.into()))
             }
         };
         let storage = storage.map_err(DataError::device)?;

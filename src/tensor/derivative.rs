@@ -64,9 +64,7 @@ pub(super) fn extended(
     for lifted in &recorded.session.lifted {
         arrays.push(match lifted {
             Lifted::Array(array) => array.clone(),
-            Lifted::Weight(w) => {
-                w.array().ok_or_else(|| user(format!("weight {} has no value", w.name)))?
-            }
+            Lifted::Weight(w) => w.array().map_err(|e| user(format!("weight {} {e}", w.name)))?,
             Lifted::Number(_) | Lifted::Size(_) => {
                 return Err(user("has a number of another call"));
             }

@@ -10,6 +10,12 @@ pub(crate) fn parse(device: &str) -> Result<DeviceId, DataError> {
 }
 
 impl Tensor {
+    /// The address of its elements on their device, for tests and reports of where results lie;
+    /// `None` of a tensor without elements.
+    pub fn address(&self) -> Option<u64> {
+        let array = self.array().ok()?;
+        Some(array.as_view().address() as u64)
+    }
     /// Where its elements are; the host for a traced tensor, which has none. Err: it is poisoned.
     pub fn device(&self) -> Result<DeviceId, TraceError> {
         match &self.0 {

@@ -40,6 +40,7 @@ pub(crate) mod device;
 mod dim;
 #[cfg(all(feature = "dlpack", target_pointer_width = "64"))]
 mod dlpack;
+mod donation;
 mod eager;
 mod elementwise;
 mod emit;
@@ -83,6 +84,7 @@ pub use checkpoint::{Checkpoint, checkpoint};
 pub use control::{cond, map, scan, scan_reverse, while_loop};
 pub use custom::{CustomBuilder, CustomOp, custom_op};
 pub use dim::{Dim, Shape};
+pub use donation::DonatedMemory;
 pub use eager::with_backend;
 pub use error::{OpError, TraceError};
 pub use gradient::{Grad, Pullback, ValueAndGrad, grad, jvp, value_and_grad, vjp};

@@ -42,6 +42,8 @@ fn child() {
     })
     .name("mixed");
     f.call(counting(&[4, 4])).expect("a result");
+    let f = kiln::compile(|x: Tensor| x.sum(.., false)).donate([0]).name("in vain");
+    f.call(counting(&[4])).expect("a result");
     // An argument in another memory order than declared.
     let context = Context::new();
     let (module, _) = Module::parse(context.ctx(), SOURCE.as_bytes(), "m.mlir").expect("IR");

@@ -8,6 +8,8 @@ pub mod control;
 mod custom_ops;
 mod disable;
 mod doc_examples;
+pub mod donation;
+mod donation_memory;
 mod dynamic;
 mod examples;
 mod logs;

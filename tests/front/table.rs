@@ -14,7 +14,7 @@ fn of_files(o: &Options) -> Vec<(&'static str, String)> {
 }
 
 fn all(s: &Settings) -> Vec<(&'static str, String)> {
-    let own = fields!(s, "": mode dynamic fullgraph freeze disable backend cache_size_limit each_op asynchronous keep_graphs);
+    let own = fields!(s, "": mode dynamic fullgraph freeze disable backend cache_size_limit each_op asynchronous donate keep_graphs);
     own.into_iter().chain(of_files(&s.options)).collect()
 }
 
@@ -106,6 +106,7 @@ const CASES: &[Case] = &[
     case("disable", "true", &[("disable", "true")], NO_BOOL),
     case("cache_size_limit", "3", &[("cache_size_limit", "3")], Some("0")),
     case("asynchronous", "true", &[("asynchronous", "true")], NO_BOOL),
+    case("donate", "false", &[("donate", "false")], NO_BOOL),
     case("keep_graphs", "true", &[("keep_graphs", "true")], NO_BOOL),
     case("break_each_op", "true", &[("each_op", "true")], NO_BOOL),
 ];

@@ -141,3 +141,31 @@ module attributes {kiln.level = "program"} {
   func.func private @elsewhere() -> tensor<16xf32>
   module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
 }
+
+// -----
+// The second launch may write to the argument that the first reads: a barrier between them.
+// CASE: result_in_the_memory_of_an_argument
+// CHECK: omp.barrier
+module attributes {kiln.level = "program"} {
+  func.func @main(%x: tensor<16xf32> {kiln.aliases = 1 : i64, kiln.donated = "results"}, %y: tensor<16xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
+    %c0 = arith.constant 0 : index
+    kiln.arena_size %c0
+    %e0 = kiln.output 0 : tensor<16xf32>
+    %0 = kiln.launch @k ins(%x : tensor<16xf32>) outs(%e0 : tensor<16xf32>) -> tensor<16xf32>
+    %e1 = kiln.output 1 : tensor<16xf32>
+    %1 = kiln.launch @k ins(%y : tensor<16xf32>) outs(%e1 : tensor<16xf32>) -> tensor<16xf32>
+    return %0, %1 : tensor<16xf32>, tensor<16xf32>
+  }
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+    func.func @k(%x0: memref<16xf32> {kiln.sizes = array<i64: 16>}, %o: memref<16xf32> {kiln.noalias, kiln.sizes = array<i64: 16>}, %tid: index, %nth: index) {
+      %c0 = arith.constant 0 : index
+      %first = arith.cmpi eq, %tid, %c0 : index
+      scf.if %first {
+        %v = vector.load %x0[%c0] : memref<16xf32>, vector<16xf32>
+        %w = arith.addf %v, %v : vector<16xf32>
+        vector.store %w, %o[%c0] : memref<16xf32>, vector<16xf32>
+      }
+      return
+    }
+  }
+}

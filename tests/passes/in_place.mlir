@@ -51,6 +51,34 @@ func.func @k0(%x: tensor<4x4xf32> {kiln.sizes = array<i64: 4, 4>}, %y: tensor<4x
 }
 
 // -----
+// Momentum: the second stage reads the first's result where it was just written, so that each result
+// may overwrite an argument of its own.
+// CASE: result_read_again
+// CHECK: in_place = array<i64: 0, 0, 0, 1, 1, 0, 1, 1, 1, 2>
+#id = affine_map<(d0) -> (d0)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%m: tensor<8xf32> {kiln.sizes = array<i64: 8>}, %g: tensor<8xf32> {kiln.sizes = array<i64: 8>}, %w: tensor<8xf32> {kiln.sizes = array<i64: 8>}) -> (tensor<8xf32>, tensor<8xf32>) {
+  %e = tensor.empty() : tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+      ins(%m, %g : tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.addf %a, %b : f32
+    linalg.yield %p : f32
+  } -> tensor<8xf32>
+  %f = tensor.empty() : tensor<8xf32>
+  %s = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+      ins(%w, %r : tensor<8xf32>, tensor<8xf32>) outs(%f : tensor<8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.subf %a, %b : f32
+    linalg.yield %p : f32
+  } -> tensor<8xf32>
+  return %r, %s : tensor<8xf32>, tensor<8xf32>
+}
+}
+}
+
+// -----
 // The epilogue's residual may be overwritten, the matmul's operands not.
 // CASE: residual
 // CHECK: in_place = array<i64: 0, 2>

@@ -5,7 +5,10 @@
 //! edit. Its limit is on processor time.
 use super::*;
 use crate::capture::mutation::Random;
-use kiln::runtime::{Package, Program, package::MAX_BYTES};
+use kiln::{
+    model::Donation,
+    runtime::{Package, Program, package::MAX_BYTES},
+};
 use serde_json::{Value, json};
 use std::{
     io::{Cursor, Read, Write},
@@ -18,23 +21,45 @@ const EDITS: u64 = 500;
 /// Processor time of the child; it needs a tenth of it.
 const SECONDS: u64 = 600;
 
+/// A step of SGD with momentum, whose weight and momentum are donated.
+const STEP: &str = r#"
+func.func @main(%w: tensor<40x8xf32>, %m: tensor<40x8xf32>, %g: tensor<40x8xf32>) -> (tensor<40x8xf32>, tensor<40x8xf32>) {
+  %0 = kiln.add %m, %g : tensor<40x8xf32>
+  %1 = kiln.sub %w, %0 : tensor<40x8xf32>
+  return %1, %0 : tensor<40x8xf32>, tensor<40x8xf32>
+}
+"#;
+
 /// A package of a model with its weights.
 fn package(model: &Path, target: Option<&str>) -> Vec<u8> {
-    let options = Options { target: target.map(str::to_string), ..options(1) };
+    package_of(model, Options { target: target.map(str::to_string), ..options(1) })
+}
+
+fn package_of(model: &Path, options: Options) -> Vec<u8> {
     let model = load(model).expect("a model");
     let (mut package, _) = model.build(&options, &|_, _| ()).expect("a program");
     model.embed_weights(&mut package, &options).expect("weights");
     package.to_bytes().expect("a package")
 }
 
+fn donated(step: &Path, target: Option<&str>) -> Vec<u8> {
+    let donated = [0, 1].map(|i| (i, Donation::Results)).into();
+    let target = target.map(str::to_string);
+    package_of(step, Options { target, donated, ..options(1) })
+}
+
 /// Packages for the host with symbols, without, and with control flow; and one for a GPU.
 fn packages(folder: &Path) -> Vec<(&'static str, Vec<u8>)> {
     let flow = folder.join("loop.mlir");
     std::fs::write(&flow, LOOP).expect("written");
+    let step = folder.join("step.mlir");
+    std::fs::write(&step, STEP).expect("written");
     vec![
         ("mlp", package(&models().join("mlp.pt2"), None)),
         ("lenet.static", package(&models().join("lenet.static.pt2"), None)),
         ("loop", package(&flow, None)),
+        ("step", donated(&step, None)),
+        ("step on a GPU", donated(&step, Some("cuda:sm_90a"))),
         ("gpt2_tiny on a GPU", package(&models().join("gpt2_tiny.pt2"), Some("cuda:sm_90a"))),
     ]
 }
@@ -228,6 +253,27 @@ fn what_is_edited_is_named() {
     assert_eq!(e, "its program is invalid: symbols[0].input is 9, but inputs has 1 entries");
     let e = said("/program/inputs/0/dims/0", json!({ "expr": 900 }), true);
     assert!(e.contains("inputs[0].dims[0] is expression 900"), "{e}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let step = folder.path().join("step.mlir");
+    std::fs::write(&step, STEP).expect("written");
+    for target in [None, Some("cuda:sm_90a")] {
+        let good = donated(&step, target);
+        let program = Package::read(Cursor::new(&good), MAX_BYTES).expect("a package").program;
+        let pairs = |p: &Program| p.aliases.iter().map(|a| (a.input, a.output)).collect::<Vec<_>>();
+        assert_eq!(pairs(&program), [(0, 0), (1, 1)]);
+        let refused = |change: &dyn Fn(&mut Program)| {
+            let mut package = Package::read(Cursor::new(&good), MAX_BYTES).expect("a package");
+            change(&mut package.program);
+            let bytes = package.to_bytes().expect("written");
+            Package::read(Cursor::new(&bytes), MAX_BYTES).expect_err("refused").to_string()
+        };
+        let e = refused(&|p| p.aliases[1].output = 0);
+        assert!(e.contains("aliases[1] names an input or an output that an earlier one"), "{e}");
+        let e = refused(&|p| p.aliases[1].input = 7);
+        assert!(e.contains("aliases[1].input is 7, but inputs has 3 entries"), "{e}");
+        let e = refused(&|p| p.inputs[0].dtype = "f64".into());
+        assert!(e.contains("which are of different types"), "{e}");
+    }
     let e = said("/program/entry/object", json!("other"), true);
     assert!(e.contains("calls code of the object 'other', which is missing"), "{e}");
 }

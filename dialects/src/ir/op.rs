@@ -226,6 +226,10 @@ impl Op {
         Op::some(unsafe { mlirOperationClone(self.raw()) })
             .ok_or_else(|| Error::internal(format!("MLIR refused to copy a {}", self.name())))
     }
+    /// Moves the op behind another one, into its block.
+    pub fn move_after(self, other: Op) {
+        unsafe { mlirOperationMoveAfter(self.raw(), other.raw()) }
+    }
     /// Removes the op from its block and frees it, with everything inside of it. Its results must have no
     /// uses. No handle of it or of an op inside may be used any more: debug builds panic.
     #[track_caller]

@@ -204,9 +204,9 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
     ensure(op.is("builtin.module"), || format!("has {name}, which belongs on a module"))
 }
 
-/// Verifies `kiln.layout` on function arguments (with a type) and results (without), `kiln.order`
-/// and `kiln.donated` on arguments of entries, and `kiln.sizes`, `kiln.noalias`, `kiln.divisor`,
-/// `kiln.least` on arguments of kernels.
+/// Verifies `kiln.layout` on function arguments (with a type) and results (without), `kiln.order`,
+/// `kiln.donated`, `kiln.aliases` and `kiln.not_aliased` on arguments of entries, and `kiln.sizes`,
+/// `kiln.noalias`, `kiln.divisor`, `kiln.least` on arguments of kernels.
 pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<()> {
     match name {
         "kiln.layout" => {}
@@ -220,9 +220,24 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<()> 
             });
         }
         "kiln.donated" => {
-            return ensure(value.is_unit() && ty.is_some_and(|t| t.is_tensor()), || {
-                format!("needs kiln.donated without a value, on a tensor; has {value}")
+            let known = value.is_unit() || value.as_string().as_deref() == Some("results");
+            return ensure(known && ty.is_some_and(|t| t.is_tensor()), || {
+                format!(
+                    "needs kiln.donated without a value or = \"results\", on a tensor; has {value}"
+                )
             });
+        }
+        "kiln.aliases" => {
+            let index = value.as_i64().filter(|n| *n >= 0 && ty.is_some_and(|t| t.is_tensor()));
+            return ensure(index.is_some(), || {
+                format!("needs the number of a result as kiln.aliases, on a tensor; has {value}")
+            });
+        }
+        "kiln.not_aliased" => {
+            return ensure(
+                value.as_string().is_some() && ty.is_some_and(|t| t.is_tensor()),
+                || format!("needs a string as kiln.not_aliased, on a tensor; has {value}"),
+            );
         }
         "kiln.order" => {
             let order = value

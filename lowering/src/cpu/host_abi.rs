@@ -3,9 +3,9 @@
 //!
 //! Why: a program is called with one array of words (arena, arguments, results, weights, sizes), so
 //! the calling overhead is a few loads. All kernels share one `omp.parallel`. A barrier separates
-//! two launches only if the second reads what the first wrote, or reuses memory that it used. Work
-//! too small for threads runs without a parallel region. Kernels keep their own modules; the host
-//! function refers to their symbols.
+//! two launches only if the second reads what the first wrote, or reuses memory that it used, such
+//! as that of a donated argument (`kiln.aliases`). Work too small for threads runs without a
+//! parallel region. Kernels keep their own modules; the host function refers to their symbols.
 //!
 //! A kernel that is a runtime function is called with words on the stack, and its declaration is
 //! erased.
@@ -25,12 +25,12 @@ use crate::program::{
     description,
     interface::{entry_symbol, facts, kernel_symbol},
     library_call::{Library, declared_sizes},
-    plan::host_functions,
+    plan::{aliases, host_functions},
     slots::Slots,
 };
 use kiln_dialects::{
     ir::*,
-    ops::{Arena, Launch, OpKind},
+    ops::{Arena, Launch, OpKind, Output},
     rules::{Level, is_driver, tensor_type},
     sym::Dim as SymDim,
 };
@@ -109,6 +109,8 @@ struct Host<'a> {
     kernels: &'a HashMap<String, Callee>,
     serial_below: i64,
     args: Vec<Value>,
+    /// The argument whose memory a result may have.
+    aliases: HashMap<usize, Value>,
     facts: Facts,
 }
 
@@ -122,6 +124,7 @@ impl<'a> Host<'a> {
             kernels,
             serial_below,
             args: block.args(),
+            aliases: aliases(func, block),
             facts: facts(func)?,
         })
     }
@@ -336,6 +339,16 @@ impl<'a> Host<'a> {
         };
         let ended = |v: &Value| arena(v).is_some_and(|a| a.last < n as i64);
         let writes = launch.outs.iter().any(|v| arena(v).is_some_and(|a| a.first == n as i64));
-        reads || (writes && other.inputs.iter().chain(&other.outs).any(ended))
+        // A result may have the memory of an argument that earlier launches read.
+        let overwritten = |v: &Value| {
+            let output = Output::of(base(*v).def()?)?;
+            self.aliases.get(&(output.index as usize)).copied()
+        };
+        let aliased = launch
+            .outs
+            .iter()
+            .filter_map(overwritten)
+            .any(|v| other.inputs.iter().any(|read| base(*read) == v));
+        reads || aliased || (writes && other.inputs.iter().chain(&other.outs).any(ended))
     }
 }

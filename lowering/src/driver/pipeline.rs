@@ -430,6 +430,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "canonicalize",
         "removes loops of one iteration; after the expansions, since it folds atan2(0, 0) to NaN",
     ),
+    step(
+        Level::Tiled,
+        On::Host,
+        "kiln-alias-results",
+        "in front of kiln-plan, which keeps other values out of that memory",
+    ),
     host(
         Level::Tiled,
         On::Host,

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 /// The lowering passes, sorted by flag.
 const LOWERINGS: &[PassRow] = &[
+    PassRow::of::<program::alias_results::AliasResults>(),
     PassRow::of::<kernels::bound_sizes::BoundSizes>(),
     PassRow::of::<math::expand_math::ExpandMath>(),
     PassRow::of::<kernels::expand_conv1d::ExpandConv1d>(),

@@ -15,7 +15,7 @@
 //! after:   module @k0 attributes {kiln.kernel = {…, in_place = array<i64: 0, 1>}} { func.func @k0 … attributes {kiln.in_place = array<i64: 0>}
 //! ```
 use crate::{
-    analysis::{self, Access, Init, Kernel, Nest, NestPlan, Poly, Role, Stage, kernels_of},
+    analysis::{self, Access, Init, Kernel, Nest, NestPlan, Poly, Role, kernels_of},
     program::plan::{base, donated, host_functions},
     strategies::cpu::contraction::transposition,
     target::kernel_attrs::{IN_PLACE, IN_PLACE_ENTRY},
@@ -118,12 +118,8 @@ fn pairs(k: &Kernel, plan: &NestPlan) -> Vec<(usize, usize)> {
 }
 
 /// Position in its nest of the only stage that writes all of a buffer, and its access; `None` if
-/// anything else accesses the buffer.
+/// anything else accesses the buffer, but for later stages that read the element just written.
 fn writer<'a>(k: &'a Kernel, nest: &Nest, b: usize) -> Option<(usize, &'a Access)> {
-    let touched = |s: &Stage| s.reads().any(|a| a.buffer == b) || s.captured.contains(&b);
-    if k.stages.iter().any(touched) {
-        return None;
-    }
     let writes = |s: &usize| k.stages[*s].outputs.iter().any(|o| o.access.buffer == b);
     let mut all = nest.all().enumerate().filter(|(_, s)| writes(s));
     let ((at, s), None) = (all.next()?, all.next()) else { return None };
@@ -135,7 +131,15 @@ fn writer<'a>(k: &'a Kernel, nest: &Nest, b: usize) -> Option<(usize, &'a Access
         nest.split.is_none() && Poly::product(parallel) == Poly::product(&k.buffers[b].sizes);
     // Reductions write at the end of their loops, after all of their reads.
     let last = !nest.reduction.contains(&true) || at >= nest.stages.len();
-    (whole && last && !o.reduces && matches!(o.init, Init::None)).then_some((at, &o.access))
+    let later: Vec<usize> = nest.all().skip(at + 1).collect();
+    let forwarded = k.stages.iter().enumerate().all(|(s, stage)| {
+        let mut reads = stage.reads().filter(|a| a.buffer == b).peekable();
+        let none = reads.peek().is_none();
+        let same = later.contains(&s) && reads.all(|a| a.at == o.access.at);
+        (none || same) && !stage.captured.contains(&b)
+    });
+    (whole && last && forwarded && !o.reduces && matches!(o.init, Init::None))
+        .then_some((at, &o.access))
 }
 
 /// Whether an input is read at this address only, by the stage at this position of the nest or by

@@ -9,7 +9,7 @@ use crate::{
         slots::{Sizes, Slots, dim_name, relation},
         unbacked,
     },
-    target::kernel_attrs::SLICES,
+    target::kernel_attrs::{ALIASES, NOT_ALIASED, SLICES},
 };
 use kiln_dialects::{
     ir::*,
@@ -92,6 +92,16 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
             )
         })
         .collect();
+    for (input, about) in listed.iter().enumerate() {
+        if let Some(output) = about.entry(ALIASES).and_then(Attr::as_i64) {
+            let output = usize::try_from(output).ok().filter(|n| *n < end.operand_count());
+            let output = output.ok_or_at(func, "has no result of the number in kiln.aliases")?;
+            program.aliases.push(p::Alias { input, output });
+        }
+        if let Some(reason) = about.entry(NOT_ALIASED).and_then(Attr::as_string) {
+            program.not_aliased.push(p::NotAliased { input, reason });
+        }
+    }
     for (input, order) in program.inputs.iter_mut().zip(&orders) {
         let Some(order) = order else { continue };
         let lying = input.dims.clone();

@@ -1,4 +1,5 @@
 //! From kernels and launches to a program: memory plan, calling convention, plain data.
+pub mod alias_results;
 pub mod argument_array;
 pub mod control;
 pub mod description;
@@ -9,5 +10,6 @@ mod launch;
 pub mod library_call;
 mod placement;
 pub mod plan;
+mod sink_launches;
 pub mod slots;
 mod unbacked;

@@ -24,7 +24,7 @@ use crate::{
     analysis::sizes::SizeValues,
     kernels::frozen,
     program::placement::{self, Interval, Memory, Placement, Region},
-    target::kernel_attrs::{DONATED, IN_PLACE_ENTRY, SLICES},
+    target::kernel_attrs::{ALIASES, DONATED, IN_PLACE_ENTRY, SLICES},
 };
 use kiln_dialects::{
     ir::*,
@@ -58,10 +58,7 @@ impl Pass for PlanMemory {
         if self.alignment < 1 {
             return Err(format!("alignment is at least 1, not {}", self.alignment).into());
         }
-        let modules =
-            blocks(root).into_iter().flat_map(|b| b.ops()).filter(|m| m.is("builtin.module"));
-        let about: Kernels =
-            modules.filter_map(|m| Some((m.symbol()?, m.attr("kiln.kernel")?))).collect();
+        let about = kernels(root);
         // Control flow may give a program the same memory as an argument and as a result.
         let plain = !blocks(root).into_iter().flat_map(|b| b.ops()).any(is_driver);
         for func in host_functions(root) {
@@ -80,7 +77,13 @@ pub fn host_functions(root: Op) -> Vec<Op> {
 }
 
 /// The attribute `kiln.kernel` of each kernel.
-type Kernels = HashMap<String, Attr>;
+pub(super) type Kernels = HashMap<String, Attr>;
+
+/// Those of a module.
+pub(super) fn kernels(root: Op) -> Kernels {
+    let modules = blocks(root).into_iter().flat_map(|b| b.ops()).filter(|m| m.is("builtin.module"));
+    modules.filter_map(|m| Some((m.symbol()?, m.attr("kiln.kernel")?))).collect()
+}
 
 /// A value assigned to the arena.
 struct ArenaSlot {
@@ -145,13 +148,16 @@ impl PlanMemory {
                 }
             }
         }
+        let aliases = aliases(func, block);
         let mut regions = if plain && self.reuse_from > 0 {
-            unwritten_results(&outputs, &facts)?
+            unwritten_results(&outputs, &aliases, &facts)?
         } else {
             vec![]
         };
         for v in &donated {
-            regions.extend(dead_argument(*v, &order, end));
+            let taken = outputs.iter().find(|(_, i, _)| aliases.get(i) == Some(v));
+            let until = taken.map_or(i64::MAX, |(_, _, written)| *written as i64 - 1);
+            regions.extend(dead_argument(*v, until, &order, end));
         }
         let (places, total) = self.place(&slots, &regions);
         // The first launch needs offsets, so their arithmetic goes before it.
@@ -253,11 +259,26 @@ pub(super) fn donated(func: Op, block: Block) -> Vec<Value> {
     all.filter(|(_, about)| marked(about)).map(|(v, _)| v).collect()
 }
 
+/// The donated argument whose memory a result takes, by the result's number.
+pub fn aliases(func: Op, block: Block) -> HashMap<usize, Value> {
+    let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
+    let all = block.args().into_iter().zip(&listed);
+    all.filter_map(|(v, about)| Some((usize::try_from(about.entry(ALIASES)?.as_i64()?).ok()?, v)))
+        .collect()
+}
+
 /// The memory of static results until they are written. `outputs`: of each the `tensor.empty`, its
-/// number and the launch that writes it first.
-fn unwritten_results(outputs: &[(Op, usize, usize)], facts: &Facts) -> Result<Vec<Region>> {
+/// number and the launch that writes it first. That of an argument is not free until it is dead.
+fn unwritten_results(
+    outputs: &[(Op, usize, usize)],
+    aliases: &HashMap<usize, Value>,
+    facts: &Facts,
+) -> Result<Vec<Region>> {
     let mut regions = vec![];
-    for (k, (empty, _, written)) in outputs.iter().enumerate() {
+    for (k, (empty, index, written)) in outputs.iter().enumerate() {
+        if aliases.contains_key(index) {
+            continue;
+        }
         let bytes = bytes(*empty, facts).at(*empty)?.known();
         let (memory, free) = (Memory::Result(k), (0, *written as i64 - 1));
         regions.extend(bytes.map(|bytes| Region { bytes, free, memory }));
@@ -265,11 +286,11 @@ fn unwritten_results(outputs: &[(Op, usize, usize)], facts: &Facts) -> Result<Ve
     Ok(regions)
 }
 
-/// The memory of a static argument after its last read, unless it is a result.
-fn dead_argument(v: Value, order: &HashMap<Op, usize>, end: Op) -> Option<Region> {
+/// The memory of a static argument after its last read, and up to a launch, unless it is a result.
+fn dead_argument(v: Value, until: i64, order: &HashMap<Op, usize>, end: Op) -> Option<Region> {
     let (last, returned) = last_use(v, order, end, 0);
     let bytes = frozen::bytes(v);
-    let (memory, free) = (Memory::Argument(v), (last as i64 + 1, i64::MAX));
+    let (memory, free) = (Memory::Argument(v), (last as i64 + 1, until));
     (returned.is_none() && bytes < i64::MAX).then_some(Region { bytes, free, memory })
 }
 
@@ -305,7 +326,7 @@ fn forwarded_destination(
 
 /// The last launch that reads a value or a view of it, or writes to it, and the function result
 /// that it is.
-fn last_use(
+pub(super) fn last_use(
     v: Value,
     launches: &HashMap<Op, usize>,
     end: Op,
@@ -345,7 +366,7 @@ fn bytes(empty: Op, facts: &Facts) -> Result<SymDim> {
 }
 
 /// Pairs of a kernel's result and an input that it may overwrite.
-fn in_place(about: &Kernels, kernel: &str) -> Vec<(usize, usize)> {
+pub(super) fn in_place(about: &Kernels, kernel: &str) -> Vec<(usize, usize)> {
     let flat =
         about.get(kernel).and_then(|k| k.entry(IN_PLACE_ENTRY)?.as_i64s()).unwrap_or_default();
     flat.chunks_exact(2).map(|p| (p[0] as usize, p[1] as usize)).collect()
@@ -369,7 +390,7 @@ fn overwritten_input(
 }
 
 /// The value that a launch reads as this input, if it reads it as no other one.
-fn only_read(launch: &Launch, input: usize) -> Option<Value> {
+pub(super) fn only_read(launch: &Launch, input: usize) -> Option<Value> {
     let value = base(*launch.inputs.get(input)?);
     (launch.inputs.iter().filter(|v| base(**v) == value).count() == 1).then_some(value)
 }

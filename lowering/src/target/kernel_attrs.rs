@@ -9,8 +9,13 @@ pub const DERIVED: i64 = i64::MIN;
 pub const NOALIAS: &str = "kiln.noalias";
 /// On a kernel's function: pairs of a result and an input that it may overwrite.
 pub const IN_PLACE: &str = "kiln.in_place";
-/// On an argument of a host function: a call may overwrite it after its last read.
+/// On an argument of a host function: a call may overwrite it after its last read; with the value
+/// `"results"`, by results too.
 pub const DONATED: &str = "kiln.donated";
+/// On a donated argument of a host function: the result that may take its memory.
+pub const ALIASES: &str = "kiln.aliases";
+/// On a donated argument of a host function: why no result takes its memory.
+pub const NOT_ALIASED: &str = "kiln.not_aliased";
 /// The entry of `kiln.kernel` with those pairs, flattened.
 pub const IN_PLACE_ENTRY: &str = "in_place";
 /// The entry of `kiln.kernel` with the slices of results that a kernel writes.

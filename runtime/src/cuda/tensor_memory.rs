@@ -208,6 +208,10 @@ impl DeviceMemory {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+    /// Whether it was allocated here, as opposed to another owner's.
+    pub fn is_own(&self) -> bool {
+        matches!(self.owner, Owner::Own(_))
+    }
     /// The GPU's ordinal.
     pub fn index(&self) -> usize {
         self.home.device.info().index

@@ -3,6 +3,7 @@
 //!
 //! This finds contradictions within the program. The package's digest shows that program and code
 //! belong together.
+mod aliases;
 mod flow;
 mod launch;
 
@@ -65,6 +66,7 @@ impl Program {
             let order = at.field("outputs").item(i).field("order");
             order.wants(t.order.is_empty(), || "is not that of rows, as results have".into())?;
         }
+        aliases::check(self, at)?;
         self.check_prepare(at)?;
         for (i, g) in self.globals.iter().enumerate() {
             self.check_global(g, &at.field("globals").item(i))?;

@@ -438,6 +438,16 @@ pub(super) const ROWS: &[Row] = &[
         set: |s, t| assign(&mut s.asynchronous, flag(t)),
     },
     Row {
+        name: "donate",
+        torch: None,
+        kind: BOOL,
+        default: "true",
+        variable: "KILN_DONATE",
+        applies_to: AppliesTo::Functions,
+        summary: "results may be written to the memory of arguments that nothing else holds",
+        set: |s, t| assign(&mut s.donate, flag(t)),
+    },
+    Row {
         name: "keep_graphs",
         torch: None,
         kind: BOOL,

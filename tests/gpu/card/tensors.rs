@@ -34,6 +34,8 @@ const CASES: &[Case] = &[
     ("weights", weights),
     ("a weights' file", file),
     ("training", training),
+    ("donated weights and states", donated),
+    ("donated arguments that are still read", || crate::front::donation::illegal(&device())),
     ("a loader", loader),
     ("DLPack", dlpack),
     ("errors", errors),
@@ -264,6 +266,11 @@ fn training() -> Result<(), Error> {
     let near = want.iter().zip(&have).all(|(a, b)| (a - b).abs() <= 1e-5 * a.abs());
     let falls = have.last() < have.first();
     if near && falls { Ok(()) } else { Err(Error::Backend(format!("{have:?}, not {want:?}"))) }
+}
+
+fn donated() -> Result<(), Error> {
+    use crate::front::donation::{KINDS, agrees};
+    KINDS.iter().try_for_each(|kind| agrees(*kind, &device())).map_err(Error::Backend)
 }
 
 fn loader() -> Result<(), Error> {

@@ -1,7 +1,9 @@
 use super::*;
 use crate::{
     control::{Body, Control, Step, Value},
-    program::{Arg, Expr, ExprKind, IndexGuard, Kernel, Launch, Target, TensorMap},
+    program::{
+        Alias, Arg, Expr, ExprKind, IndexGuard, Kernel, Launch, NotAliased, Target, TensorMap,
+    },
 };
 
 fn tensor(dims: &[Dim]) -> Tensor {
@@ -163,6 +165,42 @@ fn what_contradicts_itself_is_named() {
     assert_eq!(said(|p| p.amx = true), "amx is true on cuda");
     let own = |p: &mut Program| p.prepare = Some(Box::new(program()));
     assert_eq!(said(own), "prepare takes inputs");
+}
+
+#[test]
+fn outputs_have_the_memory_of_inputs_that_are_read_before() {
+    let alias = |input, output| move |p: &mut Program| p.aliases = vec![Alias { input, output }];
+    let same = |p: &mut Program| {
+        p.outputs[0] = p.inputs[0].clone();
+        p.kernels[0].inputs = vec![0];
+        p.kernels[1].outputs = vec![0];
+        alias(0, 0)(p);
+    };
+    let mut p = program();
+    same(&mut p);
+    assert_eq!(p.validate(), Ok(()));
+    assert_eq!(said(alias(1, 0)), "aliases[0].input is 1, but inputs has 1 entries");
+    assert_eq!(said(alias(0, 1)), "aliases[0].output is 1, but outputs has 1 entries");
+    let other = |p: &mut Program| {
+        same(p);
+        p.outputs[0].dims.push(Dim::Known(1));
+    };
+    assert_eq!(said(other), "aliases[0] is of 'x' and 'x', which are of different types");
+    let twice = |p: &mut Program| {
+        same(p);
+        p.aliases.push(p.aliases[0]);
+    };
+    assert_eq!(said(twice), "aliases[1] names an input or an output that an earlier one names");
+    let late = |p: &mut Program| {
+        same(p);
+        p.kernels[0].outputs = vec![0];
+        p.kernels[1].inputs = vec![0];
+    };
+    assert_eq!(said(late), "aliases[0] is read by launch 1, after launch 0 has written it");
+    let not = |p: &mut Program| {
+        p.not_aliased = vec![NotAliased { input: 3, reason: "so".into() }];
+    };
+    assert_eq!(said(not), "not_aliased[0].input is 3, but inputs has 1 entries");
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! Moves launches behind the last readers of what they may overwrite.
+use crate::program::plan::{Kernels, in_place, only_read};
+use kiln_dialects::{
+    ir::*,
+    ops::{Launch, OpKind},
+};
+use std::collections::HashMap;
+
+/// Moves launches that may overwrite a donor behind the other launches that read it, unless
+/// something needs their results before.
+pub(super) fn sink(about: &Kernels, block: Block, end: Op, donors: &[Value]) -> Result<()> {
+    let launches: Vec<Op> =
+        block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
+    let positions =
+        || block.ops().into_iter().enumerate().map(|(n, o)| (o, n)).collect::<HashMap<Op, usize>>();
+    let mut place = positions();
+    for op in launches.into_iter().rev() {
+        let launch = Launch::of(op).ok_or_malformed(op)?;
+        let returned = |r: usize| {
+            let (_, users) = views(op.result(r));
+            users.contains(&end)
+        };
+        let overwritten: Vec<Value> = in_place(about, &launch.kernel)
+            .into_iter()
+            .filter(|(r, _)| returned(*r))
+            .filter_map(|(_, i)| only_read(&launch, i).filter(|v| donors.contains(v)))
+            .collect();
+        if overwritten.is_empty() {
+            continue;
+        }
+        let position = |o: &Op| place.get(o).copied().unwrap_or(usize::MAX);
+        let readers = overwritten.iter().flat_map(|v| views(*v).1);
+        let Some(last) = readers.max_by_key(position) else { continue };
+        let (mut moved, mut users) = (vec![op], vec![]);
+        for r in op.results() {
+            let (all, by) = views(r);
+            moved.extend(all);
+            users.extend(by);
+        }
+        let needed = users.iter().map(position).min().unwrap_or(usize::MAX);
+        if position(&last) <= position(&op) || needed <= position(&last) {
+            continue;
+        }
+        moved[1..].sort_by_key(position);
+        let mut after = last;
+        for op in moved {
+            op.move_after(after);
+            after = op;
+        }
+        place = positions();
+    }
+    Ok(())
+}
+
+/// The views of a value, and the other ops that use it or a view of it.
+pub(super) fn views(v: Value) -> (Vec<Op>, Vec<Op>) {
+    let (mut views, mut users, mut stack) = (vec![], vec![], vec![v]);
+    while let Some(v) = stack.pop() {
+        for (user, _) in v.uses() {
+            if user.kind() == Some(OpKind::Reshape) {
+                views.push(user);
+                stack.push(user.result(0));
+            } else {
+                users.push(user);
+            }
+        }
+    }
+    (views, users)
+}
