@@ -70,7 +70,8 @@ pub trait Runnable: Send + Sync {
     /// Runs the graph. Results are in order, in newly allocated memory. Must be thread-safe.
     fn run(&self, inputs: &[View]) -> Result<Vec<Array>, Error>;
     /// As [`Runnable::run`]; results may be in the memory of inputs, of which `donated` has that of
-    /// each, or `None`. An input whose memory was taken out of `donated` is overwritten.
+    /// each, or `None`. An input whose memory was taken out of `donated` is overwritten. kiln's own
+    /// programs take it; a backend that wraps one passes it on.
     fn run_donated(
         &self,
         inputs: &[View],

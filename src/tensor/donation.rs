@@ -56,7 +56,7 @@ impl DonatedMemory {
         }
     }
     /// The result that was written to it. Err: a result of another size.
-    pub fn into_array(self, dtype: DType, shape: &[usize]) -> Result<Array, DataError> {
+    pub(crate) fn into_array(self, dtype: DType, shape: &[usize]) -> Result<Array, DataError> {
         match self.0 {
             Owner::Host(buffer) => {
                 Array::new(dtype, shape, Bytes::part_of(buffer.clone(), buffer.bytes()))
