@@ -23,7 +23,7 @@ const CHECKED: usize = 3;
 /// Numbers between -scale and scale that every worker can make: a Weyl sequence.
 fn numbers(shape: &[usize], seed: u64, scale: f64) -> Result<Tensor, TraceError> {
     let one = |i: u64| {
-        ((i + seed * 7919) * 2_654_435_761 & 0xffff_ffff) as f64 / f64::from(1u32 << 31) - 1.0
+        (((i + seed * 7919) * 2_654_435_761) & 0xffff_ffff) as f64 / f64::from(1u32 << 31) - 1.0
     };
     let count = shape.iter().product::<usize>() as u64;
     let values: Vec<f32> = (1..=count).map(|i| (one(i) * scale) as f32).collect();
@@ -45,7 +45,7 @@ fn linears(layers: &[[usize; 2]]) -> Result<Vec<Tensor>, TraceError> {
 fn mlp() -> Result<(), kiln::Error> {
     let [batch, inputs, width, classes] = MLP;
     let layers = [[width, inputs], [width, width], [width, width], [classes, width]];
-    let mut weights = linears(&layers)?;
+    let weights = linears(&layers)?;
     let targets: Vec<i64> = (0..batch).map(|i| (i * 7 % classes) as i64).collect();
     let (x, t) = (numbers(&[batch, inputs], 99, 2.0)?, Tensor::from_slice(&[batch], &targets)?);
     let adamw = AdamW::default();
@@ -60,10 +60,12 @@ fn mlp() -> Result<(), kiln::Error> {
         Ok((loss, new, state))
     };
     let step = kiln::compile(step).fullgraph(true);
-    let mut state = adamw.init(&weights)?;
+    let mut kept = Some((adamw.init(&weights)?, weights));
     serve(|| {
-        let (loss, new, next) = step.call((&weights, &x, &t, &state))?;
-        (weights, state) = (new, next);
+        // By value: the new weights and state take the memory of the old ones.
+        let (state, weights) = kept.take().ok_or(TraceError::User("a step failed".into()))?;
+        let (loss, new, next) = step.call((weights, x.clone(), t.clone(), state))?;
+        kept = Some((next, new));
         Ok(loss)
     })
 }
@@ -93,7 +95,7 @@ fn block() -> Result<(), kiln::Error> {
     };
     let step = kiln::compile(kiln::value_and_grad(forward)).fullgraph(true);
     serve(|| {
-        let (_, (by_x, _)) = step.call(((&x, &weights), &c))?;
+        let (_, (by_x, _)) = step.call(((x.clone(), weights.clone()), c.clone()))?;
         Ok(by_x)
     })
 }
