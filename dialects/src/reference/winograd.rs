@@ -148,7 +148,7 @@ mod tests {
             let (x, w) = (numbers(&shape)?, numbers(&[4, 3, 3, 3])?);
             let v = winograd_input(&x, tile)?;
             let g = winograd_filter_matrix(tile)?;
-            let filters: Vec<Vec<f64>> = w.as_f()?.chunks(9).map(|w| square_of(&g, w)).collect();
+            let filters: Vec<Vec<f64>> = w.as_f()?.chunks(9).map(|w| both_sides(&g, w)).collect();
             let tiles = v.len() / (n * n * 3);
             let mut products = vec![0.0; n * n * tiles * 4];
             for k in 0..n * n {
@@ -180,11 +180,6 @@ mod tests {
             assert!(error.fold(0.0, f64::max) < 1e-12);
         }
         Ok(())
-    }
-
-    /// M w Mᵀ of a window.
-    fn square_of(matrix: &[Vec<f64>], w: &[f64]) -> Vec<f64> {
-        both_sides(matrix, w)
     }
 
     #[test]

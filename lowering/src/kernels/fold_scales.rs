@@ -42,12 +42,7 @@ impl Pass for FoldScales {
     const NUMERICS: Numerics = Numerics::Reassociates;
 
     fn run(&self, root: Op) -> Result<()> {
-        for func in blocks(root)
-            .into_iter()
-            .flat_map(|b| b.ops())
-            .filter(|o| o.isa::<func::Func>())
-            .collect::<Vec<_>>()
-        {
+        for func in functions_in(root) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let ops = block.ops();
             let frozen = Frozen::of(&ops);

@@ -43,9 +43,9 @@ impl Pass for Freeze {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
-        let all = || blocks(root).into_iter().flat_map(|b| b.ops());
-        let mut names: HashSet<String> = all().filter_map(Op::symbol).collect();
-        for func in all().filter(|o| o.isa::<func::Func>()).collect::<Vec<_>>() {
+        let all = blocks(root).into_iter().flat_map(|b| b.ops());
+        let mut names: HashSet<String> = all.filter_map(Op::symbol).collect();
+        for func in functions_in(root) {
             self.function(func, &mut names)?;
         }
         Ok(())

@@ -112,6 +112,13 @@ pub fn channels_last(rank: usize) -> Vec<i64> {
     [0].into_iter().chain(spatial).chain([1]).take(rank).collect()
 }
 
+/// The op that pads a value with zeros, if one does.
+pub fn zero_padding(v: Value) -> Option<Pad> {
+    let pad = v.def().and_then(Pad::of)?;
+    let value = pad.value.def().and_then(Splat::of)?.value;
+    (value.as_f64() == Some(0.0)).then_some(pad)
+}
+
 /// The permutation from NHWC to NCHW, or the like of other ranks.
 pub fn channels_first(rank: usize) -> Vec<i64> {
     let last = rank as i64 - 1;

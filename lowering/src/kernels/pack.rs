@@ -68,12 +68,7 @@ impl Pass for Pack {
         if self.block < 1 {
             return Err(format!("block is at least 1, not {}", self.block).into());
         }
-        for func in blocks(root)
-            .into_iter()
-            .flat_map(|b| b.ops())
-            .filter(|o| o.isa::<func::Func>())
-            .collect::<Vec<_>>()
-        {
+        for func in functions_in(root) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let ops = block.ops();
             let frozen = Frozen::of(&ops);

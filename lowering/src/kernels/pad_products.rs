@@ -68,12 +68,7 @@ impl Pass for PadProducts {
         if self.chip.is_empty() {
             return Ok(());
         }
-        for func in blocks(root)
-            .into_iter()
-            .flat_map(|b| b.ops())
-            .filter(|o| o.isa::<func::Func>())
-            .collect::<Vec<_>>()
-        {
+        for func in functions_in(root) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let ops = block.ops();
             if !ops.iter().any(|op| unaligned_gemm(*op).is_some()) {

@@ -24,6 +24,7 @@
 use crate::kernels::{
     frozen::{Frozen, STORED},
     layout::flops,
+    op_facts::zero_padding,
 };
 use kiln_dialects::{
     ir::*,
@@ -66,12 +67,7 @@ impl Pass for SpaceToDepth {
         if self.chip.is_empty() {
             return Ok(());
         }
-        for func in blocks(root)
-            .into_iter()
-            .flat_map(|b| b.ops())
-            .filter(|o| o.isa::<func::Func>())
-            .collect::<Vec<_>>()
-        {
+        for func in functions_in(root) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let ops = block.ops();
             let frozen = Frozen::of(&ops);
@@ -309,13 +305,12 @@ fn reshaped(b: &Builder, input: Value, sizes: &[Size]) -> Result<Value> {
 /// that op.
 fn unpadded(o: &Convolution) -> (Value, [i64; 2], Option<Op>) {
     let around = || {
-        let (op, p) = (o.input.def()?, o.input.def().and_then(Pad::of)?);
-        let zero = p.value.def().and_then(Splat::of).is_some_and(|s| s.value.as_f64() == Some(0.0));
+        let (op, p) = (o.input.def()?, zero_padding(o.input)?);
         let counts = |all: &[Size]| {
             all.iter().map(|s| s.known().filter(|n| *n >= 0)).collect::<Option<Vec<i64>>>()
         };
         match (counts(&p.low)?.as_slice(), counts(&p.high)?.as_slice()) {
-            ([0, 0, h, w], [0, 0, ..]) if zero => Some((p.input, [*h, *w], Some(op))),
+            ([0, 0, h, w], [0, 0, ..]) => Some((p.input, [*h, *w], Some(op))),
             _ => None,
         }
     };

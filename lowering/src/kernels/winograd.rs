@@ -20,7 +20,7 @@
 //! ```
 use crate::kernels::{
     frozen::Frozen,
-    op_facts::{channels_first, channels_last},
+    op_facts::{channels_first, channels_last, zero_padding},
 };
 use kiln_dialects::{
     ir::*,
@@ -55,12 +55,7 @@ impl Pass for Winograd {
     const NUMERICS: Numerics = Numerics::Approximates;
 
     fn run(&self, root: Op) -> Result<()> {
-        for func in blocks(root)
-            .into_iter()
-            .flat_map(|b| b.ops())
-            .filter(|o| o.isa::<func::Func>())
-            .collect::<Vec<_>>()
-        {
+        for func in functions_in(root) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let ops = block.ops();
             let frozen = Frozen::of(&ops);
@@ -242,9 +237,8 @@ fn padded_further(b: &Builder, image: Value, more: [i64; 2]) -> Result<Value> {
         let grown = |(size, n): (&Size, i64)| Some(Size::Static(size.known()? + n));
         old.iter().zip([0, more[0], more[1], 0]).map(grown).collect()
     };
-    let pad = image.def().and_then(Pad::of).and_then(|p| {
-        let zero = p.value.def().and_then(Splat::of)?.value.as_f64() == Some(0.0);
-        let high = high(&p.high).filter(|_| zero && image.uses().len() == 1)?;
+    let pad = zero_padding(image).and_then(|p| {
+        let high = high(&p.high).filter(|_| image.uses().len() == 1)?;
         Some(Pad { high, ..p })
     });
     match pad {

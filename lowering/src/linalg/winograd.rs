@@ -97,6 +97,11 @@ fn both_sides(s: &Scalars, line: &Line<'_>, x: &[Value]) -> Result<Vec<Value>> {
     Ok(all)
 }
 
+/// A vector with the sign of every other entry changed.
+fn mirrored(all: &[f64]) -> Vec<f64> {
+    all.iter().enumerate().map(|(q, c)| if q % 2 == 1 { -c } else { *c }).collect()
+}
+
 /// A matrix times a vector. Two rows whose entries differ by the sign of every other one share their
 /// sums over even and over odd entries.
 fn mirrored_rows(s: &Scalars, matrix: &Matrix, x: &[Value]) -> Result<Vec<Value>> {
@@ -107,8 +112,7 @@ fn mirrored_rows(s: &Scalars, matrix: &Matrix, x: &[Value]) -> Result<Vec<Value>
         sum(s, &terms.collect::<Vec<_>>())
     };
     while let Some(row) = matrix.get(next) {
-        let mirror = |(q, c): (usize, &f64)| if q % 2 == 1 { -c } else { *c };
-        let other: Vec<f64> = row.iter().enumerate().map(mirror).collect();
+        let other = mirrored(row);
         if matrix.get(next + 1) == Some(&other) && other != *row {
             let (even, odd) = (every(row, 0)?, every(row, 1)?);
             all.extend([arith::addf(s, even, odd)?, arith::subf(s, even, odd)?]);
@@ -130,8 +134,7 @@ fn mirrored_columns(s: &Scalars, matrix: &Matrix, x: &[Value]) -> Result<Vec<Val
     let (mut factors, mut next) = (vec![], 0);
     while next < x.len() {
         let own = column(next);
-        let mirror = |(q, c): (usize, &f64)| if q % 2 == 1 { -c } else { *c };
-        let other: Vec<f64> = own.iter().enumerate().map(mirror).collect();
+        let other = mirrored(&own);
         if next + 1 < x.len() && column(next + 1) == other && other != own {
             let (a, b) = (x[next], x[next + 1]);
             factors.push((own, [arith::addf(s, a, b)?, arith::subf(s, a, b)?]));

@@ -104,21 +104,6 @@ impl ProductResults<'_> {
         dims[roles.columns[0]] = column;
         Ok(dims)
     }
-    /// Loop dimensions of as many contiguous elements as there are lanes.
-    fn lane_dims(
-        &self,
-        c: Code,
-        lanes: Lanes,
-        batch: &[Value],
-        [row, column]: [Value; 2],
-    ) -> Result<Vec<LaneValue>> {
-        let column = if lanes.count > 1 {
-            LaneValue::Strided(column, 1)
-        } else {
-            LaneValue::Uniform(column)
-        };
-        self.dims(c, batch, row, column)
-    }
     /// Contiguous accumulators of each right operand: a scalar, or a vector of the lanes. Returns
     /// what the stages computed of them.
     pub fn element(
@@ -127,10 +112,15 @@ impl ProductResults<'_> {
         scope: &Scope<'_>,
         lanes: Lanes,
         batch: &[Value],
-        at: [Value; 2],
+        [row, column]: [Value; 2],
         sums: &[Value],
     ) -> Result<ForwardedElements> {
-        let dims = self.lane_dims(c, lanes, batch, at)?;
+        let column = if lanes.count > 1 {
+            LaneValue::Strided(column, 1)
+        } else {
+            LaneValue::Uniform(column)
+        };
+        let dims = self.dims(c, batch, row, column)?;
         let lane = |v: &Value| match lanes.count {
             1 => LaneValue::Uniform(*v),
             _ => LaneValue::Vector(*v),
@@ -149,21 +139,15 @@ impl ProductResults<'_> {
         at: [Value; 2],
         sums: &[&[Value]],
     ) -> Result<()> {
-        let dims = self.lane_dims(c, lanes, batch, at)?;
-        let together = |all: &[Value]| -> Result<LaneValue> {
-            if let [one] = all {
-                return Ok(LaneValue::Uniform(*one));
+        let together = |all: &&[Value]| match all {
+            [one] => Ok(*one),
+            _ => {
+                let ty = Type::vector(Type::scalar(c.ctx(), DType::F32), all.len());
+                vector::from_elements(c, all, ty)
             }
-            let ty = Type::vector(Type::scalar(c.ctx(), DType::F32), all.len());
-            Ok(LaneValue::Vector(vector::from_elements(c, all, ty)?))
         };
-        let all = self
-            .outs
-            .iter()
-            .zip(sums)
-            .map(|(o, s)| Ok((*o, together(s)?)))
-            .collect::<Result<Vec<_>>>()?;
-        accumulators::finish(c, scope, self.nest, lanes, &dims, &all).map(drop)
+        let sums = sums.iter().map(together).collect::<Result<Vec<_>>>()?;
+        self.element(c, scope, lanes, batch, at, &sums).map(drop)
     }
     /// Runs the epilogue stages on the accumulators; each thread stores its own results.
     pub fn store(&self, c: Code, scope: &Scope<'_>, part: &WarpFragment<'_>) -> Result<()> {
