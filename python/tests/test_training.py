@@ -80,10 +80,10 @@ FUNCTIONS = {
         for padding in ("zeros", "border", "reflection")
     },
     "samples of a volume": (lambda x, at: nn.functional.grid_sample(x, at, align_corners=False), lambda: (torch.randn(2, 2, 3, 4, 5), torch.randn(2, 2, 3, 2, 3))),
-    **{f"segments, {reduce}": (lambda x, reduce=reduce: torch.segment_reduce(x, reduce, lengths=torch.tensor([2, 1, 4])), lambda: (torch.randn(7, 3),)) for reduce in ("sum", "mean", "max", "prod")},
+    **{f"segments, {reduce}": (lambda x, reduce=reduce: torch.segment_reduce(x, reduce, lengths=torch.tensor([2, 1, 4], device=x.device)), lambda: (torch.randn(7, 3),)) for reduce in ("sum", "mean", "max", "prod")},
     **{f"bags of embeddings, {mode}": (lambda w, mode=mode: nn.functional.embedding_bag(INDICES.to(w.device), w, mode=mode, padding_idx=2), lambda: (torch.randn(9, 4),)) for mode in ("sum", "mean", "max")},
     "bags of embeddings with offsets and weights": (
-        lambda w, by: nn.functional.embedding_bag(INDICES.to(w.device).flatten(), w, torch.tensor([0, 3, 3]), mode="sum", per_sample_weights=by),
+        lambda w, by: nn.functional.embedding_bag(INDICES.to(w.device).flatten(), w, torch.tensor([0, 3, 3], device=w.device), mode="sum", per_sample_weights=by),
         lambda: (torch.randn(9, 4), torch.randn(8)),
     ),
     "padding of an empty batch": (lambda x: nn.functional.pad(x, (1, 2), mode="reflect"), lambda: (torch.randn(0, 3, 3),)),
@@ -130,9 +130,12 @@ def test_gradients_of_pools_as_eager(shape, kernel, stride, padding, ceil):
     for fn, form in itertools.product((largest, lambda x: mean(x, True), lambda x: mean(x, False)), forms):
         torch._dynamo.reset()
         x = torch.randn(shape).to(memory_format=form).requires_grad_()
-        (want,) = torch.autograd.grad(fn(x), x)
+        # Of float64 on the host: PyTorch 2.11's mean of padded channels-last windows has wrong gradients on GPUs.
+        exact = x.detach().cpu().double().requires_grad_()
+        (want,) = torch.autograd.grad(fn(exact), exact)
         (got,) = torch.autograd.grad(torch.compile(fn, backend=kiln)(x), x)
-        close(got, want, "the input's gradient")
+        assert got.stride() == x.stride()
+        close(got.cpu().double(), want, "the input's gradient")
 
 
 def test_sgd_follows_eager():

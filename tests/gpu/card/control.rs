@@ -31,8 +31,20 @@ enum Item {
     Function(usize, bool),
     /// An exported program, and the inputs and outputs of a call.
     Archive(&'static str, &'static str),
-    /// Calls from several threads.
-    Calls,
+}
+
+/// Calls from several threads in each mode, which compare the card's free memory.
+pub static CALLS: Suite = Suite {
+    name: "control-calls",
+    count: || modes().len() as u64,
+    label: |item| format!("of a loop, {}", modes()[item as usize].0),
+    check: |item| check_calls(modes()[item as usize].1),
+    whole: true,
+    emulated: 1,
+};
+
+fn modes() -> &'static [(&'static str, Mode)] {
+    if device().starts_with("cuda") { &Mode::ALL } else { &Mode::ALL[..1] }
 }
 
 fn items() -> Vec<(Item, Mode)> {
@@ -45,9 +57,10 @@ fn items() -> Vec<(Item, Mode)> {
         ("aten_selections", "aten_selections"),
     ];
     let archives = archives.map(|(program, numbers)| Item::Archive(program, numbers));
-    let all = functions.chain(archives).chain([Item::Calls]);
-    let modes = if device().starts_with("cuda") { &Mode::ALL[..] } else { &Mode::ALL[..1] };
-    all.flat_map(|item| modes.iter().map(move |(_, mode)| (item, *mode))).collect()
+    functions
+        .chain(archives)
+        .flat_map(|item| modes().iter().map(move |(_, mode)| (item, *mode)))
+        .collect()
 }
 
 fn label(item: u64) -> String {
@@ -57,7 +70,6 @@ fn label(item: u64) -> String {
             format!("{}, {}", CASES[i]().0, if open { "symbolic" } else { "static" })
         }
         Item::Archive(_, numbers) => numbers.into(),
-        Item::Calls => "calls".into(),
     };
     format!("{what}, {mode:?}")
 }
@@ -105,12 +117,15 @@ fn check(item: u64) -> Outcome {
             }
             Outcome::of(wrong)
         }
-        Item::Calls => match Model::from_module(looping().module(), Path::new(""))
-            .compile(&Options { mode, ..options() })
-        {
-            Ok(exe) => Outcome::of(calls(&exe, mode)),
-            Err(e) => failed(&e),
-        },
+    }
+}
+
+fn check_calls(mode: Mode) -> Outcome {
+    match Model::from_module(looping().module(), Path::new(""))
+        .compile(&Options { mode, ..options() })
+    {
+        Ok(exe) => Outcome::of(calls(&exe, mode)),
+        Err(e) => failed(&e),
     }
 }
 

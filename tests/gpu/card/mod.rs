@@ -36,7 +36,7 @@ use kiln::{
     model::CachePolicy,
     runtime::{DeviceId, cuda::CudaError},
 };
-use workers::{run, run_emulated};
+use workers::{run, run_alone, run_emulated};
 
 /// The outcome of an item.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -60,7 +60,7 @@ pub struct Suite {
     pub emulated: u64,
 }
 
-static SUITES: [&Suite; 17] = [
+static SUITES: [&Suite; 18] = [
     &models::SUITE,
     &rows::SUITE,
     &graphs::SUITE,
@@ -73,6 +73,7 @@ static SUITES: [&Suite; 17] = [
     &passes::SUITE,
     &random::SUITE,
     &calls::SUITE,
+    &control::CALLS,
     &tuning::SUITE,
     &solver::SUITE,
     &transforms::SUITE,
@@ -216,5 +217,6 @@ fn calls_in_the_callers_memory_are_captured() {
 
 #[test]
 fn calls_do_not_leak_memory() {
-    run(&calls::SUITE);
+    run_alone(&calls::SUITE);
+    run_alone(&control::CALLS);
 }

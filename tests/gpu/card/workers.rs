@@ -36,6 +36,9 @@ pub fn is_emulated() -> bool {
     std::env::var_os(EMULATED).is_some()
 }
 
+/// Most processes of a suite.
+const MOST_WORKERS: u64 = 16;
+
 /// One suite at a time uses the GPU, so that all device memory is its own.
 static CARD: Mutex<()> = Mutex::new(());
 
@@ -151,8 +154,19 @@ fn real() -> bool {
 /// Runs all items of a suite; without a GPU on the emulator, then possibly only some, and fewer yet
 /// without `./x test --all`. Panics with a list of failures.
 pub fn run(suite: &'static Suite) {
+    run_by(suite, MOST_WORKERS);
+}
+
+/// The same by one process at a time, for items that compare the card's free memory.
+pub fn run_alone(suite: &'static Suite) {
+    run_by(suite, 1);
+}
+
+fn run_by(suite: &'static Suite, most: u64) {
     let real = real();
-    run_on(suite, (!real).then_some("sm_90"), if real { 1 } else { shared(suite, suite.emulated) });
+    let step = if real { 1 } else { shared(suite, suite.emulated) };
+    // Emulated memory is the process's own.
+    run_on(suite, (!real).then_some("sm_90"), step, if real { most } else { MOST_WORKERS });
 }
 
 /// Every how-many-th item runs on the emulator. A suite of few items runs as `./x test --all` has
@@ -169,16 +183,17 @@ pub fn run_emulated(suite: &'static Suite, chip: &str, step: u64) {
         eprintln!("skipped: {} on an emulated {chip}, since there is a card", suite.name);
         return;
     }
-    run_on(suite, Some(chip), shared(suite, step));
+    run_on(suite, Some(chip), shared(suite, step), MOST_WORKERS);
 }
 
-fn run_on(suite: &'static Suite, chip: Option<&str>, step: u64) {
+fn run_on(suite: &'static Suite, chip: Option<&str>, step: u64, most: u64) {
     let _card = CARD.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let (items, start) = ((suite.count)(), Instant::now());
     let count = items.div_ceil(step);
-    let workers = number("KILN_CARD_WORKERS", processors.min(16)).clamp(1, count.max(1)) as usize;
+    let workers = number("KILN_CARD_WORKERS", processors);
+    let workers = workers.clamp(1, count.min(most).max(1)) as usize;
     let time = Duration::from_secs(number("KILN_CARD_SECONDS", u64::MAX));
     let (next, done) = (AtomicU64::new(0), Mutex::new(Vec::new()));
     let work = |number: usize| {

@@ -20,19 +20,19 @@ pub struct Contraction;
 #[derive(Clone, Debug, Parameters)]
 pub struct Params {
     /// Width of a vector register in bits
-    # [ parameter ( OneOf ( & [ 128 , 256 , 512 ] ) ) ]
+    #[parameter(OneOf(&[128, 256, 512]))]
     pub bits: usize,
     /// Rows of a register tile
     #[parameter(Between(1, 64))]
     pub m: usize,
     /// Rows of a block that stays in the L2 cache
-    # [ parameter ( Between ( 1 , 1 << 20 ) ) ]
+    #[parameter(Between(1, 1 << 20))]
     pub m_block: usize,
     /// Vectors of columns of a register tile
     #[parameter(Between(1, 8))]
     pub n: usize,
     /// Columns of a block that stays in the L2 cache
-    # [ parameter ( Between ( 1 , 1 << 20 ) ) ]
+    #[parameter(Between(1, 1 << 20))]
     pub n_block: usize,
     /// Whether the operand that all rows read is packed first
     #[parameter(Between(0, 1))]
