@@ -8,8 +8,8 @@ from . import _kiln
 from .package import Package, export, load
 
 __version__ = _kiln.__version__
-__all__ = ["Explanation", "Package", "Report", "explain", "export", "kiln", "load", "reports"]
-_PLACES = {"Explanation": "explanation", "Report": "backend", "explain": "explanation", "kiln": "backend", "reports": "backend"}
+__all__ = ["Explanation", "Package", "Report", "explain", "export", "kiln", "load", "reports", "share_threads"]
+_PLACES = {"Explanation": "explanation", "Report": "backend", "explain": "explanation", "kiln": "backend", "reports": "backend", "share_threads": "threads"}
 
 
 def __getattr__(name: str):

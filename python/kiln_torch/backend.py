@@ -28,6 +28,7 @@ from .partition import device_of, faster_in_eager, restore_order, runs_of
 from .program import Program
 from .runner import boxed
 from .sizes import supply
+from .threads import share_by_default
 from .views import RETURNED, rebase, resize_as_strided, return_views
 from .writes import Writes, writes_in_graph
 
@@ -276,6 +277,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
     numbers are drawn by PyTorch, in eager's order, and `align_random_eager`: programs on GPUs draw eager's random numbers. With
     `mode="reduce-overhead"` and `mode="max-autotune"` graphs on GPUs are captured as CUDA graphs.
     """
+    share_by_default()
     debugged = torch._dynamo.config.repro_after is not None
     chosen = settings(options, mode, debugged)
     parameters = freezing.parameters(module, example_inputs) if chosen.freezing else {}

@@ -8,7 +8,13 @@ use compiler::{
     dialects::value::DType,
     model::Donation,
 };
-use kiln_runtime::{CallError, View, ViewMut, cuda::Stream, program::Dim, view::byte_size};
+use kiln_runtime::{
+    CallError, Pool, View, ViewMut,
+    cuda::Stream,
+    pool::{OpenMp, Parallel},
+    program::Dim,
+    view::byte_size,
+};
 use pyo3::{
     exceptions::{PyIndexError, PyRuntimeError, PyValueError},
     prelude::*,
@@ -301,10 +307,26 @@ fn supports(target: &str) -> bool {
     aten::find(target).is_some()
 }
 
+/// Runs parallel regions on the threads of an OpenMP runtime, of which these are `GOMP_parallel`,
+/// `omp_get_thread_num` and `omp_get_num_threads`; 0: on kiln's own.
+#[pyfunction]
+fn share_openmp(parallel: usize, thread_num: usize, num_threads: usize) {
+    let all = [parallel, thread_num, num_threads];
+    // SAFETY: `threads.py` takes the three from one loaded library, which PyTorch keeps.
+    unsafe {
+        Pool::share((!all.contains(&0)).then(|| OpenMp {
+            parallel: std::mem::transmute::<usize, Parallel>(parallel),
+            thread_num: std::mem::transmute::<usize, extern "C" fn() -> i32>(thread_num),
+            num_threads: std::mem::transmute::<usize, extern "C" fn() -> i32>(num_threads),
+        }))
+    }
+}
+
 #[pymodule]
 fn _kiln(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Program>()?;
     m.add_function(wrap_pyfunction!(supports, m)?)?;
+    m.add_function(wrap_pyfunction!(share_openmp, m)?)?;
     m.add_function(wrap_pyfunction!(package::package, m)?)?;
     m.add_function(wrap_pyfunction!(package::load, m)?)?;
     m.add("CompileError", m.py().get_type::<CompileError>())?;

@@ -8,17 +8,18 @@ use kiln::{
 };
 use std::fmt::Write;
 
-/// A matmul with an epilogue that rounds once. A size of 0 is dynamic, and 7 at run time.
-fn matmul(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
+/// A matmul with an epilogue that rounds once; either operand may be transposed. A size of 0 is
+/// dynamic, and 7 at run time.
+fn matmul(t: &str, [m, k, n]: [usize; 3], [left, right]: [bool; 2]) -> String {
     let size = |s: usize| if s == 0 { "?".to_string() } else { s.to_string() };
     let (m, k, n) = (size(m), size(k), size(n));
-    let (right, contract) =
-        if transposed { (format!("{n}x{k}"), 1) } else { (format!("{k}x{n}"), 0) };
+    let (right, contract) = if right { (format!("{n}x{k}"), 1) } else { (format!("{k}x{n}"), 0) };
+    let (left, row) = if left { (format!("{k}x{m}"), 1) } else { (format!("{m}x{k}"), 0) };
     let mut text = format!(
-        "func.func @main(%x: tensor<{m}x{k}x{t}>, %w: tensor<{right}x{t}>) -> tensor<{m}x{n}x{t}> {{\n"
+        "func.func @main(%x: tensor<{left}x{t}>, %w: tensor<{right}x{t}>) -> tensor<{m}x{n}x{t}> {{\n"
     );
     for (open, value, shape, at) in
-        [(&m, "%x", format!("{m}x{k}"), 0), (&n, "%w", right.clone(), 1 - contract)]
+        [(&m, "%x", left.clone(), row), (&n, "%w", right.clone(), 1 - contract)]
     {
         if open == "?" {
             let fixed = shape.split('x').nth(1 - at).unwrap_or_default();
@@ -31,8 +32,9 @@ fn matmul(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
     }
     let _ = write!(
         text,
-        "  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [{contract}] : tensor<{m}x{k}x{t}>, tensor<{right}x{t}>\n  \
-         %1 = kiln.sigmoid %0 : tensor<{m}x{n}x{t}>\n  return %1 : tensor<{m}x{n}x{t}>\n}}\n"
+        "  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [{}] x [{contract}] : tensor<{left}x{t}>, tensor<{right}x{t}>\n  \
+         %1 = kiln.sigmoid %0 : tensor<{m}x{n}x{t}>\n  return %1 : tensor<{m}x{n}x{t}>\n}}\n",
+        1 - row
     );
     text
 }
@@ -117,13 +119,13 @@ const SKINNY: &[[usize; 3]] = &[[1, 64, 48], [8, 35, 17], [15, 32, 16]];
 fn all(strategy: &str, t: &str, target: &Target, few: &[[usize; 3]]) {
     let mut wrong = vec![];
     for sizes in SIZES.iter().chain(few) {
-        for transposed in [false, true] {
+        for transposed in [[false, false], [false, true], [true, false], [true, true]] {
             let text = matmul(t, *sizes, transposed);
-            let packs: &[i64] = if transposed || t == "bf16" { &[1] } else { &[0, 1] };
+            let packs: &[i64] = if transposed[1] || t == "bf16" { &[1] } else { &[0, 1] };
             wrong.extend(
                 check(&text, target, strategy, packs)
                     .err()
-                    .map(|e| format!("{sizes:?} transposed {transposed}: {e}")),
+                    .map(|e| format!("{sizes:?} transposed {transposed:?}: {e}")),
             );
         }
     }
@@ -145,9 +147,12 @@ fn blocked_with_narrow_vectors_as_interpreted() {
 #[test]
 fn bf16_is_widened_without_bf16_instructions() {
     let c = Context::new();
-    let (module, _) =
-        Module::parse(c.ctx(), matmul("bf16", [17, 31, 33], false).as_bytes(), "product.mlir")
-            .expect("IR");
+    let (module, _) = Module::parse(
+        c.ctx(),
+        matmul("bf16", [17, 31, 33], [false, false]).as_bytes(),
+        "product.mlir",
+    )
+    .expect("IR");
     let given = inputs(functions(&module)[0], 1);
     let want = run(&module, functions(&module)[0], Mode::Exact, &given).expect("runs");
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
@@ -181,9 +186,12 @@ fn amx_as_interpreted() {
 #[test]
 fn bf16_tiles_use_amx() {
     let c = Context::new();
-    let (module, _) =
-        Module::parse(c.ctx(), matmul("bf16", [40, 101, 65], false).as_bytes(), "product.mlir")
-            .expect("IR");
+    let (module, _) = Module::parse(
+        c.ctx(),
+        matmul("bf16", [40, 101, 65], [false, false]).as_bytes(),
+        "product.mlir",
+    )
+    .expect("IR");
     let target = Target::parse("x86_64:sapphirerapids").expect("a processor");
     let options = CompileOptions {
         target,

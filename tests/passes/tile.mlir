@@ -592,6 +592,27 @@ func.func @k0(%x: tensor<40x96xf32>, %w: tensor<96x64xf32>) -> tensor<40x64xf32>
 }
 
 // -----
+// Both operands lie across the order in which they are packed: squares are transposed in registers.
+// CASE: blocked_across
+// RUN: kiln-tile,cse
+// CHECK: vector.shuffle
+// CHECK: math.fma
+#left = affine_map<(m, n, k) -> (k, m)>
+#right = affine_map<(m, n, k) -> (n, k)>
+#sum = affine_map<(m, n, k) -> (m, n)>
+module attributes {kiln.level = "scheduled"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<32x8xf32> {kiln.sizes = array<i64: 32, 8>}, %w: tensor<8x32xf32> {kiln.sizes = array<i64: 8, 32>}) -> tensor<8x8xf32> attributes {kiln.schedule = #kiln.schedule<"blocked_gemm", {bits = 128 : i64, k_block = 32 : i64, m = 2 : i64, m_block = 8 : i64, n = 1 : i64, n_block = 8 : i64, pack = 1 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %c = linalg.contract indexing_maps = [#left, #right, #sum] ins(%x, %w : tensor<32x8xf32>, tensor<8x32xf32>) outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %c : tensor<8x8xf32>
+}
+}
+}
+
+// -----
 // CASE: pairs
 // NEEDS: avx512bf16
 // RUN: kiln-tile,cse

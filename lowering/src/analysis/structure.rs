@@ -1,5 +1,5 @@
 //! The structure of a stage, as its op states it: `linalg.contract` or an op `kiln.structured.*`.
-use crate::analysis::{Init, LinearExpr, Stage};
+use crate::analysis::{Access, Body, Init, LinearExpr, Stage};
 use kiln_dialects::{ir::*, ops::FftKind, value::DType};
 
 /// What a stage computes besides loops around a body.
@@ -129,6 +129,16 @@ impl Stage {
     pub fn contraction(&self) -> Option<&Contraction> {
         let Some(Structure::Contraction(c)) = &self.structure else { return None };
         c.product.is_float().then_some(c)
+    }
+    /// Both operands of a product, if it reads no other element: an input without uses only gives
+    /// a loop its size.
+    pub fn factors(&self) -> Option<[&Access; 2]> {
+        let [a, b, sizes @ ..] = self.inputs.as_slice() else { return None };
+        let is_read = |i: usize| match self.body {
+            Body::Block(block) => block.args().get(2 + i).is_none_or(|v| !v.uses().is_empty()),
+            _ => true,
+        };
+        (!(0..sizes.len()).any(is_read)).then_some([a, b])
     }
     /// The scan that it is.
     pub fn scan(&self) -> Option<&Scan> {

@@ -8,14 +8,17 @@
 //! * A team may be smaller than requested, so results must not depend on its size.
 //! * After `fork(2)` the child has no workers; its first region starts them again. `fork(2)` inside
 //!   a region is not supported.
+//! * Regions can run on the threads of another OpenMP runtime of the process (`shared`).
 //! * Bodies are `extern "C"`, so a Rust panic in one aborts.
 //!
 //! One pool per process: the entry points that compiled code calls take no context.
 mod omp;
+mod shared;
 mod wait;
 mod workers;
 
 pub use omp::symbols;
+pub use shared::{OpenMp, Parallel};
 
 use std::{
     cell::Cell,
@@ -44,7 +47,8 @@ struct CachePadded<T>(T);
 /// One region's team. Members do not touch it after they report completion, so the forking thread
 /// may free it.
 struct Team {
-    size: u32,
+    /// Known to its members once they run.
+    size: AtomicU32,
     body: Body,
     captures: *mut c_void,
     arrived: CachePadded<AtomicU32>,
@@ -77,6 +81,15 @@ impl Pool {
     /// keep a core busy while idle.
     pub fn set_spins(spins: u32) {
         SPINS.store(spins, Relaxed);
+    }
+    /// Runs later regions on the threads of an OpenMP runtime that the process has, or on the pool's
+    /// own. A forked child goes back to its own.
+    ///
+    /// # Safety
+    /// The functions are of one runtime, which stays loaded.
+    pub unsafe fn share(openmp: Option<OpenMp>) {
+        workers::handle_forks();
+        shared::set(openmp);
     }
     /// The largest team that a region gets.
     pub fn threads() -> usize {
@@ -117,13 +130,23 @@ unsafe fn region(body: Body, captures: *mut c_void, parallel: bool) {
     let me = STATE.get();
     let limit = THREADS.load(Acquire);
     let want = if me.num_threads > 0 { me.num_threads.min(limit) } else { limit };
+    if parallel
+        && me.team.is_null()
+        && want > 1
+        && let Some(openmp) = shared::current()
+    {
+        // A requested team size applies to one region.
+        STATE.set(ThreadState { num_threads: 0, ..me });
+        // SAFETY: the caller's promise.
+        return unsafe { openmp.region(body, captures, want) };
+    }
     let claimed = if parallel && me.team.is_null() && want > 1 {
         workers::claim(want as usize - 1)
     } else {
         workers::NONE
     };
     let team = Team {
-        size: 1 + claimed.count(),
+        size: AtomicU32::new(1 + claimed.count()),
         body,
         captures,
         arrived: CachePadded(AtomicU32::new(0)),
@@ -149,7 +172,7 @@ unsafe fn region(body: Body, captures: *mut c_void, parallel: bool) {
 fn thread_and_size() -> (u32, u32) {
     let me = STATE.get();
     // SAFETY: a thread's team is set only while its region runs.
-    if me.team.is_null() { (0, 1) } else { (me.id, unsafe { (*me.team).size }) }
+    if me.team.is_null() { (0, 1) } else { (me.id, unsafe { (*me.team).size.load(Relaxed) }) }
 }
 
 #[inline]
@@ -160,11 +183,12 @@ fn barrier() {
     }
     // SAFETY: a thread's team is set only while its region runs.
     let team = unsafe { &*me.team };
-    if team.size == 1 {
+    let size = team.size.load(Relaxed);
+    if size == 1 {
         return;
     }
     let phase = team.phase.0.load(Relaxed);
-    if team.arrived.0.fetch_add(1, AcqRel) == team.size - 1 {
+    if team.arrived.0.fetch_add(1, AcqRel) == size - 1 {
         // Before the phase: no thread arrives at the next barrier earlier.
         team.arrived.0.store(0, Relaxed);
         publish(&team.phase.0, phase.wrapping_add(1), &team.sleepers);

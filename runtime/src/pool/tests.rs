@@ -131,6 +131,61 @@ fn a_forked_child_has_its_own_workers() {
     assert_eq!(team(), 3);
 }
 
+/// An OpenMP runtime of plain threads, which gives one thread fewer than asked for.
+unsafe extern "C" fn parallel(
+    body: unsafe extern "C" fn(*mut c_void),
+    data: *mut c_void,
+    threads: u32,
+    _flags: u32,
+) {
+    TEAM.with(|t| t.set((0, threads as i32 - 1)));
+    let data = data as usize;
+    std::thread::scope(|scope| {
+        for id in 1..threads as i32 - 1 {
+            scope.spawn(move || {
+                TEAM.with(|t| t.set((id, threads as i32 - 1)));
+                // SAFETY: the test's region may run on any thread.
+                unsafe { body(data as *mut c_void) }
+            });
+        }
+        // SAFETY: as above.
+        unsafe { body(data as *mut c_void) }
+    });
+}
+
+thread_local! { static TEAM: Cell<(i32, i32)> = const { Cell::new((0, 1)) }; }
+
+extern "C" fn thread_num() -> i32 {
+    TEAM.get().0
+}
+
+extern "C" fn num_threads() -> i32 {
+    TEAM.get().1
+}
+
+#[test]
+fn regions_run_on_the_threads_of_another_runtime() {
+    let _one = serially();
+    Pool::configure(4);
+    // SAFETY: the functions are of one runtime, the one above.
+    unsafe { Pool::share(Some(OpenMp { parallel, thread_num, num_threads })) };
+    let slots: Vec<AtomicUsize> = (0..3).map(|_| AtomicUsize::new(0)).collect();
+    Pool::run(|id, size| {
+        assert_eq!(size, 3);
+        for round in 1..=100 {
+            slots[id].store(round, Relaxed);
+            Pool::barrier();
+            assert!(slots.iter().all(|s| s.load(Relaxed) == round));
+            Pool::barrier();
+        }
+    });
+    assert!(slots.iter().all(|s| s.load(Relaxed) == 100));
+    assert_eq!(thread_and_size(), (0, 1));
+    // SAFETY: the pool's own workers.
+    unsafe { Pool::share(None) };
+    assert_eq!(team(), 4);
+}
+
 /// Prints median times in nanoseconds; run it in a release build.
 #[test]
 #[ignore = "measures"]

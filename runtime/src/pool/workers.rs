@@ -146,14 +146,19 @@ pub fn claim(want: usize) -> Claimed {
     claimed
 }
 
-/// Starts workers up to the configured number. If another thread is doing so, or the system
-/// refuses, teams are smaller.
-fn start() {
+/// Makes forked children start anew.
+pub fn handle_forks() {
     static FORK: Once = Once::new();
     FORK.call_once(|| {
         // SAFETY: the handler only stores to atomics, which is async-signal-safe.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
+}
+
+/// Starts workers up to the configured number. If another thread is doing so, or the system
+/// refuses, teams are smaller.
+fn start() {
+    handle_forks();
     if LOCK.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
         return;
     }
@@ -207,6 +212,7 @@ pub fn stop() {
 /// A forked child has none of the parent's threads. Their handles are leaked: freeing is not
 /// async-signal-safe.
 extern "C" fn in_child() {
+    super::shared::in_child();
     IDLE.iter().for_each(|w| w.0.store(0, Relaxed));
     SLOTS.iter().for_each(|s| s.handle.store(ptr::null_mut(), Relaxed));
     STARTED.store(0, Relaxed);

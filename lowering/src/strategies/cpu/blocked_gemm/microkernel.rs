@@ -12,6 +12,9 @@ use crate::{
 };
 use kiln_dialects::{ir::*, value::DType};
 
+/// Steps of K by which packed columns are prefetched.
+const PREFETCHED_STEPS: usize = 8;
+
 /// One register tile.
 pub(super) struct RegisterTile<'a> {
     /// The product.
@@ -110,6 +113,11 @@ impl RegisterTile<'_> {
                     // Packed columns and stored panels are padded, and need no mask.
                     let mask = g.mask.filter(|_| b.right.is_none() && !b.product.is_packed);
                     let all = Lanes { count: b.loops.lanes * pairs as usize, mask };
+                    if b.right.is_some() && b.unit == Unit::Fma {
+                        // The panel is in the L2 cache; its rows are read in order.
+                        let row = g.count * b.loops.lanes * 4;
+                        all.prefetch(c, *memory, at, PREFETCHED_STEPS * row)?;
+                    }
                     columns.push(all.load(c, *memory, at).and_then(|v| all.vector(c, v))?);
                 }
                 let k = c.mul(k, c.index(pairs)?)?;

@@ -6,7 +6,10 @@ mod packing;
 
 use crate::{
     analysis::{Access, Init, Kernel, NestPlan, Output, Poly, Stage},
-    strategies::{Bf16, Cpu, Device, Emission, Match, Nesting, Parameters, Request, Strategy},
+    strategies::{
+        Bf16, Cpu, Device, Emission, Match, Nesting, Parameters, Request, Strategy,
+        cpu::common::cache_lines::L1_WAY_BYTES,
+    },
 };
 use kiln_dialects::{ir::*, value::DType};
 
@@ -173,7 +176,7 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<GemmRoles> {
     let [nest] = plan.nests.as_slice() else { return None };
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
-    let ([out], [a, b]) = (s.outputs.as_slice(), s.inputs.as_slice()) else { return None };
+    let ([out], [a, b]) = (s.outputs.as_slice(), s.factors()?) else { return None };
     let bf16 = multiplies(s)?;
     let Init::Fill(start) = out.init else { return None };
     let plain = [a, b].iter().all(|x| x.at.divisions.is_empty())
@@ -280,7 +283,19 @@ fn fills(k: &Kernel, a: &Access, extents: &[Poly]) -> bool {
 const MAX_STACK_BYTES: i64 = 384 << 10;
 
 /// K above which `contraction` packs no panel of columns.
-const MAX_UNPACKED_K: i64 = 2048;
+const MAX_PANEL_K: i64 = 2048;
+/// Least K, and least rows, of f32 operands that are packed although `contraction` packs columns.
+const LEAST_K: i64 = 64;
+const LEAST_ROWS: i64 = 256;
+/// The same of rows that are contiguous in memory.
+const LEAST_ACROSS: i64 = 32;
+
+/// Vectors of columns of an FMA tile with 32 registers. Three by eight rows load least for each FMA;
+/// vectors that are left over take tiles of one, at about two thirds of the rate.
+fn wide_tile(vectors: i64) -> i64 {
+    let cost = |n: i64| vectors / n * n * if n == 3 { 20 } else { 21 } + vectors % n * 30;
+    if cost(3) <= cost(2) { 3 } else { 2 }
+}
 
 /// Instructions and block sizes of a product. `None` if another strategy is better.
 fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, Params)> {
@@ -309,9 +324,20 @@ fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, 
     let few = rows.is_some_and(|r| r < 16)
         || columns.is_some_and(|c| c < lanes)
         || depth.is_some_and(|d| d < 16);
-    // If all of K fits into a packed panel, `contraction` packs less.
-    let deep = !p.is_packed && depth.is_none_or(|d| d > MAX_UNPACKED_K);
-    if unit == Unit::Fma && (few || !deep) {
+    let stage = k.stages.get(*nest.stages.first()?)?;
+    let left = &stage.inputs[p.left].at;
+    // Rows that are contiguous in memory are packed in squares, which `contraction` cannot.
+    let across = p.rows.is_some_and(|d| left.coefficient(d).known() == Some(1));
+    let least = if across { LEAST_ACROSS } else { LEAST_ROWS };
+    // Rows in the same cache sets leave less of a packed panel than `contraction` has.
+    let crowded = p.rows.is_some_and(|d| {
+        left.coefficient(d).known().is_some_and(|n| n * unit.size() % L1_WAY_BYTES == 0)
+    });
+    let worth = depth.is_none_or(|d| {
+        let many = rows.is_none_or(|r| r >= least) && d >= LEAST_K;
+        d > MAX_PANEL_K || (many && (across || !crowded))
+    });
+    if unit == Unit::Fma && (few || p.is_packed || !worth) {
         return None;
     }
     let (rows, columns, outer) = (
@@ -324,11 +350,21 @@ fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, 
     let up = |n: i64, to: i64| (n + to - 1) / to * to;
     // The register tile.
     let registers = if m.bits == 512 { 32 } else { 16 };
-    let n = if unit != Unit::Amx && rows == 1 { 4 } else { 2 };
-    let n = n.min(((columns + lanes - 1) / lanes).max(1));
+    let vectors = ((columns + lanes - 1) / lanes).max(1);
+    let n = match unit {
+        Unit::Dot | Unit::Fma if rows == 1 => 4,
+        Unit::Fma if registers == 32 => wide_tile(vectors),
+        _ => 2,
+    };
+    let n = n.min(vectors);
     let width = known(p.vector).filter(|_| p.panels.is_some());
     let n = width.map_or(n, |w| n.min(w / lanes)).max(1);
-    let most = ((registers - 4) / n - if registers == 32 { 2 } else { 0 }).clamp(1, rows.max(1));
+    let spare = match (registers, n) {
+        (32, 3) => 1,
+        (32, _) => 2,
+        _ => 0,
+    };
+    let most = ((registers - 4) / n - spare).clamp(1, rows.max(1));
     let even = (most.min(8)..=most).rev().find(|t| rows % t == 0 && rows <= 256);
     let tile = match unit {
         Unit::Amx if rows <= 16 => rows,
@@ -336,7 +372,7 @@ fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, 
         _ => even.unwrap_or(most),
     };
     // As few blocks of K as stay in the cache, of about equal size.
-    let near = if unit == Unit::Fma { 512 } else { 1024 };
+    let near = if unit == Unit::Fma { 384 } else { 1024 };
     let parts = if depth <= near + near / 2 { 1 } else { (depth + near - 1) / near };
     let k_block = up((depth + parts - 1) / parts, 32.max(unit.k()));
     let k_block = if whole.is_none() { near } else { k_block };
@@ -344,11 +380,18 @@ fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, 
     // each.
     let copy = if unit == Unit::Amx { MAX_STACK_BYTES * 4 / 3 } else { MAX_STACK_BYTES };
     let mut m_block = (copy / (k_block * unit.size()) / tile).max(1) * tile;
-    m_block = m_block.min(up(rows, tile));
+    // Blocks of rows of about equal size.
+    let row_blocks = (rows + m_block - 1) / m_block;
+    m_block = up((rows + row_blocks - 1) / row_blocks, tile).min(m_block);
     let group = n * lanes;
     let n_step = width.unwrap_or(group);
-    let mut n_block =
-        (copy / if unit == Unit::Amx { 4 } else { 8 } / m_block / n_step).max(1) * n_step;
+    // Accumulators of several blocks of K are in scratch; those of one are in registers.
+    let sums = match unit {
+        Unit::Fma if parts == 1 && whole.is_some() => i64::MAX,
+        Unit::Fma | Unit::Amx => copy / 4,
+        Unit::Dot => copy / 8,
+    };
+    let mut n_block = (sums / m_block / n_step).max(1) * n_step;
     n_block = n_block.min(up(columns, n_step));
     // Enough tasks for all threads, as long as each has work. Rows are divided last, since columns
     // are packed for each block of them.
@@ -362,9 +405,7 @@ fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, 
         m_block = up(m_block / 2, tile);
     }
     // Packing columns is profitable if many rows read them, or if they are not contiguous.
-    let contiguous =
-        k.stages.get(*nest.stages.first()?)?.inputs[p.right].at.coefficient(p.vector).known()
-            == Some(1);
+    let contiguous = stage.inputs[p.right].at.coefficient(p.vector).known() == Some(1);
     let pack = !p.is_packed && (unit != Unit::Fma || !contiguous || rows >= 32);
     let params = Params {
         bits: m.bits as usize,

@@ -2,13 +2,16 @@
 use crate::{
     analysis::Access,
     emit::{
-        code::Code,
+        code::{Code, constant_value},
         lanes::{LaneValue, Lanes},
         loops::FixedDims,
     },
-    strategies::cpu::blocked_gemm::{
-        Unit,
-        blocks::{Blocks, ColumnGroup, Range},
+    strategies::cpu::{
+        blocked_gemm::{
+            Unit,
+            blocks::{Blocks, ColumnGroup, Range},
+        },
+        common::transposed::{shuffled, store_rows, vectors_of_rows},
     },
 };
 use kiln_dialects::ir::*;
@@ -35,10 +38,8 @@ impl Blocks<'_> {
             (scope.buffer(access.buffer)?, scope.poly(c, &self.product.step(access))?);
         // As many elements as a vector of the result has room for, in bits.
         let count = self.loops.lanes * 4 / self.unit.size() as usize;
-        c.for_loop(rows.0, rows.1, 1, &[], &mut |c, row, _| {
-            let fixed = self.at_row(fixed, row);
-            let one = Lanes { count: 1, mask: None };
-            let base = scope.address(c, &access.at, &self.loops.dims(c, &fixed, None)?, one)?;
+        let copy_row = |c: Code, row: Value, from: Value| -> Result<()> {
+            let base = self.row_address(c, access, fixed, row)?;
             let to = c.mul(c.sub(row, rows.0)?, c.index(self.left_stride)?)?;
             let copy = |c: Code, k: Value, mask: Option<Value>| -> Result<()> {
                 let lanes = Lanes { count, mask };
@@ -52,18 +53,102 @@ impl Blocks<'_> {
                 let to = LaneValue::Strided(c.add(to, c.sub(k, k0)?)?, 1);
                 Lanes { count, mask: None }.store(c, self.left, to, LaneValue::Vector(v), false)
             };
-            let length = c.sub(k1, k0)?;
-            let whole =
-                c.add(k0, c.mul(c.div(length, c.index(count as i64)?)?, c.index(count as i64)?)?)?;
-            c.for_loop(k0, whole, count as i64, &[], &mut |c, k, _| {
+            let whole = whole_steps(c, from, k1, count)?;
+            c.for_loop(from, whole, count as i64, &[], &mut |c, k, _| {
                 copy(c, k, None).map(|()| vec![])
             })?;
             c.for_loop(whole, k1, count as i64, &[], &mut |c, k, _| {
                 let mask = mask(c, c.sub(k1, k)?, count)?;
                 copy(c, k, Some(mask)).map(|()| vec![])
             })
-        })
-        .map(drop)
+            .map(drop)
+        };
+        let mut first = rows.0;
+        let contiguous =
+            self.product.rows.is_some_and(|d| access.at.coefficient(d).known() == Some(1));
+        if contiguous && self.transposes() && constant_value(step) != Some(1) {
+            let (n, all) = (count as i64, Lanes { count, mask: None });
+            let (row_end, k_end) =
+                (whole_steps(c, rows.0, rows.1, count)?, whole_steps(c, k0, k1, count)?);
+            c.for_loop(rows.0, row_end, n, &[], &mut |c, row, _| {
+                let base = uniform(self.row_address(c, access, fixed, row)?)?;
+                c.for_loop(k0, k_end, n, &[], &mut |c, k, _| {
+                    let lines = vectors_of_rows(c, count, &mut |c, i| {
+                        let k = c.add(k, c.index(i as i64)?)?;
+                        let at = LaneValue::Strided(c.add(base, c.mul(k, step)?)?, 1);
+                        loaded(c, all, memory, at)
+                    })?;
+                    let to = c.mul(c.sub(row, rows.0)?, c.index(self.left_stride)?)?;
+                    let to = c.add(to, c.sub(k, k0)?)?;
+                    store_rows(c, shuffled(c, lines)?, None, &mut |c, i| {
+                        let at = c.add(to, c.index(i as i64 * self.left_stride)?)?;
+                        Ok((self.left, LaneValue::Strided(at, 1)))
+                    })
+                    .map(|()| vec![])
+                })?;
+                c.for_loop(row, c.add(row, c.index(n)?)?, 1, &[], &mut |c, row, _| {
+                    copy_row(c, row, k_end).map(|()| vec![])
+                })
+            })?;
+            first = row_end;
+        }
+        c.for_loop(first, rows.1, 1, &[], &mut |c, row, _| copy_row(c, row, k0).map(|()| vec![]))
+            .map(drop)
+    }
+
+    /// Whether packing against the order in memory transposes squares in registers. A gather loads
+    /// element by element.
+    fn transposes(&self) -> bool {
+        self.unit == Unit::Fma && self.loops.lanes.is_power_of_two() && self.loops.lanes >= 4
+    }
+
+    /// The address of a row of the left matrix at K = 0.
+    fn row_address(
+        &self,
+        c: Code,
+        access: &Access,
+        fixed: &FixedDims,
+        row: Value,
+    ) -> Result<LaneValue> {
+        let dims = self.loops.dims(c, &self.at_row(fixed, row), None)?;
+        self.loops.scope.address(c, &access.at, &dims, Lanes { count: 1, mask: None })
+    }
+
+    /// Packs the columns of a group whose K is contiguous, a square at a time, from `k0` on;
+    /// returns where it ends.
+    fn transpose_right(
+        &self,
+        c: Code,
+        (g, access): (&ColumnGroup, &Access),
+        panel: Value,
+        (k0, k1): Range,
+    ) -> Result<Value> {
+        let (scope, count) = (self.loops.scope, self.loops.lanes);
+        let all = Lanes { count, mask: None };
+        let mut fixed = g.fixed.clone();
+        fixed[self.product.vector] = Some(g.start);
+        let dims = self.loops.dims(c, &fixed, None)?;
+        let one = Lanes { count: 1, mask: None };
+        let base = uniform(scope.address(c, &access.at, &dims, one)?)?;
+        let across = scope.poly(c, &access.at.coefficient(self.product.vector))?;
+        let (memory, end) = (scope.buffer(access.buffer)?, whole_steps(c, k0, k1, count)?);
+        let row = (g.count * count) as i64;
+        c.for_loop(k0, end, count as i64, &[], &mut |c, k, _| {
+            let to = c.mul(c.sub(k, k0)?, c.index(row)?)?;
+            for n in 0..g.count {
+                let lines = vectors_of_rows(c, count, &mut |c, i| {
+                    let column = c.mul(c.index((n * count + i) as i64)?, across)?;
+                    let at = LaneValue::Strided(c.add(c.add(base, column)?, k)?, 1);
+                    loaded(c, all, memory, at)
+                })?;
+                store_rows(c, shuffled(c, lines)?, None, &mut |c, i| {
+                    let at = c.add(to, c.index(i as i64 * row + (n * count) as i64)?)?;
+                    Ok((panel, LaneValue::Strided(at, 1)))
+                })?;
+            }
+            Ok(vec![])
+        })?;
+        Ok(end)
     }
 
     /// Packs columns of the right matrix as `[k][column]` of f32 or `[k / 2][column][2]` of bf16,
@@ -86,8 +171,15 @@ impl Blocks<'_> {
         };
         let row = c.index((g.count * count) as i64)?;
         if self.unit == Unit::Fma {
+            let contiguous = access.at.coefficient(self.product.vector).known() == Some(1);
+            let first = match constant_value(step) {
+                Some(1) if !contiguous && g.mask.is_none() && self.transposes() => {
+                    self.transpose_right(c, (g, access), panel, (k0, k1))?
+                }
+                _ => k0,
+            };
             return c
-                .for_loop(k0, k1, 1, &[], &mut |c, k, _| {
+                .for_loop(first, k1, 1, &[], &mut |c, k, _| {
                     let to = c.mul(c.sub(k, k0)?, row)?;
                     for n in 0..g.count {
                         let at = LaneValue::Strided(c.add(to, c.index((n * count) as i64)?)?, 1);
@@ -142,6 +234,20 @@ impl Blocks<'_> {
         })
         .map(drop)
     }
+}
+
+/// The address of a single element.
+fn uniform(at: LaneValue) -> Result<Value> {
+    match at {
+        LaneValue::Uniform(v) => Ok(v),
+        _ => Err("has an element that is not in one place".into()),
+    }
+}
+
+/// Where whole steps of `count` from `lo` on end.
+fn whole_steps(c: Code, lo: Value, hi: Value, count: usize) -> Result<Value> {
+    let step = c.index(count as i64)?;
+    c.add(lo, c.mul(c.div(c.sub(hi, lo)?, step)?, step)?)
 }
 
 /// A mask of the first `n` lanes.

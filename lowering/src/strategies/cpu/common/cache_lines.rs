@@ -7,6 +7,9 @@ use crate::{
 
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
+/// Rows whose stride is a multiple of this many bytes map to the same L1 cache sets: 64 sets of 64
+/// bytes.
+pub const L1_WAY_BYTES: i64 = 4096;
 
 /// Whether a vector of each result of a nest is a whole cache line. Partial writes to distant lines
 /// wait for memory each time.

@@ -6,6 +6,7 @@ use crate::{
     strategies::{
         Cpu, Device, Emission, Match, Nesting, Parameters, Request, Strategy,
         cpu::common::{
+            cache_lines::L1_WAY_BYTES,
             tasks::{LoopParams, independent},
             vector::{lanes, vector_dim},
         },
@@ -97,10 +98,6 @@ pub struct TileRoles {
     pub crowded: bool,
 }
 
-/// Rows whose stride is a multiple of this many bytes map to the same L1 cache sets: 64 sets of 64
-/// bytes.
-const L1_WAY_BYTES: i64 = 4096;
-
 /// Rows of accumulators that cover the latency of the FMA units.
 const FMA_ROWS: i64 = 6;
 /// Rows that share a packed panel before the next one is packed.
@@ -114,7 +111,7 @@ pub fn contraction(k: &Kernel, plan: &NestPlan, bits: usize) -> Option<TileRoles
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
     s.contraction()?;
-    let [a, b] = s.inputs.as_slice() else { return None };
+    let [a, b] = s.factors()?;
     let free = |d: &usize| !nest.reduction[*d] && nest.extents[*d].known() != Some(1);
     // Stores are contiguous; an operand with another order is packed.
     let real = |o: &&Output| !plan.forwarded.get(o.access.buffer).copied().unwrap_or(false);
