@@ -59,17 +59,18 @@ def cases():
 def measured(builds, start, inputs, rounds, seconds):
     """Times of each build, and the norm of the difference of their results over the norm."""
     with tempfile.TemporaryDirectory() as folder:
-        workers = {}
-        for name, kiln in builds.items():
-            own = os.path.join(folder, name)
-            os.mkdir(own)
-            workers[name] = start(kiln, own, inputs)
-        samples = {name: [] for name in builds}
-        for i in range(rounds):
-            for name in list(builds)[:: 1 if i % 2 else -1]:
-                samples[name].append(workers[name](seconds))
-        for worker in workers.values():
-            worker.close()
+        workers, samples = {}, {name: [] for name in builds}
+        try:
+            for name, kiln in builds.items():
+                own = os.path.join(folder, name)
+                os.mkdir(own)
+                workers[name] = start(kiln, own, inputs)
+            for i in range(rounds):
+                for name in list(builds)[:: 1 if i % 2 else -1]:
+                    samples[name].append(workers[name](seconds))
+        finally:
+            for worker in workers.values():
+                worker.close()
     have, base = (w.result.to(GPU).double() for w in workers.values())
     return samples, float((have - base).norm() / base.norm().clamp_min(1e-30))
 
@@ -104,6 +105,8 @@ def main():
     if rows:
         all_of = [statistics.median(x / y for x, y in zip(r["samples"]["kiln"], r["samples"]["base"])) for r in rows]
         print(f"geometric mean {statistics.geometric_mean(all_of):.3f} of {len(rows)}, from {min(all_of):.3f} to {max(all_of):.3f}; {bad} bad", flush=True)
+    else:
+        sys.exit(f"no case has '{a.only}' in its name, or all failed")
     if a.out:
         json.dump(rows, open(a.out, "w"), indent=1)
     sys.exit(bad != 0)

@@ -308,9 +308,10 @@ fn supports(target: &str) -> bool {
 }
 
 /// Runs parallel regions on the threads of an OpenMP runtime, of which these are `GOMP_parallel`,
-/// `omp_get_thread_num` and `omp_get_num_threads`; 0: on kiln's own.
+/// `omp_get_thread_num` and `omp_get_num_threads`; 0: on kiln's own. Returns whether on the
+/// runtime's.
 #[pyfunction]
-fn share_openmp(parallel: usize, thread_num: usize, num_threads: usize) {
+fn share_openmp(parallel: usize, thread_num: usize, num_threads: usize) -> bool {
     let all = [parallel, thread_num, num_threads];
     // SAFETY: `threads.py` takes the three from one loaded library, which PyTorch keeps.
     unsafe {
@@ -324,6 +325,8 @@ fn share_openmp(parallel: usize, thread_num: usize, num_threads: usize) {
 
 #[pymodule]
 fn _kiln(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    // Children that are forked before the first region have no threads of their parent's either.
+    Pool::expect_forks();
     m.add_class::<Program>()?;
     m.add_function(wrap_pyfunction!(supports, m)?)?;
     m.add_function(wrap_pyfunction!(share_openmp, m)?)?;

@@ -48,7 +48,7 @@ fn small_blocks(module: &Module, strategy: &str, bits: i64, pack: i64) {
         ("bits", bits),
         ("k_block", 32),
         ("m", m),
-        ("m_block", 2 * m),
+        ("m_block", 6 * m),
         ("n", 2),
         ("n_block", bits / 8),
         ("pack", pack),
@@ -112,6 +112,7 @@ const SIZES: &[[usize; 3]] = &[
     [18, 0, 48],
     [33, 70, 0],
     [17, 1024, 20],
+    [75, 410, 52],
 ];
 /// Few rows (skinny); f32 has another strategy for them.
 const SKINNY: &[[usize; 3]] = &[[1, 64, 48], [8, 35, 17], [15, 32, 16]];

@@ -223,6 +223,28 @@ func.func @k0(%x: tensor<40x4096xf32>, %w: tensor<4096x256xf32>) -> tensor<40x25
 }
 
 // -----
+// A product of strided views. The empty tensor only states K.
+// CASE: product_of_views
+// RUN: kiln-schedule
+// CHECK: #kiln.schedule<"contraction"
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<64x48xf32> {kiln.sizes = array<i64: 64, 48>}) -> tensor<3x64x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<3x64x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x64x64xf32>) -> tensor<3x64x64xf32>
+  %s = tensor.empty() : tensor<8xi8>
+  %c = kiln.structured.contract ins(%x, %x, %s : tensor<64x48xf32>, tensor<64x48xf32>, tensor<8xi8>) outs(%f : tensor<3x64x64xf32>)
+      maps = [affine_map<(h, m, n, k) -> (m, h * 8 + k)>, affine_map<(h, m, n, k) -> (n, h * 8 + k + 24)>, affine_map<(h, m, n, k) -> (k)>, affine_map<(h, m, n, k) -> (h, m, n)>] {
+  ^bb0(%a: f32, %b: f32, %size: i8):
+    kiln.yield %a, %b : f32, f32
+  } -> tensor<3x64x64xf32>
+  return %c : tensor<3x64x64xf32>
+}
+}
+}
+
+// -----
 // CASE: pairs
 // RUN: kiln-schedule{bf16=dot}
 // CHECK: #kiln.schedule<"dot_gemm"

@@ -592,8 +592,8 @@ func.func @k0(%x: tensor<40x96xf32>, %w: tensor<96x64xf32>) -> tensor<40x64xf32>
 }
 
 // -----
-// Both operands lie across the order in which they are packed: squares are transposed in registers.
-// CASE: blocked_across
+// An M-contiguous left operand and a K-contiguous right one are packed by transposes in registers.
+// CASE: blocked_transposed
 // RUN: kiln-tile,cse
 // CHECK: vector.shuffle
 // CHECK: math.fma

@@ -8,7 +8,8 @@
 //! * A team may be smaller than requested, so results must not depend on its size.
 //! * After `fork(2)` the child has no workers; its first region starts them again. `fork(2)` inside
 //!   a region is not supported.
-//! * Regions can run on the threads of another OpenMP runtime of the process (`shared`).
+//! * Regions can run on the threads of another OpenMP runtime of the process (`shared`), which has
+//!   a team for each application thread, and stacks of its own size.
 //! * Bodies are `extern "C"`, so a Rust panic in one aborts.
 //!
 //! One pool per process: the entry points that compiled code calls take no context.
@@ -82,14 +83,18 @@ impl Pool {
     pub fn set_spins(spins: u32) {
         SPINS.store(spins, Relaxed);
     }
-    /// Runs later regions on the threads of an OpenMP runtime that the process has, or on the pool's
-    /// own. A forked child goes back to its own.
+    /// Runs later regions on the threads of an OpenMP runtime that the process has, or on the
+    /// pool's own; returns whether on the runtime's. A forked child has its own for good.
     ///
     /// # Safety
     /// The functions are of one runtime, which stays loaded.
-    pub unsafe fn share(openmp: Option<OpenMp>) {
+    pub unsafe fn share(openmp: Option<OpenMp>) -> bool {
+        Pool::expect_forks();
+        shared::set(openmp)
+    }
+    /// Makes children that this process forks start anew, as the first region does.
+    pub fn expect_forks() {
         workers::handle_forks();
-        shared::set(openmp);
     }
     /// The largest team that a region gets.
     pub fn threads() -> usize {

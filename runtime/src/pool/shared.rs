@@ -7,10 +7,7 @@ use super::{Body, CachePadded, STATE, Team, ThreadState};
 use std::{
     ffi::c_void,
     ptr,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicPtr, AtomicU32, Ordering::*},
-    },
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*},
 };
 
 /// `GOMP_parallel` of libgomp, which libiomp5 and libomp have as well: runs a function on a team of
@@ -31,17 +28,21 @@ pub struct OpenMp {
 /// The one in use; null for the pool's own workers. Those that were in use are kept, since regions
 /// may run.
 static CURRENT: AtomicPtr<OpenMp> = AtomicPtr::new(ptr::null_mut());
+/// Whether this process is a forked child: its parent's threads are gone, and libgomp would wait for
+/// them.
+static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Sets whose threads later regions run on.
-pub fn set(openmp: Option<OpenMp>) {
-    static CHANGES: Mutex<()> = Mutex::new(());
-    let _one = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
-    let new = openmp.map_or(ptr::null_mut(), |o| Box::into_raw(Box::new(o)));
+/// Sets whose threads later regions run on; returns whether these are the runtime's.
+pub fn set(openmp: Option<OpenMp>) -> bool {
+    let new = openmp.filter(|_| !FORKED.load(Relaxed));
+    let new = new.map_or(ptr::null_mut(), |o| Box::into_raw(Box::new(o)));
     CURRENT.store(new, Release);
+    !new.is_null()
 }
 
-/// In a forked child the threads are gone, and libgomp waits for them.
+/// Goes back to the pool's own workers for good.
 pub fn in_child() {
+    FORKED.store(true, Relaxed);
     CURRENT.store(ptr::null_mut(), Relaxed);
 }
 
@@ -61,7 +62,7 @@ impl OpenMp {
     ///
     /// # Safety
     /// As of [`super::region`].
-    pub unsafe fn region(&self, body: Body, captures: *mut c_void, want: u32) {
+    pub(super) unsafe fn region(&self, body: Body, captures: *mut c_void, want: u32) {
         let team = Team {
             size: AtomicU32::new(1),
             body,

@@ -181,9 +181,35 @@ fn regions_run_on_the_threads_of_another_runtime() {
     });
     assert!(slots.iter().all(|s| s.load(Relaxed) == 100));
     assert_eq!(thread_and_size(), (0, 1));
-    // SAFETY: the pool's own workers.
-    unsafe { Pool::share(None) };
+    assert!(!unshared());
     assert_eq!(team(), 4);
+}
+
+fn unshared() -> bool {
+    // SAFETY: the pool's own workers.
+    unsafe { Pool::share(None) }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_forked_child_shares_no_threads() {
+    let _one = serially();
+    Pool::configure(4);
+    // SAFETY: the functions are of one runtime; for the child, as in the test of its workers.
+    unsafe {
+        assert!(Pool::share(Some(OpenMp { parallel, thread_num, num_threads })));
+        let pid = libc::fork();
+        if pid == 0 {
+            let own = team() == 4;
+            let again = Pool::share(Some(OpenMp { parallel, thread_num, num_threads }));
+            libc::_exit(if own && !again && team() == 4 { 42 } else { 1 });
+        }
+        let mut status = 0;
+        libc::waitpid(pid, &mut status, 0);
+        assert_eq!(libc::WEXITSTATUS(status), 42);
+    }
+    assert_eq!(team(), 3);
+    unshared();
 }
 
 /// Prints median times in nanoseconds; run it in a release build.

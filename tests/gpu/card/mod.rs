@@ -9,7 +9,8 @@
 //!
 //! - `KILN_CARD_DEVICE`: the device, default `cuda:0` (the emulator without a GPU); `cpu` tests the
 //!   suites themselves, `ptx` compiles for sm_90a without running.
-//! - `KILN_CARD_WORKERS`: worker processes, default one per CPU and at most 16.
+//! - `KILN_CARD_WORKERS`: worker processes, default one per CPU; at most 16, and one where items
+//!   compare the card's free memory.
 //! - `KILN_CARD_SECONDS`: when a suite starts no further item, default never.
 //! - `KILN_GRAPHS=FIRST..END`: the random graphs, default the first 200.
 mod backends;

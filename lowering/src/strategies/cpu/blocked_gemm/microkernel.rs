@@ -114,7 +114,7 @@ impl RegisterTile<'_> {
                     let mask = g.mask.filter(|_| b.right.is_none() && !b.product.is_packed);
                     let all = Lanes { count: b.loops.lanes * pairs as usize, mask };
                     if b.right.is_some() && b.unit == Unit::Fma {
-                        // The panel is in the L2 cache; its rows are read in order.
+                        // Hides the latency of the L2 cache, which holds the panel.
                         let row = g.count * b.loops.lanes * 4;
                         all.prefetch(c, *memory, at, PREFETCHED_STEPS * row)?;
                     }

@@ -279,16 +279,19 @@ fn fills(k: &Kernel, a: &Access, extents: &[Poly]) -> bool {
     reach.flatten().is_some_and(|r| r < all)
 }
 
-/// Bytes of a thread's packed rows and accumulators on its stack.
+/// Bytes of a thread's packed rows on its stack, and of its accumulators.
 const MAX_STACK_BYTES: i64 = 384 << 10;
 
 /// K above which `contraction` packs no panel of columns.
 const MAX_PANEL_K: i64 = 2048;
-/// Least K, and least rows, of f32 operands that are packed although `contraction` packs columns.
+/// Least K of f32 operands that are packed although `contraction` packs columns.
 const LEAST_K: i64 = 64;
+/// Least rows of them.
 const LEAST_ROWS: i64 = 256;
-/// The same of rows that are contiguous in memory.
-const LEAST_ACROSS: i64 = 32;
+/// Least rows if the left operand is M-contiguous.
+const LEAST_M_CONTIGUOUS_ROWS: i64 = 32;
+/// Most columns of a block.
+const MAX_COLUMNS: i64 = 1 << 20;
 
 /// Vectors of columns of an FMA tile with 32 registers. Three by eight rows load least for each FMA;
 /// vectors that are left over take tiles of one, at about two thirds of the rate.
@@ -326,16 +329,17 @@ fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, 
         || depth.is_some_and(|d| d < 16);
     let stage = k.stages.get(*nest.stages.first()?)?;
     let left = &stage.inputs[p.left].at;
-    // Rows that are contiguous in memory are packed in squares, which `contraction` cannot.
-    let across = p.rows.is_some_and(|d| left.coefficient(d).known() == Some(1));
-    let least = if across { LEAST_ACROSS } else { LEAST_ROWS };
-    // Rows in the same cache sets leave less of a packed panel than `contraction` has.
+    // Packing transposes an M-contiguous operand in registers; `contraction` reads it element by
+    // element.
+    let m_contiguous = p.rows.is_some_and(|d| left.coefficient(d).known() == Some(1));
+    let least = if m_contiguous { LEAST_M_CONTIGUOUS_ROWS } else { LEAST_ROWS };
+    // Row strides that are multiples of an L1 way conflict while packing.
     let crowded = p.rows.is_some_and(|d| {
         left.coefficient(d).known().is_some_and(|n| n * unit.size() % L1_WAY_BYTES == 0)
     });
     let worth = depth.is_none_or(|d| {
         let many = rows.is_none_or(|r| r >= least) && d >= LEAST_K;
-        d > MAX_PANEL_K || (many && (across || !crowded))
+        d > MAX_PANEL_K || (many && (m_contiguous || !crowded))
     });
     if unit == Unit::Fma && (few || p.is_packed || !worth) {
         return None;
@@ -352,7 +356,7 @@ fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, 
     let registers = if m.bits == 512 { 32 } else { 16 };
     let vectors = ((columns + lanes - 1) / lanes).max(1);
     let n = match unit {
-        Unit::Dot | Unit::Fma if rows == 1 => 4,
+        Unit::Dot if rows == 1 => 4,
         Unit::Fma if registers == 32 => wide_tile(vectors),
         _ => 2,
     };
@@ -391,7 +395,7 @@ fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, 
         Unit::Fma | Unit::Amx => copy / 4,
         Unit::Dot => copy / 8,
     };
-    let mut n_block = (sums / m_block / n_step).max(1) * n_step;
+    let mut n_block = (sums.min(m_block * MAX_COLUMNS) / m_block / n_step).max(1) * n_step;
     n_block = n_block.min(up(columns, n_step));
     // Enough tasks for all threads, as long as each has work. Rows are divided last, since columns
     // are packed for each block of them.
@@ -401,8 +405,10 @@ fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, 
     while tasks(m_block, n_block) < 4 * m.threads && n_block > n_step {
         n_block = up(n_block / 2, n_step);
     }
-    while tasks(m_block, n_block) < 2 * m.threads && m_block > tile {
-        m_block = up(m_block / 2, tile);
+    // Transposes in registers take as many rows as a vector has lanes.
+    let least = if m_contiguous && unit == Unit::Fma { up(lanes, tile) } else { tile };
+    while tasks(m_block, n_block) < 2 * m.threads && m_block > least {
+        m_block = up(m_block / 2, least);
     }
     // Packing columns is profitable if many rows read them, or if they are not contiguous.
     let contiguous = stage.inputs[p.right].at.coefficient(p.vector).known() == Some(1);

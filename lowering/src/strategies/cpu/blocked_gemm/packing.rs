@@ -96,8 +96,8 @@ impl Blocks<'_> {
             .map(drop)
     }
 
-    /// Whether packing against the order in memory transposes squares in registers. A gather loads
-    /// element by element.
+    /// Whether operands that are contiguous in the other dimension are packed by transposes of
+    /// lanes × lanes tiles in registers. A gather loads element by element.
     fn transposes(&self) -> bool {
         self.unit == Unit::Fma && self.loops.lanes.is_power_of_two() && self.loops.lanes >= 4
     }
@@ -114,8 +114,8 @@ impl Blocks<'_> {
         self.loops.scope.address(c, &access.at, &dims, Lanes { count: 1, mask: None })
     }
 
-    /// Packs the columns of a group whose K is contiguous, a square at a time, from `k0` on;
-    /// returns where it ends.
+    /// Packs the columns of a K-contiguous group by transposes of lanes × lanes tiles, from `k0`
+    /// on; returns where it ends.
     fn transpose_right(
         &self,
         c: Code,
