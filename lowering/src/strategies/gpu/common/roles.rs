@@ -25,7 +25,7 @@ pub struct Roles {
 pub fn contraction(k: &Kernel, plan: &NestPlan) -> Option<Roles> {
     let several = |r: &Roles| !r.rows.is_empty() && !r.columns.is_empty();
     // A prologue on an operand would also transform the zeros beyond its end.
-    let plain = |s: &Stage| s.factors().is_some() && Prologue::of(s).is_none();
+    let plain = |s: &Stage| s.inputs.len() == 2 && Prologue::of(s).is_none();
     roles(k, plan).filter(|r| several(r) && k.stages.get(r.stage).is_some_and(plain))
 }
 

@@ -219,7 +219,7 @@ pub fn emit(
 ) -> Result<()> {
     let roles = contraction(scope.kernel, plan).ok_or("is no contraction")?;
     let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[roles.stage]);
-    let [a, b] = stage.factors().ok_or("is no product of two tensors")?;
+    let [a, b] = stage.inputs.as_slice() else { return Err("is no product of two tensors".into()) };
     let out = stage.outputs.first().ok_or("has no result")?;
     let (m, n, m_each, n_each, depth) =
         (params.block_m, params.block_n, params.thread_m, params.thread_n, params.block_k);
