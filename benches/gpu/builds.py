@@ -97,13 +97,14 @@ def main():
             print(f"{name}: FAILS {type(e).__name__}: {str(e)[:300]}", flush=True)
             continue
         ratios = sorted(x / y for x, y in zip(samples["kiln"], samples["base"]))
+        median = statistics.median(ratios)
         middle = {k: statistics.median(v) for k, v in samples.items()}
-        ratio = f"{statistics.median(ratios):.3f} [{ratios[0]:.3f}, {ratios[-1]:.3f}]"
+        ratio = f"{median:.3f} [{ratios[0]:.3f}, {ratios[-1]:.3f}]"
         bad += not off <= LIMIT
         print(f"| {name} | {middle['base']:.1f} | {middle['kiln']:.1f} | {ratio} | {off:.1e}{'' if off <= LIMIT else ' DIFFERS'} |", flush=True)
-        rows.append({"item": name, "samples": samples, "difference": off})
+        rows.append({"item": name, "samples": samples, "difference": off, "ratio": median})
     if rows:
-        all_of = [statistics.median(x / y for x, y in zip(r["samples"]["kiln"], r["samples"]["base"])) for r in rows]
+        all_of = [r["ratio"] for r in rows]
         print(f"geometric mean {statistics.geometric_mean(all_of):.3f} of {len(rows)}, from {min(all_of):.3f} to {max(all_of):.3f}; {bad} bad", flush=True)
     else:
         sys.exit(f"no case has '{a.only}' in its name, or all failed")

@@ -1,6 +1,7 @@
 //! Random graphs over all prims and dtypes, with static and symbolic sizes, which every pass and
 //! every form of the IR must preserve.
 mod control;
+mod convolutions;
 mod preserves;
 mod steps;
 mod values;

@@ -6,6 +6,7 @@ pub(crate) mod jobs;
 pub mod manager;
 pub mod pass_options;
 pub mod pipeline;
+mod pipeline_step;
 pub mod pipeline_text;
 pub mod report;
 pub mod reproducer;

@@ -57,6 +57,19 @@ struct Team {
     sleepers: AtomicU32,
 }
 
+impl Team {
+    fn new(size: u32, body: Body, captures: *mut c_void) -> Team {
+        Team {
+            size: AtomicU32::new(size),
+            body,
+            captures,
+            arrived: CachePadded(AtomicU32::new(0)),
+            phase: CachePadded(AtomicU32::new(0)),
+            sleepers: AtomicU32::new(0),
+        }
+    }
+}
+
 /// A thread's OpenMP state.
 #[derive(Clone, Copy)]
 struct ThreadState {
@@ -135,29 +148,15 @@ unsafe fn region(body: Body, captures: *mut c_void, parallel: bool) {
     let me = STATE.get();
     let limit = THREADS.load(Acquire);
     let want = if me.num_threads > 0 { me.num_threads.min(limit) } else { limit };
-    if parallel
-        && me.team.is_null()
-        && want > 1
-        && let Some(openmp) = shared::current()
-    {
+    let forks = parallel && me.team.is_null() && want > 1;
+    if let Some(openmp) = shared::current().filter(|_| forks) {
         // A requested team size applies to one region.
         STATE.set(ThreadState { num_threads: 0, ..me });
         // SAFETY: the caller's promise.
         return unsafe { openmp.region(body, captures, want) };
     }
-    let claimed = if parallel && me.team.is_null() && want > 1 {
-        workers::claim(want as usize - 1)
-    } else {
-        workers::NONE
-    };
-    let team = Team {
-        size: AtomicU32::new(1 + claimed.count()),
-        body,
-        captures,
-        arrived: CachePadded(AtomicU32::new(0)),
-        phase: CachePadded(AtomicU32::new(0)),
-        sleepers: AtomicU32::new(0),
-    };
+    let claimed = if forks { workers::claim(want as usize - 1) } else { workers::NONE };
+    let team = Team::new(1 + claimed.count(), body, captures);
     for (id, worker) in (1..).zip(claimed.iter()) {
         worker.start(&team, id);
     }

@@ -3,11 +3,11 @@
 //!
 //! Why: the threads of such a runtime spin for milliseconds after a region. Two pools on the same
 //! processors wait for each other.
-use super::{Body, CachePadded, STATE, Team, ThreadState};
+use super::{Body, STATE, Team, ThreadState};
 use std::{
     ffi::c_void,
     ptr,
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*},
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering::*},
 };
 
 /// `GOMP_parallel` of libgomp, which libiomp5 and libomp have as well: runs a function on a team of
@@ -63,15 +63,7 @@ impl OpenMp {
     /// # Safety
     /// As of [`super::region`].
     pub(super) unsafe fn region(&self, body: Body, captures: *mut c_void, want: u32) {
-        let team = Team {
-            size: AtomicU32::new(1),
-            body,
-            captures,
-            arrived: CachePadded(AtomicU32::new(0)),
-            phase: CachePadded(AtomicU32::new(0)),
-            sleepers: AtomicU32::new(0),
-        };
-        let region = Region { openmp: self, team };
+        let region = Region { openmp: self, team: Team::new(1, body, captures) };
         // SAFETY: `member` takes this pointer, and the call returns after all members have.
         unsafe { (self.parallel)(member, (&raw const region).cast_mut().cast(), want, 0) }
     }

@@ -117,18 +117,24 @@ fn a_forked_child_has_its_own_workers() {
     let _one = serially();
     Pool::configure(3);
     assert_eq!(team(), 3);
+    assert!(in_a_child(|| team() == 3));
+    assert_eq!(team(), 3);
+}
+
+/// Whether `holds` does in a forked child.
+#[cfg(target_os = "linux")]
+fn in_a_child(holds: impl Fn() -> bool) -> bool {
     // SAFETY: the child calls nothing that another thread of the parent could hold locked, and
     // leaves by _exit.
     unsafe {
         let pid = libc::fork();
         if pid == 0 {
-            libc::_exit(if team() == 3 { 42 } else { 1 });
+            libc::_exit(if holds() { 42 } else { 1 });
         }
         let mut status = 0;
         libc::waitpid(pid, &mut status, 0);
-        assert_eq!(libc::WEXITSTATUS(status), 42);
+        libc::WEXITSTATUS(status) == 42
     }
-    assert_eq!(team(), 3);
 }
 
 /// An OpenMP runtime of plain threads, which gives one thread fewer than asked for.
@@ -167,8 +173,7 @@ extern "C" fn num_threads() -> i32 {
 fn regions_run_on_the_threads_of_another_runtime() {
     let _one = serially();
     Pool::configure(4);
-    // SAFETY: the functions are of one runtime, the one above.
-    unsafe { Pool::share(Some(OpenMp { parallel, thread_num, num_threads })) };
+    assert!(shared());
     let slots: Vec<AtomicUsize> = (0..3).map(|_| AtomicUsize::new(0)).collect();
     Pool::run(|id, size| {
         assert_eq!(size, 3);
@@ -185,6 +190,11 @@ fn regions_run_on_the_threads_of_another_runtime() {
     assert_eq!(team(), 4);
 }
 
+fn shared() -> bool {
+    // SAFETY: the functions are of one runtime, the one above.
+    unsafe { Pool::share(Some(OpenMp { parallel, thread_num, num_threads })) }
+}
+
 fn unshared() -> bool {
     // SAFETY: the pool's own workers.
     unsafe { Pool::share(None) }
@@ -195,19 +205,8 @@ fn unshared() -> bool {
 fn a_forked_child_shares_no_threads() {
     let _one = serially();
     Pool::configure(4);
-    // SAFETY: the functions are of one runtime; for the child, as in the test of its workers.
-    unsafe {
-        assert!(Pool::share(Some(OpenMp { parallel, thread_num, num_threads })));
-        let pid = libc::fork();
-        if pid == 0 {
-            let own = team() == 4;
-            let again = Pool::share(Some(OpenMp { parallel, thread_num, num_threads }));
-            libc::_exit(if own && !again && team() == 4 { 42 } else { 1 });
-        }
-        let mut status = 0;
-        libc::waitpid(pid, &mut status, 0);
-        assert_eq!(libc::WEXITSTATUS(status), 42);
-    }
+    assert!(shared());
+    assert!(in_a_child(|| team() == 4 && !shared() && team() == 4));
     assert_eq!(team(), 3);
     unshared();
 }

@@ -1,8 +1,10 @@
 //! What the code of a blocked product shares: its packed matrices, and the columns of a register
 //! tile.
 use crate::{
+    analysis::Access,
     emit::{
         code::Code,
+        lanes::{LaneValue, Lanes},
         loops::{FixedDims, Loops},
     },
     strategies::cpu::blocked_gemm::{GemmRoles, Unit},
@@ -56,6 +58,22 @@ impl Blocks<'_> {
         let mut fixed = fixed.clone();
         self.product.rows.iter().for_each(|d| fixed[*d] = Some(row));
         fixed
+    }
+
+    /// The address of an element that an access reads.
+    pub(super) fn element_address(
+        &self,
+        c: Code,
+        access: &Access,
+        fixed: &FixedDims,
+        vector: Option<LaneValue>,
+    ) -> Result<Value> {
+        let dims = self.loops.dims(c, fixed, vector)?;
+        let one = Lanes { count: 1, mask: None };
+        match self.loops.scope.address(c, &access.at, &dims, one)? {
+            LaneValue::Uniform(at) => Ok(at),
+            _ => Err("has columns that are not in one place".into()),
+        }
     }
 
     /// The scratch address of a group's row of accumulators.

@@ -60,12 +60,7 @@ impl RegisterTile<'_> {
         let LaneValue::Strided(first, _) = b.loops.lane(c, g.start, n)? else {
             return Err("has vectors of one element".into());
         };
-        let dims = b.loops.dims(c, &g.fixed, Some(LaneValue::Uniform(first)))?;
-        let LaneValue::Uniform(base) =
-            scope.address(c, &access.at, &dims, Lanes { count: 1, mask: None })?
-        else {
-            return Err("has columns that are not in one place".into());
-        };
+        let base = b.element_address(c, access, &g.fixed, Some(LaneValue::Uniform(first)))?;
         let row = scope.poly(c, &access.at.coefficient(b.product.k))?;
         let block = c.mul(c.div(self.ks.0, c.index(pairs as i64)?)?, row)?;
         Ok((scope.buffer(access.buffer)?, c.add(base, block)?, row))
@@ -115,7 +110,7 @@ impl RegisterTile<'_> {
                     let all = Lanes { count: b.loops.lanes * pairs as usize, mask };
                     if b.right.is_some() && b.unit == Unit::Fma {
                         // Hides the latency of the L2 cache, which holds the panel.
-                        let row = g.count * b.loops.lanes * 4;
+                        let row = g.count * b.loops.lanes * b.unit.size() as usize;
                         all.prefetch(c, *memory, at, PREFETCHED_STEPS * row)?;
                     }
                     columns.push(all.load(c, *memory, at).and_then(|v| all.vector(c, v))?);

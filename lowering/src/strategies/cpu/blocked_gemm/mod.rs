@@ -8,7 +8,7 @@ use crate::{
     analysis::{Access, Init, Kernel, NestPlan, Output, Poly, Stage},
     strategies::{
         Bf16, Cpu, Device, Emission, Match, Nesting, Parameters, Request, Strategy,
-        cpu::common::cache_lines::L1_WAY_BYTES,
+        cpu::common::cache_lines::shares_sets,
     },
 };
 use kiln_dialects::{ir::*, value::DType};
@@ -169,6 +169,10 @@ impl GemmRoles {
     pub fn step(&self, a: &Access) -> Poly {
         a.at.coefficient(self.k_pair.unwrap_or(self.k))
     }
+    /// Whether rows of the left matrix, of this access, are contiguous.
+    pub fn m_contiguous(&self, left: &Access) -> bool {
+        self.rows.is_some_and(|d| left.at.coefficient(d).known() == Some(1))
+    }
 }
 
 /// Matches a kernel that is a product, with or without epilogue stages.
@@ -328,15 +332,13 @@ fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, 
         || columns.is_some_and(|c| c < lanes)
         || depth.is_some_and(|d| d < 16);
     let stage = k.stages.get(*nest.stages.first()?)?;
-    let left = &stage.inputs[p.left].at;
+    let left = &stage.inputs[p.left];
     // Packing transposes an M-contiguous operand in registers; `contraction` reads it element by
     // element.
-    let m_contiguous = p.rows.is_some_and(|d| left.coefficient(d).known() == Some(1));
+    let m_contiguous = p.m_contiguous(left);
     let least = if m_contiguous { LEAST_M_CONTIGUOUS_ROWS } else { LEAST_ROWS };
     // Row strides that are multiples of an L1 way conflict while packing.
-    let crowded = p.rows.is_some_and(|d| {
-        left.coefficient(d).known().is_some_and(|n| n * unit.size() % L1_WAY_BYTES == 0)
-    });
+    let crowded = p.rows.is_some_and(|d| shares_sets(&left.at.coefficient(d), unit.size()));
     let worth = depth.is_none_or(|d| {
         let many = rows.is_none_or(|r| r >= least) && d >= LEAST_K;
         d > MAX_PANEL_K || (many && (m_contiguous || !crowded))
@@ -406,9 +408,9 @@ fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, 
         n_block = up(n_block / 2, n_step);
     }
     // Transposes in registers take as many rows as a vector has lanes.
-    let least = if m_contiguous && unit == Unit::Fma { up(lanes, tile) } else { tile };
-    while tasks(m_block, n_block) < 2 * m.threads && m_block > least {
-        m_block = up(m_block / 2, least);
+    let smallest = if m_contiguous && unit == Unit::Fma { up(lanes, tile) } else { tile };
+    while tasks(m_block, n_block) < 2 * m.threads && m_block > smallest {
+        m_block = up(m_block / 2, smallest);
     }
     // Packing columns is profitable if many rows read them, or if they are not contiguous.
     let contiguous = stage.inputs[p.right].at.coefficient(p.vector).known() == Some(1);

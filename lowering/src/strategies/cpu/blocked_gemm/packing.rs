@@ -39,13 +39,13 @@ impl Blocks<'_> {
         // As many elements as a vector of the result has room for, in bits.
         let count = self.loops.lanes * 4 / self.unit.size() as usize;
         let copy_row = |c: Code, row: Value, from: Value| -> Result<()> {
-            let base = self.row_address(c, access, fixed, row)?;
+            let base = self.element_address(c, access, &self.at_row(fixed, row), None)?;
             let to = c.mul(c.sub(row, rows.0)?, c.index(self.left_stride)?)?;
             let copy = |c: Code, k: Value, mask: Option<Value>| -> Result<()> {
                 let lanes = Lanes { count, mask };
                 let at = lanes.add_or_sub(
                     c,
-                    base,
+                    LaneValue::Uniform(base),
                     lanes.scaled(c, LaneValue::Strided(k, 1), step)?,
                     false,
                 )?;
@@ -64,14 +64,13 @@ impl Blocks<'_> {
             .map(drop)
         };
         let mut first = rows.0;
-        let contiguous =
-            self.product.rows.is_some_and(|d| access.at.coefficient(d).known() == Some(1));
-        if contiguous && self.transposes() && constant_value(step) != Some(1) {
+        if self.product.m_contiguous(access) && self.transposes() && constant_value(step) != Some(1)
+        {
             let (n, all) = (count as i64, Lanes { count, mask: None });
             let (row_end, k_end) =
                 (whole_steps(c, rows.0, rows.1, count)?, whole_steps(c, k0, k1, count)?);
             c.for_loop(rows.0, row_end, n, &[], &mut |c, row, _| {
-                let base = uniform(self.row_address(c, access, fixed, row)?)?;
+                let base = self.element_address(c, access, &self.at_row(fixed, row), None)?;
                 c.for_loop(k0, k_end, n, &[], &mut |c, k, _| {
                     let lines = vectors_of_rows(c, count, &mut |c, i| {
                         let k = c.add(k, c.index(i as i64)?)?;
@@ -102,18 +101,6 @@ impl Blocks<'_> {
         self.unit == Unit::Fma && self.loops.lanes.is_power_of_two() && self.loops.lanes >= 4
     }
 
-    /// The address of a row of the left matrix at K = 0.
-    fn row_address(
-        &self,
-        c: Code,
-        access: &Access,
-        fixed: &FixedDims,
-        row: Value,
-    ) -> Result<LaneValue> {
-        let dims = self.loops.dims(c, &self.at_row(fixed, row), None)?;
-        self.loops.scope.address(c, &access.at, &dims, Lanes { count: 1, mask: None })
-    }
-
     /// Packs the columns of a K-contiguous group by transposes of lanes × lanes tiles, from `k0`
     /// on; returns where it ends.
     fn transpose_right(
@@ -127,9 +114,7 @@ impl Blocks<'_> {
         let all = Lanes { count, mask: None };
         let mut fixed = g.fixed.clone();
         fixed[self.product.vector] = Some(g.start);
-        let dims = self.loops.dims(c, &fixed, None)?;
-        let one = Lanes { count: 1, mask: None };
-        let base = uniform(scope.address(c, &access.at, &dims, one)?)?;
+        let base = self.element_address(c, access, &fixed, None)?;
         let across = scope.poly(c, &access.at.coefficient(self.product.vector))?;
         let (memory, end) = (scope.buffer(access.buffer)?, whole_steps(c, k0, k1, count)?);
         let row = (g.count * count) as i64;
@@ -233,14 +218,6 @@ impl Blocks<'_> {
             pair(c, k, &mut |c, _| zeros(c, 2 * count)).map(|()| vec![])
         })
         .map(drop)
-    }
-}
-
-/// The address of a single element.
-fn uniform(at: LaneValue) -> Result<Value> {
-    match at {
-        LaneValue::Uniform(v) => Ok(v),
-        _ => Err("has an element that is not in one place".into()),
     }
 }
 

@@ -7,9 +7,13 @@ use crate::{
 
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
-/// Rows whose stride is a multiple of this many bytes map to the same L1 cache sets: 64 sets of 64
-/// bytes.
-pub const L1_WAY_BYTES: i64 = 4096;
+/// Bytes of a way of the L1 cache: 64 sets of a line each.
+const L1_WAY_BYTES: i64 = 4096;
+
+/// Whether rows with this stride, in elements of `size` bytes, map to the same L1 cache sets.
+pub fn shares_sets(stride: &Poly, size: i64) -> bool {
+    stride.known().is_some_and(|n| n * size % L1_WAY_BYTES == 0)
+}
 
 /// Whether a vector of each result of a nest is a whole cache line. Partial writes to distant lines
 /// wait for memory each time.

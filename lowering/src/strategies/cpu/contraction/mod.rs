@@ -6,7 +6,7 @@ use crate::{
     strategies::{
         Cpu, Device, Emission, Match, Nesting, Parameters, Request, Strategy,
         cpu::common::{
-            cache_lines::L1_WAY_BYTES,
+            cache_lines::shares_sets,
             tasks::{LoopParams, independent},
             vector::{lanes, vector_dim},
         },
@@ -157,7 +157,7 @@ pub fn contraction(k: &Kernel, plan: &NestPlan, bits: usize) -> Option<TileRoles
     }
     let pack = worth.then_some(at);
     let bytes = k.buffers.get(other.buffer)?.element.dtype().ok()?.byte_size() as i64;
-    let crowded = other.at.coefficient(rows).known().is_some_and(|n| n * bytes % L1_WAY_BYTES == 0);
+    let crowded = shares_sets(&other.at.coefficient(rows), bytes);
     Some(TileRoles { vector, lanes: count, rows, columns, outer, pack, crowded })
 }
 
