@@ -199,4 +199,13 @@ def Kiln_AttentionOp : Kiln_Composite<"attention", [AttrSizedOperandSegments, Si
   let extraClassDefinition = !strconcat(verifyHook, inferHook, regionHook);
   let assemblyFormat = "$query `,` $key `,` $value (`bias` $bias^ `:` type($bias))? (`lengths` $query_lengths^ `:` type($query_lengths))? (`key_lengths` $key_lengths^ `:` type($key_lengths))? (`dropout` $dropout_key^)? (`causal` $causal^)? (`with_lse` $with_lse^)? (`unsafe_softmax` $unsafe_softmax^)? `:` type($query) `,` type($key) `,` type($value) (`score` $score^)? (`mask` $mask^)? attr-dict";
 }
+def Kiln_AttentionGradientOp : Kiln_Composite<"attention_gradient"> {
+  let summary = "Derivatives of scaled dot-product attention by its query, or with `by_keys` by its key and its value: query [B, H, Q, D], key [B, G, K, D], value [B, G, K, E], `cotangent` [B, H, Q, E] of the result, all of one dtype; `lse` [B, H, Q], the log-sum-exp of the scores, and `delta` [B, H, Q], the sums over e of cotangent times result, both f32 (f64 for f64). `scale` and `causal` as in kiln.attention. Rows whose log-sum-exp is -inf have no weights";
+  let formula = "p[q, k] = exp(scale * q . k - lse[q]); s[q, k] = scale * p[q, k] * (cotangent[q] . v[k] - delta[q]); by query: sum over k of s[q, k] * key[k]; by key: sum over q of s[q, k] * query[q]; by value: sum over q of p[q, k] * cotangent[q]; sums over q include the H / G heads that read the same key";
+  let reference = "Dao et al., FlashAttention, 2022, algorithm 4";
+  let arguments = (ins UnitAttr:$by_keys, Tensor:$query, Tensor:$key, Tensor:$value, Tensor:$cotangent, Tensor:$lse, Tensor:$delta,
+                       OptionalAttr<F64Attr>:$scale, UnitAttr:$causal);
+  let results = (outs Tensor:$result, Optional<Tensor>:$value_gradient);
+  let assemblyFormat = "(`by_keys` $by_keys^)? $query `,` $key `,` $value `,` $cotangent `,` $lse `,` $delta (`causal` $causal^)? attr-dict `:` type($query) `,` type($key) `,` type($value) `,` type($cotangent) `,` type($lse) `,` type($delta)";
+}
 #endif

@@ -56,4 +56,14 @@ def Kiln_StructuredAttentionOp : Kiln_Structured<"attention", [AttrSizedOperandS
   let regions = (region SizedRegion<1>:$factors, SizedRegion<1>:$score, SizedRegion<1>:$weighted);
   let assemblyFormat = "(`causal` $causal^)? (`clears` $clears^)? (`unsafe_softmax` $unsafe_softmax^)? `sizes` custom<DynamicIndexList>($dynamic_sizes, $sizes) `lengths` $lengths `inputs` `(` $inputs `:` type($inputs) `)` `modifiers` `(` ($modifiers^ `:` type($modifiers))? `)` `values` `(` $values `:` type($values) `)` `outs` `(` $init (`,` $lse_init^)? `:` type($init) (`,` type($lse_init)^)? `)` `maps` `=` $indexing_maps `factors` $factors `score` $score `weighted` $weighted attr-dict `->` type(results)";
 }
+def Kiln_StructuredAttentionGradientOp : Kiln_Op<"structured.attention_gradient", [Pure, AttrSizedOperandSegments]> {
+  let family = "structured";
+  let summary = "Derivatives of attention, as `kiln.attention_gradient`. `sizes` are those of the loops: outer ones (batch, heads), then query, key, depth and column. Maps of query and key are over (outer.., query, key, depth), of value and cotangent over (outer.., query, key, column), of the log-sum-exp and of delta over (outer.., query). One result is the derivative by the query, over (outer.., query, depth); two are those by key, over (outer.., key, depth), and by value, over (outer.., key, column), which are sums also over outer loops that do not index them";
+  let formula = "p[q, k] = exp(scale * (a[q] . b[k]) - lse[q]); s[q, k] = p[q, k] * (cotangent[q] . v[k] - delta[q]); scale * (sum over k of s[q, k] * b[k]), or scale * (sum over q of s[q, k] * a[q]) and sum over q of p[q, k] * cotangent[q]";
+  let reference = "Dao et al., FlashAttention, 2022, algorithm 4";
+  let arguments = (ins Tensor:$query, Tensor:$key, Tensor:$value, Tensor:$cotangent, Tensor:$lse, Tensor:$delta, Variadic<Tensor>:$inits,
+                       Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes, F64Attr:$scale, UnitAttr:$causal, AffineMapArrayAttr:$indexing_maps);
+  let results = (outs Variadic<Tensor>:$results);
+  let assemblyFormat = "(`causal` $causal^)? `scale` $scale `sizes` custom<DynamicIndexList>($dynamic_sizes, $sizes) `ins` `(` $query `,` $key `,` $value `,` $cotangent `,` $lse `,` $delta `:` type($query) `,` type($key) `,` type($value) `,` type($cotangent) `,` type($lse) `,` type($delta) `)` `outs` `(` $inits `:` type($inits) `)` `maps` `=` $indexing_maps attr-dict `->` type($results)";
+}
 #endif

@@ -12,6 +12,7 @@
 //! ```
 mod activation;
 pub(crate) mod attention;
+pub(crate) mod attention_gradient;
 mod contract;
 mod image;
 mod loss;
@@ -39,7 +40,7 @@ crate::pass_options! {
     pub struct Decompose {
         /// Mnemonics of composites to keep, such as attention,softmax; `strategies`: all that have
         /// a kernel strategy; `kernels`: those whose form such a strategy supports; `none`: none
-        pub keep: Vec<String> = vec!["attention".into()],
+        pub keep: Vec<String> = vec!["attention".into(), "attention_gradient".into()],
         /// The GPU that `kernels` asks for support, such as sm_90a; none: the host CPU
         pub chip: String = "none".into(),
     }
@@ -58,10 +59,14 @@ impl Pass for Decompose {
         // Innermost ops first, so that a region holds only prims when its op is expanded.
         for op in walk(root).into_iter().rev() {
             let Some(kind) = op.kind().filter(|k| k.is_composite()) else { continue };
-            let why = if self.keep == ["kernels"] && kind == OpKind::Attention {
-                attention::unsupported(op, &self.chip)
-            } else {
-                None
+            let why = match kind {
+                OpKind::Attention if self.keep == ["kernels"] => {
+                    attention::unsupported(op, &self.chip)
+                }
+                OpKind::AttentionGradient if self.keep == ["kernels"] => {
+                    attention_gradient::unsupported(op, &self.chip)
+                }
+                _ => None,
             };
             if keep.contains(&kind) && why.is_none() {
                 continue;
@@ -102,7 +107,7 @@ impl Decompose {
     fn kept(&self) -> Result<Vec<OpKind>> {
         let able: Vec<OpKind> = OpKind::ALL.iter().copied().filter(|k| k.has_strategy()).collect();
         if self.keep == ["kernels"] {
-            return Ok(vec![OpKind::Attention]);
+            return Ok(vec![OpKind::Attention, OpKind::AttentionGradient]);
         }
         if self.keep == ["none"] {
             return Ok(vec![]);
@@ -141,23 +146,137 @@ pub(crate) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
         Checkpoint => return inlined(op, b),
         Interpolate | MaxPool | AvgPool | AdaptiveAvgPool => image::expand(kind, op, b),
         Attention => return attention::expand(op, b),
-        StructuredIndex | StructuredContract | StructuredScan | StructuredFft
-        | StructuredAttention | TileWarpSpecialize | TilePipeline | TileFirstStage
-        | TileNextStage | TileAcquire | TileWait | TileRelease | TileTmaLoad | TileView
-        | TileZeroRows | TileMma | TileMmaWait | TileIota | TileBroadcast | TileMap
-        | TileReduce | TileConvert | TileStore | TileLocalLoad | TileLoad | TileSplit
-        | TileClusterReduce | TileEpilogue | OptimizationBarrier | Sym | SymExpr | Dim
-        | BindShape | Require | RequireIndex | AdvanceRng | Global | GetGlobal | Launch | Arena
-        | ArenaSize | Reuse | Output | Neg | Abs | Sign | Exp | Exp2 | Expm1 | Log | Log1p
-        | Log2 | Sqrt | Rsqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Erf
-        | Ceil | Floor | RoundEven | Trunc | Not | IsFinite | IsNan | Add | Sub | Mul | Div
-        | Rem | FloorDiv | Pow | Max | Min | Atan2 | And | Or | Xor | Shl | Shr | Compare
-        | Select | Clamp | Convert | Bitcast | Constant | Splat | Iota | BroadcastInDim
-        | Reshape | Transpose | Slice | Pad | Concat | InsertSlice | Reverse | Gather | Scatter
-        | DynamicSlice | DynamicUpdateSlice | Reduce | ArgMax | ArgMin | Cumulative | Sort
-        | TopK | Fft | DotGeneral | Convolution | ReduceWindow | WinogradInput | WinogradOutput
-        | Philox | RandomBits | RandomUniform | RandomNormal | If | While | Scan | Yield
-        | CustomCall | UnbackedSize | PtxCall => Err("is a prim and has no decomposition".into()),
+        AttentionGradient => return attention_gradient::expand(op, b),
+        StructuredIndex
+        | StructuredContract
+        | StructuredScan
+        | StructuredFft
+        | StructuredAttention
+        | StructuredAttentionGradient
+        | TileWarpSpecialize
+        | TilePipeline
+        | TileFirstStage
+        | TileNextStage
+        | TileAcquire
+        | TileWait
+        | TileRelease
+        | TileTmaLoad
+        | TileView
+        | TileZeroRows
+        | TileMma
+        | TileMmaWait
+        | TileIota
+        | TileBroadcast
+        | TileMap
+        | TileReduce
+        | TileConvert
+        | TileStore
+        | TileLocalLoad
+        | TileLoad
+        | TileSplit
+        | TileClusterReduce
+        | TileEpilogue
+        | OptimizationBarrier
+        | Sym
+        | SymExpr
+        | Dim
+        | BindShape
+        | Require
+        | RequireIndex
+        | AdvanceRng
+        | Global
+        | GetGlobal
+        | Launch
+        | Arena
+        | ArenaSize
+        | Reuse
+        | Output
+        | Neg
+        | Abs
+        | Sign
+        | Exp
+        | Exp2
+        | Expm1
+        | Log
+        | Log1p
+        | Log2
+        | Sqrt
+        | Rsqrt
+        | Sin
+        | Cos
+        | Tan
+        | Asin
+        | Acos
+        | Atan
+        | Sinh
+        | Cosh
+        | Tanh
+        | Erf
+        | Ceil
+        | Floor
+        | RoundEven
+        | Trunc
+        | Not
+        | IsFinite
+        | IsNan
+        | Add
+        | Sub
+        | Mul
+        | Div
+        | Rem
+        | FloorDiv
+        | Pow
+        | Max
+        | Min
+        | Atan2
+        | And
+        | Or
+        | Xor
+        | Shl
+        | Shr
+        | Compare
+        | Select
+        | Clamp
+        | Convert
+        | Bitcast
+        | Constant
+        | Splat
+        | Iota
+        | BroadcastInDim
+        | Reshape
+        | Transpose
+        | Slice
+        | Pad
+        | Concat
+        | InsertSlice
+        | Reverse
+        | Gather
+        | Scatter
+        | DynamicSlice
+        | DynamicUpdateSlice
+        | Reduce
+        | ArgMax
+        | ArgMin
+        | Cumulative
+        | Sort
+        | TopK
+        | Fft
+        | DotGeneral
+        | Convolution
+        | ReduceWindow
+        | WinogradInput
+        | WinogradOutput
+        | Philox
+        | RandomBits
+        | RandomUniform
+        | RandomNormal
+        | If
+        | While
+        | Scan
+        | Yield
+        | CustomCall
+        | UnbackedSize
+        | PtxCall => Err("is a prim and has no decomposition".into()),
     };
     one.map(|v| vec![v])
 }

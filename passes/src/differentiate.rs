@@ -32,7 +32,7 @@ mod reverse;
 mod rule;
 mod window;
 
-pub use attention::{AttentionGradient, from_log_sum_exp};
+pub use crate::decompose::attention_gradient::{AttentionBackward, attention_gradients, row_sums};
 pub use convolution::ConvolutionGradient;
 pub use derivative::{Derivative, derivative};
 pub use norm::normalised;

@@ -293,6 +293,19 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
             let o = Dropout::read(view)?;
             r::dropout(&*get(o.input)?, &*get(o.key)?, o.p)
         }
+        OpKind::AttentionGradient => {
+            let o = AttentionGradient::read(view)?;
+            let (lse, delta) = (get(o.lse)?, get(o.delta)?);
+            let params = r::AttentionGradientParams {
+                lse: &lse,
+                delta: &delta,
+                scale: o.scale,
+                causal: o.causal,
+                by_keys: o.by_keys,
+            };
+            let (q, k, v) = (get(o.query)?, get(o.key)?, get(o.value)?);
+            return r::attention_gradient(&q, &k, &v, &*get(o.cotangent)?, &params);
+        }
         OpKind::StopGradient | OpKind::OptimizationBarrier => Ok((*operand(0)?).clone()),
         OpKind::Interpolate => {
             let o = Interpolate::read(view)?;
@@ -369,7 +382,8 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         | OpKind::StructuredContract
         | OpKind::StructuredScan
         | OpKind::StructuredFft
-        | OpKind::StructuredAttention => {
+        | OpKind::StructuredAttention
+        | OpKind::StructuredAttentionGradient => {
             Err("is an op of kernels, which are executed as linalg".into())
         }
         tile!() => Err("is an op of a GPU's tile program, which the GPU executes".into()),

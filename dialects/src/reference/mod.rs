@@ -8,6 +8,7 @@
 
 mod activation;
 mod attention;
+mod attention_gradient;
 mod composite;
 mod contract;
 mod convert;
@@ -31,6 +32,7 @@ mod winograd;
 
 pub use activation::{gelu, hardsigmoid, hardswish, sigmoid, silu, softplus};
 pub use attention::{AttentionParams, MaskFn, ScoreFn, attention};
+pub use attention_gradient::{AttentionGradientParams, attention_gradient};
 pub use composite::{dropout, embedding, interpolate, linear, matmul};
 pub use contract::{DotParams, dot_general};
 pub use convert::{bitcast, convert};

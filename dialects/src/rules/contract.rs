@@ -45,6 +45,7 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
             }])
         }
         OpKind::Attention => attention(&Attention::read(view)?, v),
+        OpKind::AttentionGradient => attention_gradient(&AttentionGradient::read(view)?, v),
         other => Err(format!("({}) is not a contraction", other.name()).into()),
     }
 }
@@ -153,4 +154,34 @@ fn attention(o: &Attention, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     };
     let result = TensorType { dtype: q.dtype, dims };
     Ok(if o.with_lse { vec![result, lse] } else { vec![result] })
+}
+
+fn attention_gradient(o: &AttentionGradient, v: &dyn Sizes) -> Result<Vec<TensorType>> {
+    let forward = Attention {
+        query: o.query,
+        key: o.key,
+        value: o.value,
+        bias: None,
+        query_lengths: None,
+        key_lengths: None,
+        dropout_key: None,
+        scale: o.scale,
+        causal: o.causal,
+        dropout_p: 0.0,
+        with_lse: true,
+        unsafe_softmax: false,
+    };
+    let forward = attention(&forward, v)?;
+    let [result, lse] = &forward[..] else { return Err("has no log-sum-exp".into()) };
+    for (given, like, name) in
+        [(o.cotangent, result, "cotangent"), (o.lse, lse, "lse"), (o.delta, lse, "delta")]
+    {
+        let t = v.tensor(given)?;
+        ensure(t.dtype == like.dtype, || {
+            format!("needs {} as {name}, has {}", like.dtype.name(), t.dtype.name())
+        })?;
+        unify_all(&like.dims, &t.dims, &format!("of queries and {name}"))?;
+    }
+    let of = |given: Value| v.tensor(given);
+    Ok(if o.by_keys { vec![of(o.key)?, of(o.value)?] } else { vec![of(o.query)?] })
 }

@@ -180,7 +180,14 @@ impl OpKind {
         use OpKind::*;
         matches!(
             self,
-            Attention | Softmax | LogSoftmax | LayerNorm | GroupNorm | RmsNorm | CrossEntropy
+            Attention
+                | AttentionGradient
+                | Softmax
+                | LogSoftmax
+                | LayerNorm
+                | GroupNorm
+                | RmsNorm
+                | CrossEntropy
         )
     }
     /// Whether the op is control flow between programs, which the runtime executes.

@@ -92,14 +92,17 @@ pub fn numerics(kind: OpKind) -> &'static str {
         OpKind::BatchNorm => {
             "reassociates: the statistics may be folded into one scale and one shift"
         }
-        OpKind::Softmax | OpKind::LogSoftmax | OpKind::CrossEntropy | OpKind::Attention => {
-            "reassociates, and exponentials within a few ulp"
-        }
+        OpKind::Softmax
+        | OpKind::LogSoftmax
+        | OpKind::CrossEntropy
+        | OpKind::Attention
+        | OpKind::AttentionGradient
+        | OpKind::StructuredAttention
+        | OpKind::StructuredAttentionGradient => "reassociates, and exponentials within a few ulp",
         OpKind::StructuredIndex => EXACT,
         OpKind::StructuredContract => SUM,
         OpKind::StructuredScan => "exact for max, min and integers; sum and prod reassociate",
         OpKind::StructuredFft => "reassociates, and roots of unity within 1 ulp",
-        OpKind::StructuredAttention => "reassociates, and exponentials within a few ulp",
         tile!() => "products and sums reassociate; of a body that of the ops inside",
         OpKind::Sigmoid | OpKind::Silu | OpKind::Gelu | OpKind::Softplus => ULP,
         OpKind::Hardsigmoid | OpKind::Hardswish => ULP,

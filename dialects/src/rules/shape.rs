@@ -327,7 +327,8 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         | OpKind::Linear
         | OpKind::Matmul
         | OpKind::Embedding
-        | OpKind::Attention => contract::infer(view, v),
+        | OpKind::Attention
+        | OpKind::AttentionGradient => contract::infer(view, v),
         OpKind::Convolution
         | OpKind::ReduceWindow
         | OpKind::WinogradInput
@@ -422,6 +423,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         | OpKind::StructuredScan
         | OpKind::StructuredFft
         | OpKind::StructuredAttention
+        | OpKind::StructuredAttentionGradient
         | tile!() => Err("has result types that do not follow from its operands".into()),
     }
 }

@@ -4,8 +4,8 @@ use crate::{
     error::{OptionExt, Result},
     ir::{Affine, Attr, Block, Node as _, Op, Type, Value},
     ops::{
-        FftKind, OpKind, StructuredAttention, StructuredContract, StructuredFft, StructuredIndex,
-        StructuredScan,
+        FftKind, OpKind, StructuredAttention, StructuredAttentionGradient, StructuredContract,
+        StructuredFft, StructuredIndex, StructuredScan,
     },
     value::DType,
 };
@@ -115,6 +115,7 @@ pub(super) fn verify(op: Op) -> Result<()> {
         }
         Some(OpKind::StructuredFft) => fft(op),
         Some(OpKind::StructuredAttention) => attention(op),
+        Some(OpKind::StructuredAttentionGradient) => attention_gradient(op),
         Some(OpKind::StructuredIndex) => index(op),
         _ => Ok(()),
     }
@@ -216,6 +217,36 @@ fn attention(op: Op) -> Result<()> {
     Ok(())
 }
 
+fn attention_gradient(op: Op) -> Result<()> {
+    let o = StructuredAttentionGradient::of(op).ok_or_malformed(op)?;
+    let all = maps(o.indexing_maps)?;
+    let outer = o.sizes.len().checked_sub(4).ok_or("has fewer than four loops")?;
+    ensure(matches!(o.inits.len(), 1 | 2) && op.result_count() == o.inits.len(), || {
+        format!("has {} results and {} inits, not one or two", op.result_count(), o.inits.len())
+    })?;
+    let operands = [o.query, o.key, o.value, o.cotangent, o.lse, o.delta];
+    let loops = [3, 3, 3, 3, 1, 1].into_iter().chain(o.inits.iter().map(|_| 2));
+    let tensors = operands.into_iter().chain(o.inits.iter().copied());
+    ensure(all.len() == operands.len() + o.inits.len(), || {
+        format!("has {} indexing maps for {} operands", all.len(), operands.len() + o.inits.len())
+    })?;
+    for (i, (tensor, loops)) in tensors.zip(loops).enumerate() {
+        let own = Maps::of(&all[i..=i], &[tensor])?;
+        ensure(own.loops == outer + loops, || {
+            format!("has a map of {} loops where {} are needed", own.loops, outer + loops)
+        })?;
+        let Some(r) = i.checked_sub(operands.len()) else { continue };
+        let inner = own.projected(0)?;
+        ensure((outer..own.loops).all(|d| inner.contains(&d)), || {
+            "has a result whose map is no projection of the inner loops".into()
+        })?;
+        ensure(op.result(r).ty() == tensor.ty(), || {
+            "has a result of another type than its init".into()
+        })?;
+    }
+    Ok(())
+}
+
 /// Verifies the bodies, after the nested ops.
 pub(super) fn verify_region(op: Op) -> Result<()> {
     if let Some(o) = StructuredContract::of(op) {
@@ -265,6 +296,7 @@ impl OpKind {
     }
     /// Whether it belongs to a kernel at the levels `linalg` and `scheduled`.
     pub fn is_structured(self) -> bool {
-        self.has_loops() || self == OpKind::StructuredIndex
+        let whole = [OpKind::StructuredIndex, OpKind::StructuredAttentionGradient];
+        self.has_loops() || whole.contains(&self)
     }
 }

@@ -199,12 +199,14 @@ pub fn verify(op: Op) -> Result<()> {
         | OpKind::Checkpoint
         | OpKind::OptimizationBarrier => Ok(()),
         OpKind::Interpolate | OpKind::MaxPool | OpKind::AvgPool | OpKind::AdaptiveAvgPool => Ok(()),
-        OpKind::Mean | OpKind::Var | OpKind::Std | OpKind::Attention => Ok(()),
+        OpKind::Mean | OpKind::Var | OpKind::Std => Ok(()),
+        OpKind::Attention | OpKind::AttentionGradient => Ok(()),
         OpKind::StructuredIndex
         | OpKind::StructuredContract
         | OpKind::StructuredScan
         | OpKind::StructuredFft
-        | OpKind::StructuredAttention => super::structured::verify(op),
+        | OpKind::StructuredAttention
+        | OpKind::StructuredAttentionGradient => super::structured::verify(op),
         tile!() => super::tile::verify(op),
     }
 }

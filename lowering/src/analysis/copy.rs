@@ -1,7 +1,7 @@
 //! The private copy of a kernel's function in which structured ops are loop nests.
 use crate::analysis::{
     Structure,
-    generalize::{AttentionNests, generalize, is_structured},
+    generalize::{AttentionGradientNests, AttentionNests, generalize, is_structured},
 };
 use kiln_dialects::ir::*;
 use std::collections::HashMap;
@@ -15,6 +15,8 @@ pub struct Generalized {
     pub structures: HashMap<Op, Structure>,
     /// The loop nests of its attention.
     pub attention: Option<AttentionNests>,
+    /// The loop nests of attention's derivatives.
+    pub attention_gradient: Option<AttentionGradientNests>,
     /// For each op of the copy that the function has too, the function's.
     ops: HashMap<Op, Op>,
     /// The same for values.
@@ -31,6 +33,7 @@ impl Generalized {
             func: func.copy()?,
             structures: HashMap::new(),
             attention: None,
+            attention_gradient: None,
             ops: HashMap::new(),
             values: HashMap::new(),
         };
@@ -43,6 +46,7 @@ impl Generalized {
         }
         let origins = generalize(copy.func)?;
         (copy.structures, copy.attention) = (origins.structures, origins.attention);
+        copy.attention_gradient = origins.attention_gradient;
         Ok(Some(copy))
     }
     /// The function's op that an op of the copy is a copy of.

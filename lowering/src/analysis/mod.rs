@@ -4,6 +4,7 @@
 //! Tensors of a kernel are contiguous, so that every access is an element of a flat buffer and
 //! reshapes are no-ops.
 pub(crate) mod attention;
+pub(crate) mod attention_gradient;
 pub(crate) mod buffers;
 pub(crate) mod combine;
 pub(crate) mod copy;
@@ -18,6 +19,7 @@ pub mod sizes;
 pub(crate) mod structure;
 
 pub use crate::analysis::attention::{Attention, Limits};
+pub use crate::analysis::attention_gradient::AttentionGradient;
 pub use crate::analysis::buffers::SCRATCH;
 pub use crate::analysis::combine::{Combine, MERGES};
 pub use crate::analysis::facts::{DIVISOR, LEAST, param_attrs};
@@ -195,6 +197,8 @@ pub struct Kernel {
     pub scalars: Vec<Op>,
     /// The attention that its stages are.
     pub attention: Option<Attention>,
+    /// The derivatives of attention that its stages are.
+    pub attention_gradient: Option<AttentionGradient>,
     /// Of padded buffers: for each dimension the low padding and the size without padding.
     pub pads: HashMap<usize, Vec<(i64, Poly)>>,
 }

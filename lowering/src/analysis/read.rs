@@ -24,6 +24,7 @@ pub fn read(func: Op) -> Result<Kernel> {
         views: HashMap::new(),
         scalars: vec![],
         attention: None,
+        attention_gradient: None,
         pads: HashMap::new(),
     };
     let mut reader = Reader {
@@ -40,6 +41,8 @@ pub fn read(func: Op) -> Result<Kernel> {
     let mut kernel = reader.k;
     let nests = kernel.copy.as_ref().and_then(|c| c.attention.as_ref());
     kernel.attention = nests.and_then(|n| Attention::of(&kernel, n));
+    let nests = kernel.copy.as_ref().and_then(|c| c.attention_gradient.as_ref());
+    kernel.attention_gradient = nests.and_then(|n| AttentionGradient::of(&kernel, n));
     Ok(kernel)
 }
 

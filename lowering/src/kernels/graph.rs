@@ -152,7 +152,10 @@ impl Graph<'_> {
             return Ok(Role::Compute(Class::Pointwise));
         }
         Ok(match kind {
-            Transpose if folding_op(op).is_some_and(|o| o.kind() == Some(Attention)) => {
+            Transpose
+                if folding_op(op)
+                    .is_some_and(|o| matches!(o.kind(), Some(Attention | AttentionGradient))) =>
+            {
                 Role::Compute(Class::Attention)
             }
             Transpose if folding_op(op).is_some() => Role::Compute(Class::Contract),
@@ -171,7 +174,7 @@ impl Graph<'_> {
             Gather | DynamicSlice => Role::Compute(Class::Pointwise),
             Reduce => Role::Compute(Class::Reduce),
             DotGeneral => Role::Compute(Class::Contract),
-            Attention => Role::Compute(Class::Attention),
+            Attention | AttentionGradient => Role::Compute(Class::Attention),
             Convolution => {
                 Role::Compute(if contracts(op) { Class::Contract } else { Class::Single })
             }
@@ -230,12 +233,18 @@ impl Graph<'_> {
                     let (op, moves) = (folding_op(*op).unwrap_or(*op), |op: Op| {
                         roles.get(&op) == Some(&Role::Move)
                     });
+                    // Queries, keys and values, and of derivatives cotangents.
+                    let gradient = op.kind() == Some(OpKind::AttentionGradient);
+                    let (rows, operands) = (3 + usize::from(gradient), op.operands());
                     must.extend(
-                        op.operands()
-                            .into_iter()
-                            .take(3)
-                            .map(|v| if in_rows(v, &moves) { base(v) } else { v }),
+                        operands
+                            .iter()
+                            .take(rows)
+                            .map(|v| if in_rows(*v, &moves) { base(*v) } else { *v }),
                     );
+                    if gradient {
+                        must.extend(&operands[rows..]);
+                    }
                     let gathers = walk(op)
                         .into_iter()
                         .filter(|o| o.kind() == Some(OpKind::Gather))
@@ -382,6 +391,9 @@ impl Graph<'_> {
             o.lhs_contract.iter().map(|d| size(o.lhs, *d as usize)).product()
         } else if let Some(o) = Attention::of(op) {
             2 * size(o.key, 2)
+        } else if let Some(o) = AttentionGradient::of(op) {
+            // Two products for scores, and one or two for the gradients.
+            3 * size(if o.by_keys { o.query } else { o.key }, 2)
         } else if let Some(o) = Convolution::of(op) {
             self.count(&self.facts.dims(o.weight)[1..])
         } else if let Some(o) = ReduceWindow::of(op) {

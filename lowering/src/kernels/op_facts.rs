@@ -92,6 +92,7 @@ pub fn captured(op: Op) -> Vec<Value> {
 pub fn folded_transpose(op: Op) -> Option<Op> {
     let contracts = match op.kind()? {
         OpKind::DotGeneral | OpKind::Attention => true,
+        OpKind::AttentionGradient => op.result_count() == 1,
         OpKind::Convolution => contracts(op),
         _ => false,
     };

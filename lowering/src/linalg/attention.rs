@@ -16,14 +16,14 @@ use std::cell::RefCell;
 
 /// The outer loops: batch and heads. Heads are two loops in grouped-query attention
 /// (key heads, query heads per key head).
-struct Heads {
-    outer: Vec<Size>,
+pub(super) struct Heads {
+    pub(super) outer: Vec<Size>,
     per_group: i64,
 }
 
 impl Heads {
-    fn of(k: &Kernel, o: &Attention) -> Result<Heads> {
-        let (q, g) = (k.sizes_of(o.query)?, k.sizes_of(o.key)?);
+    pub(super) fn of(k: &Kernel, query: Value, key: Value) -> Result<Heads> {
+        let (q, g) = (k.sizes_of(query)?, k.sizes_of(key)?);
         Ok(match (q[1].known(), g[1].known()) {
             (Some(h), Some(g)) if h != g && g > 0 => {
                 Heads { outer: vec![q[0], Size::Static(g), Size::Static(h / g)], per_group: h / g }
@@ -32,7 +32,7 @@ impl Heads {
         })
     }
     /// Indices of batch, query head and key head.
-    fn at(&self) -> [IndexExpr; 3] {
+    pub(super) fn at(&self) -> [IndexExpr; 3] {
         let group = IndexExpr::dim(1);
         let head = if self.outer.len() == 3 {
             group.clone().times(IndexExpr::number(self.per_group)).plus(IndexExpr::dim(2))
@@ -41,7 +41,7 @@ impl Heads {
         };
         [IndexExpr::dim(0), head, group]
     }
-    fn sizes(&self, inner: &[Size]) -> Vec<Size> {
+    pub(super) fn sizes(&self, inner: &[Size]) -> Vec<Size> {
         [&self.outer, inner].concat()
     }
 }
@@ -50,7 +50,7 @@ impl Heads {
 /// result or the transpose folded into its store; a second pair is the log-sum-exp, if it is read.
 pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     let o = Attention::of(op).ok_or_malformed(op)?;
-    let heads = Heads::of(k, &o)?;
+    let heads = Heads::of(k, o.query, o.key)?;
     let (q, ks, v) = (k.sizes_of(o.query)?, k.sizes_of(o.key)?, k.sizes_of(o.value)?);
     let (d, outer) = (wide(dtype(o.query)?), heads.outer.len());
     let (loops, n) = (outer + 2, outer + 3);
@@ -285,7 +285,7 @@ fn broadcast(bias: Value, place: &[IndexExpr; 4], to: &[Size; 4]) -> Vec<IndexEx
 }
 
 /// The value to store, and the loops that index it in memory order.
-fn layout(op: Op, outer: usize) -> Result<(Value, Vec<usize>)> {
+pub(super) fn layout(op: Op, outer: usize) -> Result<(Value, Vec<usize>)> {
     let moved =
         folded_transpose(op).and_then(|t| Some((t.result(0), Transpose::of(t)?.permutation)));
     let (value, permutation) = moved.unwrap_or((op.result(0), vec![0, 1, 2, 3]));
@@ -298,7 +298,7 @@ fn layout(op: Op, outer: usize) -> Result<(Value, Vec<usize>)> {
 }
 
 /// Collapses the two head loops into one dimension.
-fn joined(k: &Kernel, t: Value, order: &[usize], outer: usize) -> Result<Value> {
+pub(super) fn joined(k: &Kernel, t: Value, order: &[usize], outer: usize) -> Result<Value> {
     if outer == 2 {
         return Ok(t);
     }

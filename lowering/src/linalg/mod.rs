@@ -18,6 +18,7 @@
 //! a declaration; its module names the runtime function that computes it.
 pub(crate) mod arg;
 pub(crate) mod attention;
+mod attention_gradient;
 mod common;
 pub(crate) mod contract;
 pub(crate) mod expr;
@@ -176,11 +177,13 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
     for op in ops {
         let kind = op.kind().ok_or_at(op, "is no prim")?;
         k.b = b.at(op.loc());
-        if kind == OpKind::Attention {
-            attention::attention(&k, op)
-                .at(op)?
-                .into_iter()
-                .for_each(|(v, made)| k.record_tensor(v, made));
+        let whole = match kind {
+            OpKind::Attention => Some(attention::attention(&k, op)),
+            OpKind::AttentionGradient => Some(attention_gradient::attention_gradient(&k, op)),
+            _ => None,
+        };
+        if let Some(made) = whole {
+            made.at(op)?.into_iter().for_each(|(v, made)| k.record_tensor(v, made));
         } else if is_stage(kind) {
             let made = stage(&k, op).at(op)?;
             let stored = folded_transpose(op).unwrap_or(op);
@@ -222,7 +225,7 @@ fn stages(ops: &[Op], end: Op) -> HashSet<Value> {
     let mut readers: HashMap<Value, HashSet<Op>> = HashMap::new();
     for op in ops.iter().rev() {
         let Some(kind) = op.kind() else { continue };
-        let own = is_stage(kind) || kind == OpKind::Attention;
+        let own = is_stage(kind) || matches!(kind, OpKind::Attention | OpKind::AttentionGradient);
         let mut through: HashSet<Op> = HashSet::new();
         for v in op.results() {
             let from = readers.get(&v).cloned().unwrap_or_default();

@@ -27,6 +27,7 @@ pub static STRATEGIES: &[&dyn Row] = &[
     &StrategyRow::<cpu::scalar::Scalar>::ROW,
     &StrategyRow::<gpu::split_attention::SplitAttention>::ROW,
     &StrategyRow::<gpu::attention::Attention>::ROW,
+    &StrategyRow::<gpu::attention_gradient::AttentionGradient>::ROW,
     &StrategyRow::<gpu::stockham::Stockham>::ROW,
     &StrategyRow::<gpu::scan::Scan>::ROW,
     &StrategyRow::<gpu::scatter_reduction::ScatterReduction>::ROW,

@@ -83,7 +83,7 @@ pub fn derivative(kind: OpKind) -> Derivative {
         CrossEntropy => Own(loss::cross_entropy),
         Attention => Own(attention::attention),
         Matmul | GroupNorm | BatchNorm | Mean | Var | Std | Dropout | Interpolate | MaxPool
-        | AvgPool | AdaptiveAvgPool => Decomposed,
+        | AvgPool | AdaptiveAvgPool | AttentionGradient => Decomposed,
 
         OptimizationBarrier => Own(control::barrier),
         Checkpoint => Own(control::checkpoint),
@@ -96,8 +96,12 @@ pub fn derivative(kind: OpKind) -> Derivative {
         WinogradInput | WinogradOutput => Refused(BELOW),
         InsertSlice => Refused("writes into the buffer of another value"),
         Launch | Arena | ArenaSize | Reuse | Output => Refused(BELOW),
-        StructuredIndex | StructuredContract | StructuredScan | StructuredFft
-        | StructuredAttention => Refused(BELOW),
+        StructuredIndex
+        | StructuredContract
+        | StructuredScan
+        | StructuredFft
+        | StructuredAttention
+        | StructuredAttentionGradient => Refused(BELOW),
         TileWarpSpecialize | TilePipeline | TileFirstStage | TileNextStage | TileAcquire
         | TileWait | TileRelease | TileTmaLoad | TileView | TileZeroRows | TileMma
         | TileMmaWait | TileIota | TileBroadcast | TileMap | TileReduce | TileConvert

@@ -53,6 +53,10 @@ impl Costs {
             // Scores and their product with the values.
             let keys = self.sizes(o.key).get(2).copied().unwrap_or(1);
             Some(keys.saturating_mul(2))
+        } else if let Some(o) = AttentionGradient::of(op) {
+            // Two products for scores, and one or two for the gradients.
+            let across = if o.by_keys { o.query } else { o.key };
+            Some(self.sizes(across).get(2).copied().unwrap_or(1).saturating_mul(3))
         } else {
             None
         };

@@ -81,7 +81,7 @@ pub fn batching(kind: OpKind) -> Batching {
         Attention => Own(rules::attention),
 
         Matmul | Embedding | GroupNorm | BatchNorm | CrossEntropy | Mean | Var | Std
-        | Interpolate | AvgPool | AdaptiveAvgPool | MaxPool => Decomposed,
+        | Interpolate | AvgPool | AdaptiveAvgPool | MaxPool | AttentionGradient => Decomposed,
         Checkpoint => Own(Batch::checkpoint),
 
         Dropout | Philox | RandomBits | RandomUniform | RandomNormal | If | While | Scan
@@ -99,8 +99,12 @@ pub fn batching(kind: OpKind) -> Batching {
         WinogradInput | WinogradOutput => Refused(BELOW),
         InsertSlice => Refused("writes into the buffer of another value"),
         Launch | Arena | ArenaSize | Reuse | Output => Refused(BELOW),
-        StructuredIndex | StructuredContract | StructuredScan | StructuredFft
-        | StructuredAttention => Refused(BELOW),
+        StructuredIndex
+        | StructuredContract
+        | StructuredScan
+        | StructuredFft
+        | StructuredAttention
+        | StructuredAttentionGradient => Refused(BELOW),
         TileWarpSpecialize | TilePipeline | TileFirstStage | TileNextStage | TileAcquire
         | TileWait | TileRelease | TileTmaLoad | TileView | TileZeroRows | TileMma
         | TileMmaWait | TileIota | TileBroadcast | TileMap | TileReduce | TileConvert

@@ -1,7 +1,7 @@
 //! Derivatives of attention, as AOTAutograd emits them for processors and GPUs.
 use super::{Args, Cx, Outcome, Row, Val, attention::bias_of, tools::*};
 use kiln_dialects::ir::*;
-use kiln_passes::differentiate::{AttentionGradient, from_log_sum_exp};
+use kiln_passes::differentiate::{AttentionBackward, attention_gradients, row_sums};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -60,28 +60,22 @@ fn gradients(
         return Err("with dropout is not supported in an exported graph".into());
     }
     let query = cx.tensor(a, "query")?;
-    let narrow = dtype_of(query)?;
-    let d = statistics_dtype(narrow);
-    let get = |cx: &mut Cx, name: &str| -> Result<Value> {
-        let v = cx.tensor(a, name)?;
-        cx.convert(v, d)
-    };
     if rank_of(query) != 4 {
         return Err(format!("wants tensors of rank 4, has rank {}", rank_of(query)).into());
     }
+    let d = statistics_dtype(dtype_of(query)?);
     let bias = cx.optional(a, mask)?.map(|mask| bias_of(cx, mask, d)).transpose()?;
-    let (query, key, value) = (get(cx, "query")?, get(cx, "key")?, get(cx, "value")?);
-    let o = AttentionGradient {
+    let (result, cotangent) = (cx.tensor(a, "out")?, cx.tensor(a, cotangent)?);
+    let o = AttentionBackward {
         query,
-        key,
-        value,
+        key: cx.tensor(a, "key")?,
+        value: cx.tensor(a, "value")?,
         bias,
-        result: get(cx, "out")?,
-        lse: lse.map(|lse| cx.convert(lse, d)).transpose()?,
-        cotangent: get(cx, cotangent)?,
+        lse,
+        cotangent,
+        delta: row_sums(&cx.b, cotangent, result)?,
         scale: if a.has("scale") { Some(a.float("scale", None)?) } else { None },
         causal: a.flag("is_causal", false)?,
     };
-    let [by_query, by_key, by_value] = from_log_sum_exp(&cx.b, &o)?;
-    Ok([cx.convert(by_query, narrow)?, cx.convert(by_key, narrow)?, cx.convert(by_value, narrow)?])
+    attention_gradients(&cx.b, &o)
 }

@@ -25,11 +25,12 @@ pub struct AttentionNests {
 }
 
 /// The sizes of an attention's loops.
-struct AttentionLoops {
-    b: Builder,
-    outer: usize,
-    sizes: Vec<Size>,
-    score: Type,
+pub(super) struct AttentionLoops {
+    pub(super) b: Builder,
+    pub(super) outer: usize,
+    pub(super) sizes: Vec<Size>,
+    /// The type of a score.
+    pub(super) score: Type,
 }
 
 impl AttentionLoops {
@@ -42,12 +43,12 @@ impl AttentionLoops {
         self.outer + 2
     }
     /// The sizes of outer dimensions and queries, and of these of keys (1), depth (2), columns (3).
-    fn over(&self, inner: &[usize]) -> Vec<Size> {
+    pub(super) fn over(&self, inner: &[usize]) -> Vec<Size> {
         let more = inner.iter().map(|i| self.sizes[self.outer + i]);
         self.sizes[..=self.outer].iter().copied().chain(more).collect()
     }
     /// An empty tensor of these sizes.
-    fn empty(&self, sizes: &[Size]) -> Result<Value> {
+    pub(super) fn empty(&self, sizes: &[Size]) -> Result<Value> {
         let dims: Vec<Dim> =
             sizes.iter().map(|s| s.known().map_or(Dim::Unknown, Dim::Known)).collect();
         let dynamic: Vec<Value> = sizes
@@ -58,7 +59,7 @@ impl AttentionLoops {
         Ok(self.b.generic(tensor::Empty::NAME, &dynamic, &[ty], &[], &mut [])?.result(0))
     }
     /// A tensor of these sizes, filled with a number.
-    fn filled(&self, sizes: &[Size], number: f64) -> Result<Value> {
+    pub(super) fn filled(&self, sizes: &[Size], number: f64) -> Result<Value> {
         let out = self.empty(sizes)?;
         let value = Attr::scalar(self.b.ctx, self.score.dtype()?, number);
         let attrs = [("value", value)];
@@ -114,15 +115,15 @@ impl AttentionLoops {
 }
 
 impl Body {
-    fn float(&self, number: f64, ty: Type) -> Result<Value> {
+    pub(super) fn float(&self, number: f64, ty: Type) -> Result<Value> {
         let attrs = [("value", Attr::scalar(self.b.ctx, ty.dtype()?, number))];
         Ok(self.b.generic(arith::Constant::NAME, &[], &[ty], &attrs, &mut [])?.result(0))
     }
-    fn same(&self, name: &str, operands: &[Value]) -> Result<Value> {
+    pub(super) fn same(&self, name: &str, operands: &[Value]) -> Result<Value> {
         self.op(name, operands, operands[0].ty())
     }
     /// `x`, or `number` if the row's maximum is -inf (a fully masked row).
-    fn or_if_none(&self, max: Value, x: Value, number: f64) -> Result<Value> {
+    pub(super) fn or_if_none(&self, max: Value, x: Value, number: f64) -> Result<Value> {
         let low = self.float(f64::NEG_INFINITY, max.ty())?;
         // oeq
         let attrs = [("predicate", Attr::i64(self.b.ctx, 1))];

@@ -13,11 +13,14 @@
 //! after:   linalg.generic {indexing_maps = […]} ins(%x, %w) outs(%e) { … arith.mulf %a, %b … arith.addf … }
 //! ```
 mod attention;
+mod attention_gradient;
 mod contract;
 mod fourier;
 mod scan;
 
-pub use crate::analysis::generalize::attention::AttentionNests;
+pub use crate::analysis::generalize::{
+    attention::AttentionNests, attention_gradient::AttentionGradientNests,
+};
 use crate::analysis::{kernels_of, structure::Structure};
 use kiln_dialects::{
     ir::*,
@@ -51,12 +54,15 @@ pub struct Origins {
     pub structures: HashMap<Op, Structure>,
     /// The loop nests of its attention.
     pub attention: Option<AttentionNests>,
+    /// The loop nests of attention's derivatives.
+    pub attention_gradient: Option<AttentionGradientNests>,
 }
 
 /// Whether a function has structured ops that are no loop nests yet.
 pub fn is_structured(func: Op) -> bool {
     let block = func.regions().first().and_then(|r| r.first());
-    block.is_some_and(|b| b.ops().iter().any(|o| o.kind().is_some_and(OpKind::has_loops)))
+    let structured = |o: &Op| o.kind().is_some_and(|k| k.is_structured());
+    block.is_some_and(|b| b.ops().iter().any(structured))
 }
 
 /// Replaces all structured ops of a kernel's function.
@@ -85,6 +91,14 @@ pub fn generalize(func: Op) -> Result<Origins> {
                 all.structures.extend(structures);
                 let made = nests.ops[6..].iter().map(|o| o.result(0)).collect();
                 all.attention = Some(nests);
+                made
+            }
+            Some(OpKind::StructuredAttentionGradient) => {
+                let (nests, structures) = attention_gradient::attention_gradient(op).at(op)?;
+                all.structures.extend(structures);
+                // Of each result the sum, then the value.
+                let made = nests.ops[4..].iter().skip(1).step_by(2).map(|o| o.result(0)).collect();
+                all.attention_gradient = Some(nests);
                 made
             }
             _ => continue,

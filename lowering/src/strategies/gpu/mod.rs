@@ -1,5 +1,6 @@
 //! Strategies for NVIDIA GPUs.
 pub mod attention;
+pub mod attention_gradient;
 pub mod column_reduction;
 pub(crate) mod common;
 mod costs;

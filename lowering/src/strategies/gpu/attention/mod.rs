@@ -192,7 +192,7 @@ pub fn plain(k: &Kernel) -> Option<(Stages, DType)> {
 }
 
 /// The type of both factors of an f32 sum of products, if they are its first two inputs, extended.
-fn factors(s: &Stage) -> Option<DType> {
+pub(super) fn factors(s: &Stage) -> Option<DType> {
     let c = s.contraction().filter(|c| c.product == DType::F32)?;
     c.element().filter(|d| [DType::BF16, DType::F16].contains(d))
 }
