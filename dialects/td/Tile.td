@@ -140,12 +140,12 @@ def Kiln_TileLocalLoadOp : Kiln_Tile<"local_load"> {
   let assemblyFormat = "$tile attr-dict `:` type($tile) `->` type($result)";
 }
 def Kiln_TileLoadOp : Kiln_TileBody<"load"> {
-  let summary = "Reads an element a column where a map takes it. The body takes a column's position and gives the element of `memory`; `vectors of` so many elements are contiguous and aligned";
+  let summary = "Reads an element a column where a map takes it, or with `prefetch` where the op is, into registers. The body takes a column's position and gives the element of `memory`; `vectors of` so many elements are contiguous and aligned";
   let formula = "r[j] = memory[body(columns[j])]";
-  let arguments = (ins AnyMemRef:$memory, Tensor:$columns, I64Attr:$vector);
+  let arguments = (ins UnitAttr:$prefetch, AnyMemRef:$memory, Tensor:$columns, I64Attr:$vector);
   let results = (outs Tensor:$result);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$memory `(` $columns `:` type($columns) `)` `vectors` `of` $vector $body attr-dict `:` type($memory) `->` type($result)";
+  let assemblyFormat = "(`prefetch` $prefetch^)? $memory `(` $columns `:` type($columns) `)` `vectors` `of` $vector $body attr-dict `:` type($memory) `->` type($result)";
 }
 def Kiln_TileSplitOp : Kiln_Tile<"split", [Pure]> {
   let summary = "A tile as adjacent tiles of equally many columns";

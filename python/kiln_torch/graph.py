@@ -48,9 +48,10 @@ def tensor_meta(t: torch.Tensor) -> dict:
 def overload_name(target) -> str:
     """The name of an overload or function, as the ATen table has it: `aten.add.Tensor`, `_operator.mul`."""
     if isinstance(target, torch._ops.OpOverload):
-        # kiln's own op is PyTorch's, kept whole.
-        namespace = "aten" if target.namespace == "kiln" else target.namespace
-        return f"{namespace}.{target._schema.name.split('::')[1]}.{target._overloadname}"
+        namespace, name = target._schema.name.split("::")
+        # This op of kiln's is PyTorch's, kept whole.
+        namespace = "aten" if (namespace, name) == ("kiln", "scaled_dot_product_attention") else namespace
+        return f"{namespace}.{name}.{target._overloadname}"
     return f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
 
 

@@ -33,7 +33,9 @@ def test_gradients_as_eager(op, causal, scale, masked, device):
     # The first query sees no key.
     mask = torch.where(torch.randn(2, 3, 6, 6) > 0, 0.0, -torch.inf).index_fill(2, torch.tensor([0]), -torch.inf) if masked else torch.zeros(2, 3, 6, 6)
     out = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask if masked else None, is_causal=causal, scale=scale)
-    g, lse, none = torch.randn_like(out), torch.zeros(2, 3, 6), torch.zeros(0, dtype=torch.int64)
+    scores = (q @ k.mT * (8**-0.5 if scale is None else scale) + mask).detach()
+    lse = (scores.masked_fill(torch.ones(6, 6, dtype=torch.bool).triu(1), -torch.inf) if causal else scores).logsumexp(-1)
+    g, none = torch.randn_like(out), torch.zeros(0, dtype=torch.int64)
     want = torch.autograd.grad(out, (q, k, v), g)
     given = [t.detach() for t in (g, q, k, v, out, lse, mask, none)]
     graph = make_fx(lambda *t: op(*t, causal, scale), tracing_mode="fake")(*given)

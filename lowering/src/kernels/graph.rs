@@ -9,7 +9,10 @@ use crate::{
         class::{Class, Role},
         frozen::{STORED, is_movement},
         marks::in_prologue,
-        op_facts::{captured, contracts, folded_transpose, folding_op, heavy, is_library, reads},
+        op_facts::{
+            captured, contracts, folded_transpose, folded_transposes, folding_op, heavy,
+            is_library, reads,
+        },
         rows::in_rows,
         transpose_folding::FoldedOps,
     },
@@ -116,7 +119,8 @@ impl Graph<'_> {
                 Role::Move | Role::Generator if must.contains(&op.result(0)) => Class::Pointwise,
                 _ => continue,
             };
-            if g.folded.has(op.result(0)) {
+            // Of several folded transposes the first one is the node.
+            if g.folded.has(op.result(0)) || g.node_of.contains_key(&op.result(0)) {
                 continue;
             }
             let node = g.node(op, class).at(op)?;
@@ -129,9 +133,8 @@ impl Graph<'_> {
                 remat.insert(op.result(0), cost);
                 continue;
             }
-            op.results().into_iter().for_each(|v| {
-                g.node_of.insert(v, g.nodes.len());
-            });
+            let n = g.nodes.len();
+            g.node_of.extend(results_of(op).into_iter().map(|v| (v, n)));
             g.nodes.push(node);
         }
         Ok(g)
@@ -420,6 +423,13 @@ impl Graph<'_> {
         };
         dims.iter().fold(1i64, |n, d| n.saturating_mul(d.evaluate(&symbol).unwrap_or(128)))
     }
+}
+
+/// The values that the kernel of an op computes: its results, or all transposes that it is folded
+/// with.
+pub fn results_of(op: Op) -> Vec<Value> {
+    let folded = folding_op(op).map(folded_transposes);
+    folded.unwrap_or_else(|| vec![op]).into_iter().flat_map(Op::results).collect()
 }
 
 fn is_weight(v: Value) -> bool {

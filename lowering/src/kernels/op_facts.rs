@@ -87,24 +87,30 @@ pub fn captured(op: Op) -> Vec<Value> {
     all
 }
 
-/// The transpose that a contraction or attention folds into its store: its only reader, if it keeps
-/// the innermost dimension (whole vectors), or converts a convolution's result to NHWC.
+/// The transposes that a contraction or attention folds into its stores, one for each result: each
+/// the only reader, if it keeps the innermost dimension (whole vectors), or converts a convolution's
+/// result to NHWC. None, if a result has no such transpose.
+pub fn folded_transposes(op: Op) -> Vec<Op> {
+    let image = match op.kind() {
+        Some(OpKind::DotGeneral | OpKind::Attention | OpKind::AttentionGradient) => false,
+        Some(OpKind::Convolution) if contracts(op) => true,
+        _ => return vec![],
+    };
+    let folded = |v: Value| -> Option<Op> {
+        let reader = only_reader(v)?;
+        let permutation = Transpose::of(reader)?.permutation;
+        let last = permutation.last().is_some_and(|p| *p as usize == permutation.len() - 1);
+        let fits = if image { permutation == channels_last(permutation.len()) } else { last };
+        fits.then_some(reader)
+    };
+    // The second result of an attention, its log-sum-exp, has no transpose of its own.
+    let all = if op.kind() == Some(OpKind::AttentionGradient) { op.result_count() } else { 1 };
+    op.results().into_iter().take(all).map(folded).collect::<Option<_>>().unwrap_or_default()
+}
+
+/// The transpose that a contraction or attention folds into the store of its first result.
 pub fn folded_transpose(op: Op) -> Option<Op> {
-    let contracts = match op.kind()? {
-        OpKind::DotGeneral | OpKind::Attention => true,
-        OpKind::AttentionGradient => op.result_count() == 1,
-        OpKind::Convolution => contracts(op),
-        _ => false,
-    };
-    let reader = only_reader(op.result(0))?;
-    let permutation = Transpose::of(reader).filter(|_| contracts)?.permutation;
-    let last = permutation.last().is_some_and(|p| *p as usize == permutation.len() - 1);
-    let fits = if op.kind() == Some(OpKind::Convolution) {
-        permutation == channels_last(permutation.len())
-    } else {
-        last
-    };
-    fits.then_some(reader)
+    folded_transposes(op).first().copied()
 }
 
 /// The permutation from NCHW to NHWC, or the like of other ranks.
@@ -129,7 +135,7 @@ pub fn channels_first(rank: usize) -> Vec<i64> {
 /// The contraction or attention that folds this transpose into its store.
 pub fn folding_op(op: Op) -> Option<Op> {
     let from = Transpose::of(op)?.input.def()?;
-    (folded_transpose(from)? == op).then_some(from)
+    folded_transposes(from).contains(&op).then_some(from)
 }
 
 /// Whether a convolution is a plain contraction: not transposed, and either one group or groups of

@@ -1,7 +1,7 @@
 //! Attention as `kiln.structured.attention`, so that the score matrix never goes through memory.
 use crate::{
     analysis::index_expr::IndexExpr,
-    kernels::op_facts::folded_transpose,
+    kernels::op_facts::folded_transposes,
     linalg::{
         contract::rounded,
         expr::{Body, dtype},
@@ -56,7 +56,7 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     let (loops, n) = (outer + 2, outer + 3);
     let ty = Type::scalar(k.b.ctx, d);
     let sizes = heads.sizes(&[q[2], v[3]]);
-    let (value, order) = layout(op, outer)?;
+    let (value, order) = layout(op, 0, outer)?;
     let out_sizes: Vec<Size> = order.iter().map(|i| sizes[*i]).collect();
     let out = k.empty(storage(dtype(o.query)?), &out_sizes)?;
 
@@ -284,11 +284,12 @@ fn broadcast(bias: Value, place: &[IndexExpr; 4], to: &[Size; 4]) -> Vec<IndexEx
         .collect()
 }
 
-/// The value to store, and the loops that index it in memory order.
-pub(super) fn layout(op: Op, outer: usize) -> Result<(Value, Vec<usize>)> {
-    let moved =
-        folded_transpose(op).and_then(|t| Some((t.result(0), Transpose::of(t)?.permutation)));
-    let (value, permutation) = moved.unwrap_or((op.result(0), vec![0, 1, 2, 3]));
+/// The value to store of a result, and the loops that index it in memory order.
+pub(super) fn layout(op: Op, result: usize, outer: usize) -> Result<(Value, Vec<usize>)> {
+    let moved = folded_transposes(op)
+        .get(result)
+        .and_then(|t| Some((t.result(0), Transpose::of(*t)?.permutation)));
+    let (value, permutation) = moved.unwrap_or((op.result(result), vec![0, 1, 2, 3]));
     // Heads are one loop, or two in grouped-query attention.
     let loops = [vec![0], (1..outer).collect(), vec![outer], vec![outer + 1]];
     let order = permutation

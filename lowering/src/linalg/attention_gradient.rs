@@ -20,18 +20,23 @@ pub fn attention_gradient(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     let outer = heads.outer.len();
     let [b, head, group] = heads.at();
     let (stored, loops) = (storage(dtype(o.query)?), outer + 2);
-    let (mut inits, mut of_results, mut order) = (vec![], vec![], vec![]);
-    if o.by_keys {
-        for size in [q[3], v[3]] {
-            inits.push(k.empty(stored, &[heads.outer[0], heads.outer[1], ks[2], size])?);
-            of_results.push(Attr::projection(k.b.ctx, loops, &[0, 1, outer, outer + 1])?);
-        }
-    } else {
-        let sizes = heads.sizes(&[q[2], q[3]]);
-        order = layout(op, outer)?.1;
+    let (mut inits, mut of_results, mut stores) = (vec![], vec![], vec![]);
+    for r in 0..op.result_count() {
+        // Heads of the derivatives by keys are one loop, those of keys.
+        let (heads_of, rows, columns) = match (o.by_keys, r) {
+            (false, _) => (outer, q[2], q[3]),
+            (true, 0) => (2, ks[2], q[3]),
+            (true, _) => (2, ks[2], v[3]),
+        };
+        let (value, order) = layout(op, r, heads_of)?;
+        let sizes = [&heads.outer[..heads_of], &[rows, columns]].concat();
         let sizes: Vec<Size> = order.iter().map(|i| sizes[*i]).collect();
         inits.push(k.empty(stored, &sizes)?);
-        of_results.push(Attr::projection(k.b.ctx, loops, &order)?);
+        // Loops of the op: all outer ones, then rows and columns.
+        let place = |i: &usize| if *i < heads_of { *i } else { outer + i - heads_of };
+        let over: Vec<usize> = order.iter().map(place).collect();
+        of_results.push(Attr::projection(k.b.ctx, loops, &over)?);
+        stores.push((value, order, heads_of));
     }
     let dim = IndexExpr::dim;
     // The tensor and the map of an operand.
@@ -85,8 +90,6 @@ pub fn attention_gradient(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
         indexing_maps: Attr::array(k.b.ctx, &maps),
     };
     let made = k.b.create_with(&node, &types, &mut [])?.results();
-    if o.by_keys {
-        return Ok(op.results().into_iter().zip(made).collect());
-    }
-    Ok(vec![(layout(op, outer)?.0, joined(k, made[0], &order, outer)?)])
+    let stored = stores.into_iter().zip(made);
+    stored.map(|((value, order, outer), t)| Ok((value, joined(k, t, &order, outer)?))).collect()
 }

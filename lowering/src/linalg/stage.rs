@@ -206,8 +206,8 @@ fn insert_slice(k: &Kernel, op: Op, o: &InsertSlice) -> Tensors {
 
 /// Whether an op is an attention, or the transpose that one folds into its store.
 fn is_attention(op: Op) -> bool {
-    op.kind() == Some(OpKind::Attention)
-        || folding_op(op).is_some_and(|o| o.kind() == Some(OpKind::Attention))
+    let own = |op: Op| matches!(op.kind(), Some(OpKind::Attention | OpKind::AttentionGradient));
+    own(op) || folding_op(op).is_some_and(own)
 }
 
 /// Whether a value of the kernel depends on a stage.

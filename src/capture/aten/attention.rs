@@ -50,6 +50,14 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
+        name: "kiln.attention_with_lse.default",
+        arguments: "query, key, value, is_causal=False, scale=None",
+        build: |cx, a| {
+            let (v, sums) = attention(cx, a, "attn_mask", true)?;
+            cx.many(&[v, sums.ok_or("has no log-sum-exp")?])
+        },
+    },
+    Row {
         name: "aten._scaled_dot_product_attention_math.default",
         arguments: "query, key, value, attn_mask=None, dropout_p=0, is_causal=False, dropout_mask=None, scale=None, enable_gqa=False",
         build: |cx, a| {

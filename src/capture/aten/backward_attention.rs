@@ -15,14 +15,23 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
+        name: "kiln.attention_gradients.default",
+        arguments: "grad_out, query, key, value, out, lse, is_causal=False, scale=None",
+        build: |cx, a| {
+            let lse = cx.tensor(a, "lse")?;
+            let all = gradients(cx, a, "grad_out", "attn_mask", Some(lse))?;
+            cx.many(&all)
+        },
+    },
+    Row {
         name: "aten._scaled_dot_product_flash_attention_backward.default",
         arguments: "grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, philox_seed, philox_offset, scale=None",
-        build: without_log_sum_exp,
+        build: with_log_sum_exp,
     },
     Row {
         name: "aten._scaled_dot_product_cudnn_attention_backward.default",
         arguments: "grad_out, query, key, value, out, logsumexp, philox_seed, philox_offset, attn_bias, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, scale=None",
-        build: without_log_sum_exp,
+        build: with_log_sum_exp,
     },
     Row {
         name: "aten._scaled_dot_product_efficient_attention_backward.default",
@@ -41,14 +50,17 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// Of ops whose log-sum-exp has a layout of its own.
-fn without_log_sum_exp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
-    let all = gradients(cx, a, "grad_out", "attn_bias", None)?;
+/// Of ops whose log-sum-exp is `[B, H, Q]`, or with a further dimension of one.
+fn with_log_sum_exp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (query, lse) = (cx.tensor(a, "query")?, cx.tensor(a, "logsumexp")?);
+    let rows = cx.b.sizes_of(query)?.into_iter().take(3).collect();
+    let lse = cx.reshape(lse, rows)?;
+    let all = gradients(cx, a, "grad_out", "attn_bias", Some(lse))?;
     cx.many(&all)
 }
 
-/// The gradients by query, key and value. Without the log-sum-exp of the scores, whose layout in
-/// memory is each GPU kernel's own, it is computed again.
+/// The gradients by query, key and value. Without the log-sum-exp of the scores, which one GPU kernel
+/// has in a layout of its own, it is computed again.
 fn gradients(
     cx: &mut Cx,
     a: &Args<'_>,

@@ -29,6 +29,8 @@ pub(super) enum Lowered {
     Local(Op),
     /// An element a column, which a map loads where it takes it.
     Loaded(Op),
+    /// Both elements of each 8 columns, which were loaded before.
+    ColumnElements(Vec<Value>),
     /// The first column, and the last one if the tile may go beyond.
     Columns(Value, Option<Value>),
 }
@@ -43,6 +45,7 @@ impl Lowered {
             Lowered::Pending(all)
             | Lowered::Elements(all)
             | Lowered::Pairs(all)
+            | Lowered::ColumnElements(all)
             | Lowered::Operand(all) => all.clone(),
             Lowered::Rows(both) | Lowered::Broadcast(both) => both.to_vec(),
             Lowered::Splat(v) => vec![*v],
@@ -67,6 +70,7 @@ impl Lowered {
                     Lowered::Elements(_) => Lowered::Elements(own.to_vec()),
                     Lowered::Pairs(_) => Lowered::Pairs(own.to_vec()),
                     Lowered::Operand(_) => Lowered::Operand(own.to_vec()),
+                    Lowered::ColumnElements(_) => Lowered::ColumnElements(own.to_vec()),
                     Lowered::Rows(_) => Lowered::Rows([own[0], own[1]]),
                     Lowered::Broadcast(_) => Lowered::Broadcast([own[0], own[1]]),
                     Lowered::Splat(_) => Lowered::Splat(own[0]),

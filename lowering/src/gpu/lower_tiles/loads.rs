@@ -94,6 +94,16 @@ impl Role<'_> {
         (0..4).map(one).collect()
     }
 
+    /// An element a column: where a map takes it, or here.
+    pub(super) fn load(&self, c: Code, op: Op) -> Result<Lowered> {
+        if !TileLoad::of(op).ok_or_malformed(op)?.prefetch {
+            return Ok(Lowered::Loaded(op));
+        }
+        let columns = op.result(0).ty().dims().last().and_then(|d| d.known()).unwrap_or(0);
+        let all = (0..columns as usize / 8).map(|k| self.loaded_pair(c, op, 8 * k));
+        Ok(Lowered::ColumnElements(all.collect::<Result<Vec<_>>>()?.concat()))
+    }
+
     /// Two adjacent elements of a load by columns, from `column` after the thread's first one on.
     pub(super) fn loaded_pair(&self, c: Code, op: Op, column: usize) -> Result<[Value; 2]> {
         let o = TileLoad::of(op).ok_or_malformed(op)?;

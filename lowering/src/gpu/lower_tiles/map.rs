@@ -33,7 +33,7 @@ impl<'a> Operands<'a> {
             let (_, i) = v.block_arg()?;
             let depends = match self.inputs.get(i)? {
                 Lowered::Rows(_) => ROW,
-                Lowered::Columns(..) | Lowered::Loaded(_) => COLUMN,
+                Lowered::Columns(..) | Lowered::Loaded(_) | Lowered::ColumnElements(_) => COLUMN,
                 Lowered::Scalar(_) => 0,
                 _ => ELEMENT,
             };
@@ -94,6 +94,10 @@ impl Leaves for Operands<'_> {
                     Ok(self.role.loaded_pair(c, *op, first)?.to_vec())
                 })?;
                 Sym::Value(pair[column % 2])
+            }
+            Lowered::ColumnElements(all) => {
+                let own = all.get(column / 8 * 2 + column % 2);
+                Sym::Value(*own.ok_or("has too few columns")?)
             }
             Lowered::Local(op) => {
                 let own = self.once((i, column / 16 * 16), &|first| {

@@ -38,7 +38,7 @@ use crate::{
     },
     gpu::lower_tiles::{
         cluster_reduce::Shares,
-        fragments::{Lowered, is_elementwise},
+        fragments::{Lowered, is_elementwise, registers},
         rings::Rings,
         role::Role,
         thread::{Thread, WARPS},
@@ -91,13 +91,24 @@ impl Pass for LowerTiles {
     }
 }
 
+/// A left operand of equal elements, as pairs.
+fn operand_of(c: Code, ty: Type, value: Value) -> Result<Lowered> {
+    let pair = vector::from_elements(c, &[value; 2], Type::vector(value.ty(), 2))?;
+    Ok(Lowered::Operand(vec![Ptx(c).bitcast_i32(pair)?; registers(ty)? / 2]))
+}
+
 fn lower(func: Op, op: Op, rings: &[Op], constants: &[Op]) -> Result<()> {
     let node = TileWarpSpecialize::of(op).ok_or_malformed(op)?;
     let c = Code(Builder::before(op).ok_or("is in no block")?);
     let mut known = HashMap::new();
     for op in constants {
         let value = op.attr("value").and_then(Attr::splat_value).ok_or("has several elements")?;
-        known.insert(op.result(0), Lowered::Splat(arith::constant(c, value)?));
+        let (ty, value) = (op.result(0).ty(), arith::constant(c, value)?);
+        let made = match ty.fragment_layout() {
+            Some(FragmentLayout::Operand) => operand_of(c, ty, value)?,
+            _ => Lowered::Splat(value),
+        };
+        known.insert(op.result(0), made);
     }
     let (consumers, inside) = (node.consumers as usize, walk(op));
     let stages =

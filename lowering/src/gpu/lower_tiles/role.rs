@@ -196,7 +196,7 @@ impl Role<'_> {
                 vec![]
             }
             OpKind::TileLocalLoad => vec![self.local_load(p, op)?],
-            OpKind::TileLoad => vec![Lowered::Loaded(op)],
+            OpKind::TileLoad => vec![self.load(c, op)?],
             OpKind::TileSplit => self.split(op)?,
             OpKind::TileClusterReduce => {
                 self.cluster_reduce(c, op)?;

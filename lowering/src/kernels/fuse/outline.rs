@@ -7,7 +7,7 @@ use crate::{
             kernel_table::Kernels,
             signature::{Outline, Signature},
         },
-        graph::Graph,
+        graph::{Graph, results_of},
         marks::in_prologue,
         op_facts::title,
     },
@@ -165,7 +165,7 @@ impl Outline<'_> {
             .nodes
             .iter()
             .filter_map(|n| self.graph.nodes[*n].value.def())
-            .flat_map(Op::results);
+            .flat_map(results_of);
         // External PTX takes the address of each of its results.
         let written = |v: &Value| v.def().is_some_and(|o| o.kind() == Some(OpKind::PtxCall));
         let mut all: Vec<Value> = all.filter(|v| self.crossing.contains(v) || written(v)).collect();

@@ -29,6 +29,8 @@ pub(super) struct Gradient<'a> {
     /// Rows, and columns, of a tile of scores.
     pub(super) rows: usize,
     pub(super) block: usize,
+    /// Whether the products of a tile's weights overlap the next tile.
+    pub(super) overlaps: bool,
     /// Sizes of the outer loops that a tile of rows has, and of those that it sums over.
     pub(super) kept_sizes: Vec<Value>,
     pub(super) summed_sizes: Vec<Value>,
@@ -92,6 +94,7 @@ pub(super) fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) 
         columns_ring: ring(params.stages, block)?,
         rows: high,
         block,
+        overlaps: params.overlap == 1,
         kept_sizes,
         summed_sizes,
         summed,

@@ -30,6 +30,10 @@ pub struct Params {
     /// Columns of a tile of scores: keys for the derivative by queries, else queries
     #[parameter(MultipleOf(16, 16, 256))]
     pub block: usize,
+    /// Tiles by which products with weights and gradients follow those for scores, to overlap the
+    /// next tile's
+    #[parameter(Between(0, 1))]
+    pub overlap: usize,
     /// Stages of the pipeline of the streamed side
     #[parameter(Between(1, 8))]
     pub stages: usize,
@@ -81,8 +85,10 @@ impl Strategy for AttentionGradient {
         wgmma_gemm::emit::parameters(func)
     }
     fn candidates(p: &Params) -> Vec<Params> {
-        let all = [64, 128].iter().flat_map(|block| [2, 3].map(|stages| (*block, stages)));
-        all.map(|(block, stages)| Params { block, stages, ..p.clone() }).collect()
+        let all = [64, 128].iter().flat_map(|block| [0, 1].map(|overlap| (*block, overlap)));
+        all.flat_map(|(block, overlap)| [2, 3].map(|warpgroups| (block, overlap, warpgroups)))
+            .map(|(block, overlap, warpgroups)| Params { block, overlap, warpgroups, ..p.clone() })
+            .collect()
     }
     fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, p, e.arguments)
@@ -155,9 +161,12 @@ impl GradientPattern {
     }
 }
 
-/// Chooses the parameters. Two sums of 128 columns, and two tiles of scores, take 224 registers.
+/// Chooses the parameters. Two sums of 128 columns, and two tiles of scores, take 192 registers:
+/// there is no room for the operands of the tile before. Three consumer warpgroups leave room for
+/// one sum of 64 columns.
 fn params(pattern: &GradientPattern) -> Params {
-    let widest = pattern.at.depth.max(pattern.at.columns);
-    let block = if pattern.at.by_keys() || widest > 64 { 64 } else { 128 };
-    Params { block, stages: 2, warpgroups: 2 }
+    let wide = pattern.at.depth.max(pattern.at.columns) > 64;
+    let (by_keys, causal) = (pattern.at.by_keys(), pattern.at.causal);
+    let overlap = usize::from(!by_keys || !wide && !causal);
+    Params { block: 64, overlap, stages: 3, warpgroups: if by_keys || wide { 2 } else { 3 } }
 }

@@ -88,8 +88,17 @@ impl Gradient<'_> {
         Ok(RowStatistics { negated_lse: made[0], delta: made[1] })
     }
 
-    /// A statistic of a tile whose columns are queries.
-    fn column_statistic(&self, c: Code, tile: &ScoreTile<'_>, which: usize) -> Result<Value> {
+    /// A statistic of a tile whose columns are queries, 0: log-sum-exp, 1: delta; none where rows are.
+    /// It is loaded where this is, so that what follows hides the latency.
+    pub(super) fn column_statistic(
+        &self,
+        c: Code,
+        tile: &ScoreTile<'_>,
+        which: usize,
+    ) -> Result<Option<Value>> {
+        if tile.statistics.is_some() {
+            return Ok(None);
+        }
         let (t, f, p) = (Tile(c), self.fragments(), Ptx(c));
         let a = self.statistics()?[which];
         let query = self.pattern.at.outer;
@@ -103,11 +112,17 @@ impl Gradient<'_> {
         let vector = if even && adjacent && !clamped { 2 } else { 1 };
         let at = &mut |c: Code, x: Value| address(self, c, a, &[tile.outer, &[x]].concat());
         let ty = f.columns(p.f32(), self.block);
-        t.load(self.scope.buffer(a.buffer)?, columns, vector, at, ty)
+        t.load(self.scope.buffer(a.buffer)?, columns, (vector, true), at, ty).map(Some)
     }
 
-    /// The weights of a tile of scores.
-    pub(super) fn weights(&self, c: Code, tile: &ScoreTile<'_>, scores: Value) -> Result<Value> {
+    /// The weights of a tile of scores. `lse`: that of each column, where queries are columns.
+    pub(super) fn weights(
+        &self,
+        c: Code,
+        tile: &ScoreTile<'_>,
+        scores: Value,
+        lse: Option<Value>,
+    ) -> Result<Value> {
         let (t, f, p) = (Tile(c), self.fragments(), Ptx(c));
         let factor = LOG2_E * self.pattern.at.scale;
         let index = Type::index(c.ctx());
@@ -116,10 +131,8 @@ impl Gradient<'_> {
             let over = t.broadcast(s.negated_lse, scores.ty())?;
             return exp2(c, math::fma(c, scores, c.number(factor, scores.ty())?, over)?);
         }
-        inputs.push(match tile.statistics {
-            Some(s) => s.negated_lse,
-            None => self.column_statistic(c, tile, 0)?,
-        });
+        let lse = lse.or(tile.statistics.map(|s| s.negated_lse));
+        inputs.push(lse.ok_or("has no log-sum-exp")?);
         let causal = tile.masked && self.pattern.at.causal;
         let beyond = tile.masked && self.partial_tiles[1];
         if tile.masked {
@@ -155,21 +168,21 @@ impl Gradient<'_> {
         made.first().copied().ok_or_else(|| "has no weights".into())
     }
 
-    /// The gradients of a tile of scores, without their factor.
+    /// The gradients of a tile of scores, without their factor, from its weights and their gradients.
+    /// `delta`: that of each column, where queries are columns.
     pub(super) fn gradients(
         &self,
         c: Code,
         tile: &ScoreTile<'_>,
-        weights: Value,
-        by_weights: Value,
+        [weights, by_weights]: [Value; 2],
+        delta: Option<Value>,
     ) -> Result<Value> {
         let t = Tile(c);
         if let Some(s) = tile.statistics {
             let delta = t.broadcast(s.delta, weights.ty())?;
             return arith::mulf(c, weights, arith::subf(c, by_weights, delta)?);
         }
-        let delta = self.column_statistic(c, tile, 1)?;
-        let inputs = [weights, by_weights, delta];
+        let inputs = [weights, by_weights, delta.ok_or("has no delta")?];
         let made = t.map_as(&inputs, &[weights.ty()], true, &mut |c, x| {
             Ok(vec![arith::mulf(c, x[0], arith::subf(c, x[1], x[2])?)?])
         })?;

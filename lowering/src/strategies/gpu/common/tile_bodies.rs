@@ -45,12 +45,13 @@ impl Tile {
         let all = self.map(inputs, &[result], &mut |c, x| Ok(vec![body(c, x)?]))?;
         all.first().copied().ok_or_else(|| "has no result".into())
     }
-    /// Reads an element a column where the body says, as vectors of so many.
+    /// Reads an element a column where the body says, as vectors of so many; `prefetch`: before a map
+    /// takes it.
     pub fn load(
         self,
         memory: Value,
         columns: Value,
-        vector: usize,
+        (vector, prefetch): (usize, bool),
         address: &mut dyn FnMut(Code, Value) -> Result<Value>,
         ty: Type,
     ) -> Result<Value> {
@@ -58,7 +59,7 @@ impl Tile {
             let at = address(Code(b), args[0])?;
             Tile(Code(b)).end(&[at])
         };
-        let node = TileLoad { memory, columns, vector: vector as i64 };
+        let node = TileLoad { prefetch, memory, columns, vector: vector as i64 };
         let body: RegionBody<'_> = (&[element(&columns)], &mut fill);
         Ok(self.0.0.create_with(&node, &[ty], &mut [body])?.result(0))
     }

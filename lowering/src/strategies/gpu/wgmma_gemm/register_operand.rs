@@ -145,7 +145,7 @@ impl<'a> LeftOperand<'a> {
             self.address(c, a, c.index(0)?, column)
         };
         let vector = if together { 2 } else { 1 };
-        Tile(c).load(memory, positions, vector, &mut address, ty)
+        Tile(c).load(memory, positions, (vector, false), &mut address, ty)
     }
 
     /// The left operand of a K step, in f32.
