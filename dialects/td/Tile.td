@@ -133,7 +133,7 @@ def Kiln_TileStoreOp : Kiln_TileBody<"store", [AttrSizedOperandSegments]> {
   let assemblyFormat = "$value `to` $memory `(` $positions `:` type($positions) `)` `vectors` `of` $vector (`below` $bound^)? $body attr-dict `:` type($value) `to` type($memory)";
 }
 def Kiln_TileLocalLoadOp : Kiln_Tile<"local_load"> {
-  let summary = "Reads a tile from shared memory: a warp its own rows, as wgmma's result has them";
+  let summary = "Reads a tile from shared memory: a warp its own rows, as wgmma's result has them, or its left operand";
   let reference = "ldmatrix";
   let arguments = (ins AnyMemRef:$tile);
   let results = (outs Tensor:$result);

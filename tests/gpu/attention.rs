@@ -185,6 +185,64 @@ fn attention_uses_tensor_cores_where_possible() {
     }
 }
 
+/// Derivatives: heads of queries and of keys, queries, keys, head sizes, whether there is a causal
+/// mask, the element type, and why sm_90a has no kernel.
+type Gradient = ([i64; 2], [&'static str; 2], [i64; 2], bool, &'static str, Option<&'static str>);
+const GRADIENTS: &[Gradient] = &[
+    ([4, 4], ["256", "384"], [64, 64], false, "bf16", None),
+    ([8, 2], ["2048", "2048"], [128, 128], true, "f16", None),
+    ([2, 1], ["197", "577"], [96, 72], false, "bf16", None),
+    ([4, 2], ["?", "?"], [64, 128], true, "bf16", None),
+    ([2, 2], ["64", "64"], [256, 256], false, "bf16", Some("multiples of 8 from 16 to 128")),
+    ([2, 2], ["64", "64"], [64, 64], false, "f32", Some("neither bf16 nor f16")),
+];
+
+/// The module of the derivatives of an attention.
+fn gradient(([h, g], [q, k], [d, e], causal, dtype, _): Gradient) -> String {
+    let tensor =
+        |heads: i64, rows: &str, width: i64| format!("tensor<2x{heads}x{rows}x{width}x{dtype}>");
+    let (q, l) = ([tensor(h, q, d), tensor(h, q, e)], format!("tensor<2x{h}x{q}xf32>"));
+    let (k, v) = (tensor(g, k, d), tensor(g, k, e));
+    let [q, c] = q;
+    let (mask, types) =
+        (if causal { "causal" } else { "" }, format!("{q}, {k}, {v}, {c}, {l}, {l}"));
+    format!(
+        "func.func @main(%q: {q}, %k: {k}, %v: {v}, %c: {c}, %l: {l}, %d: {l}) -> ({q}, {k}, {v}) {{\n\
+         %0 = kiln.attention_gradient %q, %k, %v, %c, %l, %d {mask} : {types}\n\
+         %1, %2 = kiln.attention_gradient by_keys %q, %k, %v, %c, %l, %d {mask} : {types}\n\
+         return %0, %1, %2 : {q}, {k}, {v}\n}}"
+    )
+}
+
+#[test]
+fn derivatives_use_tensor_cores_where_possible() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    for case in GRADIENTS {
+        std::fs::write(&path, gradient(*case)).unwrap();
+        for chip in CHIPS {
+            crate::watchdog::arm();
+            let package = build(&path, chip).unwrap_or_else(|e| panic!("{case:?} for {chip}: {e}"));
+            let kernels = &package.program.kernels;
+            let why = if chip == "sm_90a" { case.5 } else { Some("the tensor cores of Hopper") };
+            let said = kernels.iter().flat_map(|k| &k.not_fused).any(|r| {
+                why.is_some_and(|w| r.starts_with("attention_gradient not fused") && r.contains(w))
+            });
+            assert_eq!(said, why.is_some(), "{case:?} for {chip}: {kernels:?}");
+            if why.is_some() {
+                continue;
+            }
+            assert_eq!(kernels.len(), 2, "{case:?} for {chip}: {kernels:?}");
+            for k in kernels {
+                let ptx = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
+                assert!(ptx.contains("wgmma.mma_async") && !ptx.contains("call.uni"), "{case:?}");
+            }
+            let wrong = assembled(&package, chip);
+            assert!(wrong.is_empty(), "{case:?} for {chip}:\n{}", wrong.join("\n"));
+        }
+    }
+}
+
 /// Decoding cases as in [`ATTENTIONS`], with the number of CTAs that split the keys.
 const DECODES: &[(Attention, usize)] = &[
     (("1x32x1x128xbf16", "1x8x4096x128xbf16", "1x8x4096x128xbf16", "", "", "", None), 8),

@@ -134,6 +134,39 @@ func.func @f(%q: tensor<?x4x?x8xf16>, %k: tensor<?x2x?x8xf16>, %v: tensor<?x2x?x
 
 // -----
 
+// CASE: attention_gradient
+func.func @f(%q: tensor<?x4x?x8xf16>, %k: tensor<?x2x?x8xf16>, %v: tensor<?x2x?x3xf16>, %c: tensor<?x4x?x3xf16>, %l: tensor<?x4x?xf32>) -> (tensor<?x4x?x8xf16>, tensor<?x2x?x8xf16>, tensor<?x2x?x3xf16>) {
+  %s = kiln.sym @s0
+  %t = kiln.sym @s1
+  %u = kiln.sym @s2
+  kiln.bind_shape %q, [%s, 4, %t, 8] : tensor<?x4x?x8xf16>
+  kiln.bind_shape %k, [%s, 2, %u, 8] : tensor<?x2x?x8xf16>
+  kiln.bind_shape %v, [%s, 2, %u, 3] : tensor<?x2x?x3xf16>
+  kiln.bind_shape %c, [%s, 4, %t, 3] : tensor<?x4x?x3xf16>
+  kiln.bind_shape %l, [%s, 4, %t] : tensor<?x4x?xf32>
+  %0 = kiln.attention_gradient %q, %k, %v, %c, %l, %l causal : tensor<?x4x?x8xf16>, tensor<?x2x?x8xf16>, tensor<?x2x?x3xf16>, tensor<?x4x?x3xf16>, tensor<?x4x?xf32>, tensor<?x4x?xf32>
+  %1, %2 = kiln.attention_gradient by_keys %q, %k, %v, %c, %l, %l {scale = 0.5 : f64} : tensor<?x4x?x8xf16>, tensor<?x2x?x8xf16>, tensor<?x2x?x3xf16>, tensor<?x4x?x3xf16>, tensor<?x4x?xf32>, tensor<?x4x?xf32>
+  return %0, %1, %2 : tensor<?x4x?x8xf16>, tensor<?x2x?x8xf16>, tensor<?x2x?x3xf16>
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x5x8xf16>, %k: tensor<2x2x6x8xf16>, %v: tensor<2x2x6x3xf16>, %c: tensor<2x4x5x3xf16>, %l: tensor<2x4x5xf16>, %d: tensor<2x4x5xf32>) {
+  // expected-error @+1 {{needs f32 as lse, has f16}}
+  %0 = kiln.attention_gradient %q, %k, %v, %c, %l, %d : tensor<2x4x5x8xf16>, tensor<2x2x6x8xf16>, tensor<2x2x6x3xf16>, tensor<2x4x5x3xf16>, tensor<2x4x5xf16>, tensor<2x4x5xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x5x8xf32>, %k: tensor<2x2x6x8xf32>, %v: tensor<2x2x6x3xf32>, %c: tensor<2x4x6x3xf32>, %l: tensor<2x4x5xf32>) {
+  // expected-error @+1 {{of queries and cotangent}}
+  %0 = kiln.attention_gradient %q, %k, %v, %c, %l, %l : tensor<2x4x5x8xf32>, tensor<2x2x6x8xf32>, tensor<2x2x6x3xf32>, tensor<2x4x6x3xf32>, tensor<2x4x5xf32>, tensor<2x4x5xf32>
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<4xi32>) {
   // expected-error @+1 {{is not defined on i32}}
   %0 = kiln.gelu %x : tensor<4xi32>

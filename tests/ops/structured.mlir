@@ -58,6 +58,47 @@ func.func @k(%x: tensor<3x6xf32>, %y: tensor<3x4xf32>) -> (tensor<3x4xf32>, tens
 
 // -----
 
+// CASE: attention_gradient
+// NO-RUN: kernels are not interpreted; tests/passes/generalize.mlir runs them
+func.func @k(%q: tensor<2x4x8xf32>, %k: tensor<2x6x8xf32>, %v: tensor<2x6x3xf32>, %c: tensor<2x4x3xf32>, %l: tensor<2x4xf32>, %d: tensor<2x4xf32>) -> (tensor<2x4x8xf32>, tensor<6x8xf32>, tensor<3x6xf32>) {
+  %e = tensor.empty() : tensor<2x4x8xf32>
+  %f = tensor.empty() : tensor<6x8xf32>
+  %g = tensor.empty() : tensor<3x6xf32>
+  %r = kiln.structured.attention_gradient causal scale 0.5 sizes [2, 4, 6, 8, 3] ins(%q, %k, %v, %c, %l, %d : tensor<2x4x8xf32>, tensor<2x6x8xf32>, tensor<2x6x3xf32>, tensor<2x4x3xf32>, tensor<2x4xf32>, tensor<2x4xf32>) outs(%e : tensor<2x4x8xf32>)
+      maps = [affine_map<(b, q, k, d) -> (b, q, d)>, affine_map<(b, q, k, d) -> (b, k, d)>, affine_map<(b, q, k, c) -> (b, k, c)>, affine_map<(b, q, k, c) -> (b, q, c)>,
+              affine_map<(b, q) -> (b, q)>, affine_map<(b, q) -> (b, q)>, affine_map<(b, q, d) -> (b, q, d)>] -> tensor<2x4x8xf32>
+  %s:2 = kiln.structured.attention_gradient scale 0.5 sizes [2, 4, 6, 8, 3] ins(%q, %k, %v, %c, %l, %d : tensor<2x4x8xf32>, tensor<2x6x8xf32>, tensor<2x6x3xf32>, tensor<2x4x3xf32>, tensor<2x4xf32>, tensor<2x4xf32>) outs(%f, %g : tensor<6x8xf32>, tensor<3x6xf32>)
+      maps = [affine_map<(b, q, k, d) -> (b, q, d)>, affine_map<(b, q, k, d) -> (b, k, d)>, affine_map<(b, q, k, c) -> (b, k, c)>, affine_map<(b, q, k, c) -> (b, q, c)>,
+              affine_map<(b, q) -> (b, q)>, affine_map<(b, q) -> (b, q)>, affine_map<(b, k, d) -> (k, d)>, affine_map<(b, k, c) -> (c, k)>] -> tensor<6x8xf32>, tensor<3x6xf32>
+  return %r, %s#0, %s#1 : tensor<2x4x8xf32>, tensor<6x8xf32>, tensor<3x6xf32>
+}
+
+// -----
+
+func.func @f(%q: tensor<4x8xf32>, %k: tensor<6x8xf32>, %v: tensor<6x3xf32>, %c: tensor<4x3xf32>, %l: tensor<4xf32>, %e: tensor<4x8xf32>) {
+  // expected-error @+1 {{has 6 indexing maps for 7 operands}}
+  %r = kiln.structured.attention_gradient scale 0.5 sizes [4, 6, 8, 3] ins(%q, %k, %v, %c, %l, %l : tensor<4x8xf32>, tensor<6x8xf32>, tensor<6x3xf32>, tensor<4x3xf32>, tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4x8xf32>) maps = [affine_map<(q, k, d) -> (q, d)>, affine_map<(q, k, d) -> (k, d)>, affine_map<(q, k, c) -> (k, c)>, affine_map<(q, k, c) -> (q, c)>, affine_map<(q) -> (q)>, affine_map<(q) -> (q)>] -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x8xf32>, %k: tensor<6x8xf32>, %v: tensor<6x3xf32>, %c: tensor<4x3xf32>, %l: tensor<4xf32>, %e: tensor<4x8xf32>) {
+  // expected-error @+1 {{has a map of 3 loops where 1 are needed}}
+  %r = kiln.structured.attention_gradient scale 0.5 sizes [4, 6, 8, 3] ins(%q, %k, %v, %c, %l, %l : tensor<4x8xf32>, tensor<6x8xf32>, tensor<6x3xf32>, tensor<4x3xf32>, tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4x8xf32>) maps = [affine_map<(q, k, d) -> (q, d)>, affine_map<(q, k, d) -> (k, d)>, affine_map<(q, k, c) -> (k, c)>, affine_map<(q, k, c) -> (q, c)>, affine_map<(q, k, d) -> (q)>, affine_map<(q) -> (q)>, affine_map<(q, d) -> (q, d)>] -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x8xf32>, %k: tensor<6x8xf32>, %v: tensor<6x3xf32>, %c: tensor<4x3xf32>, %l: tensor<4xf32>, %e: tensor<8xf32>) {
+  // expected-error @+1 {{has a result whose map is no projection of the inner loops}}
+  %r = kiln.structured.attention_gradient scale 0.5 sizes [4, 6, 8, 3] ins(%q, %k, %v, %c, %l, %l : tensor<4x8xf32>, tensor<6x8xf32>, tensor<6x3xf32>, tensor<4x3xf32>, tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<8xf32>) maps = [affine_map<(q, k, d) -> (q, d)>, affine_map<(q, k, d) -> (k, d)>, affine_map<(q, k, c) -> (k, c)>, affine_map<(q, k, c) -> (q, c)>, affine_map<(q) -> (q)>, affine_map<(q) -> (q)>, affine_map<(q, d) -> (d)>] -> tensor<8xf32>
+  return
+}
+
+// -----
+
 // CASE: attention
 // NO-RUN: kernels are not interpreted; tests/passes/generalize.mlir runs them
 func.func @k(%q: tensor<2x4x8xf32>, %k: tensor<2x6x8xf32>, %v: tensor<2x6x3xf32>, %l: tensor<2xi64>) -> (tensor<2x4x3xf32>, tensor<2x4xf32>) {

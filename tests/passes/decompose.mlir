@@ -205,3 +205,23 @@ func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   }
   return %0, %1 : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+// The weights are computed again from the log-sum-exp; products are of all heads at once.
+// CASE: attention_gradient
+// RUN: kiln-decompose{keep=kernels chip=sm_80}
+// CHECK: kiln.not_fused = "attention_gradient not fused: it takes the tensor cores of Hopper"
+// IMPLICIT-CHECK-NOT: kiln.attention_gradient
+func.func @f(%q: tensor<1x4x3x8xbf16>, %k: tensor<1x2x5x8xbf16>, %v: tensor<1x2x5x4xbf16>, %c: tensor<1x4x3x4xbf16>, %l: tensor<1x4x3xf32>, %d: tensor<1x4x3xf32>) -> tensor<1x4x3x8xbf16> {
+  %0 = kiln.attention_gradient %q, %k, %v, %c, %l, %d causal : tensor<1x4x3x8xbf16>, tensor<1x2x5x8xbf16>, tensor<1x2x5x4xbf16>, tensor<1x4x3x4xbf16>, tensor<1x4x3xf32>, tensor<1x4x3xf32>
+  return %0 : tensor<1x4x3x8xbf16>
+}
+
+// -----
+// CASE: attention_gradient_of_hopper
+// RUN: kiln-decompose{keep=kernels chip=sm_90a}
+// CHECK: kiln.attention_gradient by_keys
+func.func @f(%q: tensor<1x4x3x16xbf16>, %k: tensor<1x2x5x16xbf16>, %v: tensor<1x2x5x24xbf16>, %c: tensor<1x4x3x24xbf16>, %l: tensor<1x4x3xf32>, %d: tensor<1x4x3xf32>) -> (tensor<1x2x5x16xbf16>, tensor<1x2x5x24xbf16>) {
+  %0, %1 = kiln.attention_gradient by_keys %q, %k, %v, %c, %l, %d : tensor<1x4x3x16xbf16>, tensor<1x2x5x16xbf16>, tensor<1x2x5x24xbf16>, tensor<1x4x3x24xbf16>, tensor<1x4x3xf32>, tensor<1x4x3xf32>
+  return %0, %1 : tensor<1x2x5x16xbf16>, tensor<1x2x5x24xbf16>
+}

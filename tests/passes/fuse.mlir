@@ -806,3 +806,17 @@ func.func @f(%x: tensor<8x16x32xf32>) -> (tensor<8x32xf32>, tensor<8x32xf32>) {
   %2 = kiln.reduce sum %x dims = [1] : tensor<8x16x32xf32>
   return %1, %2 : tensor<8x32xf32>, tensor<8x32xf32>
 }
+
+// -----
+// Each derivative is one kernel, which stores its results as their readers take them.
+// CASE: attention_gradients_with_transposes
+// CHECK-COUNT-2: ops = ["attention_gradient"]
+// IMPLICIT-CHECK-NOT: ops = ["transpose"]
+func.func @main(%q: tensor<1x2x4x16xbf16>, %k: tensor<1x2x4x16xbf16>, %v: tensor<1x2x4x16xbf16>, %c: tensor<1x2x4x16xbf16>, %l: tensor<1x2x4xf32>, %d: tensor<1x2x4xf32>) -> (tensor<1x4x2x16xbf16>, tensor<1x4x2x16xbf16>, tensor<1x4x2x16xbf16>) {
+  %0 = kiln.attention_gradient %q, %k, %v, %c, %l, %d causal : tensor<1x2x4x16xbf16>, tensor<1x2x4x16xbf16>, tensor<1x2x4x16xbf16>, tensor<1x2x4x16xbf16>, tensor<1x2x4xf32>, tensor<1x2x4xf32>
+  %1, %2 = kiln.attention_gradient by_keys %q, %k, %v, %c, %l, %d causal : tensor<1x2x4x16xbf16>, tensor<1x2x4x16xbf16>, tensor<1x2x4x16xbf16>, tensor<1x2x4x16xbf16>, tensor<1x2x4xf32>, tensor<1x2x4xf32>
+  %3 = kiln.transpose %0 permutation = [0, 2, 1, 3] : tensor<1x2x4x16xbf16>
+  %4 = kiln.transpose %1 permutation = [0, 2, 1, 3] : tensor<1x2x4x16xbf16>
+  %5 = kiln.transpose %2 permutation = [0, 2, 1, 3] : tensor<1x2x4x16xbf16>
+  return %3, %4, %5 : tensor<1x4x2x16xbf16>, tensor<1x4x2x16xbf16>, tensor<1x4x2x16xbf16>
+}

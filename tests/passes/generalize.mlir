@@ -184,3 +184,26 @@ func.func @k(%q: tensor<2x4x8xf32> {kiln.sizes = array<i64: 2, 4, 8>}, %k: tenso
 }
 }
 }
+
+// -----
+// Scores, weights, products of cotangents and values, gradients of scores; then the sums of products of each result. Those by keys are sums over the batch, too.
+// CASE: attention_gradient
+// CHECK: math.exp
+// CHECK: arith.subf
+// IMPLICIT-CHECK-NOT: kiln.structured
+module attributes {kiln.level = "linalg"} {
+module @k attributes {kiln.kernel = {kind = "attention"}} {
+func.func @k(%q: tensor<2x4x8xf32> {kiln.sizes = array<i64: 2, 4, 8>}, %k: tensor<2x6x8xf32> {kiln.sizes = array<i64: 2, 6, 8>}, %v: tensor<2x6x3xf32> {kiln.sizes = array<i64: 2, 6, 3>}, %c: tensor<2x4x3xf32> {kiln.sizes = array<i64: 2, 4, 3>}, %l: tensor<2x4xf32> {kiln.sizes = array<i64: 2, 4>}, %d: tensor<2x4xf32> {kiln.sizes = array<i64: 2, 4>}) -> (tensor<2x4x8xf32>, tensor<6x8xf32>, tensor<3x6xf32>) {
+  %e = tensor.empty() : tensor<2x4x8xf32>
+  %f = tensor.empty() : tensor<6x8xf32>
+  %g = tensor.empty() : tensor<3x6xf32>
+  %r = kiln.structured.attention_gradient causal scale 0.5 sizes [2, 4, 6, 8, 3] ins(%q, %k, %v, %c, %l, %d : tensor<2x4x8xf32>, tensor<2x6x8xf32>, tensor<2x6x3xf32>, tensor<2x4x3xf32>, tensor<2x4xf32>, tensor<2x4xf32>) outs(%e : tensor<2x4x8xf32>)
+      maps = [affine_map<(b, q, k, d) -> (b, q, d)>, affine_map<(b, q, k, d) -> (b, k, d)>, affine_map<(b, q, k, c) -> (b, k, c)>, affine_map<(b, q, k, c) -> (b, q, c)>,
+              affine_map<(b, q) -> (b, q)>, affine_map<(b, q) -> (b, q)>, affine_map<(b, q, d) -> (b, q, d)>] -> tensor<2x4x8xf32>
+  %s:2 = kiln.structured.attention_gradient scale 0.5 sizes [2, 4, 6, 8, 3] ins(%q, %k, %v, %c, %l, %d : tensor<2x4x8xf32>, tensor<2x6x8xf32>, tensor<2x6x3xf32>, tensor<2x4x3xf32>, tensor<2x4xf32>, tensor<2x4xf32>) outs(%f, %g : tensor<6x8xf32>, tensor<3x6xf32>)
+      maps = [affine_map<(b, q, k, d) -> (b, q, d)>, affine_map<(b, q, k, d) -> (b, k, d)>, affine_map<(b, q, k, c) -> (b, k, c)>, affine_map<(b, q, k, c) -> (b, q, c)>,
+              affine_map<(b, q) -> (b, q)>, affine_map<(b, q) -> (b, q)>, affine_map<(b, k, d) -> (k, d)>, affine_map<(b, k, c) -> (c, k)>] -> tensor<6x8xf32>, tensor<3x6xf32>
+  return %r, %s#0, %s#1 : tensor<2x4x8xf32>, tensor<6x8xf32>, tensor<3x6xf32>
+}
+}
+}

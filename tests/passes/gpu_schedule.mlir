@@ -681,6 +681,26 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 }
 
 // -----
+// CASE: attention_gradient
+// RUN: kiln-gpu-schedule{tensor-cores=true}
+// CHECK: #kiln.schedule<"attention_gradient", {block = 64 : i64
+// CHECK: kiln.tensor_maps
+module attributes {kiln.level = "linalg"} {
+  module @k attributes {kiln.kernel = {kind = "attention"}} {
+    func.func @k(%arg0: tensor<1x4x256x64xbf16> {kiln.sizes = array<i64: 1, 4, 256, 64>}, %arg1: tensor<1x2x300x64xbf16> {kiln.sizes = array<i64: 1, 2, 300, 64>}, %arg2: tensor<1x2x300x64xbf16> {kiln.sizes = array<i64: 1, 2, 300, 64>}, %arg3: tensor<1x4x256x64xbf16> {kiln.sizes = array<i64: 1, 4, 256, 64>}, %arg4: tensor<1x4x256xf32> {kiln.sizes = array<i64: 1, 4, 256>}, %arg5: tensor<1x4x256xf32> {kiln.sizes = array<i64: 1, 4, 256>}) -> (tensor<1x2x300x64xbf16>, tensor<1x2x300x64xbf16>) {
+      %0 = tensor.empty() : tensor<1x2x300x64xbf16>
+      %1 = tensor.empty() : tensor<1x2x300x64xbf16>
+      %2:2 = kiln.structured.attention_gradient causal scale 0.125 sizes [1, 2, 2, 256, 300, 64, 64]
+          ins(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5 : tensor<1x4x256x64xbf16>, tensor<1x2x300x64xbf16>, tensor<1x2x300x64xbf16>, tensor<1x4x256x64xbf16>, tensor<1x4x256xf32>, tensor<1x4x256xf32>)
+          outs(%0, %1 : tensor<1x2x300x64xbf16>, tensor<1x2x300x64xbf16>)
+          maps = [affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>,
+                  affine_map<(d0, d1, d2, d3) -> (d0, d1 * 2 + d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1 * 2 + d2, d3)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>] -> tensor<1x2x300x64xbf16>, tensor<1x2x300x64xbf16>
+      return %2#0, %2#1 : tensor<1x2x300x64xbf16>, tensor<1x2x300x64xbf16>
+    }
+  }
+}
+
+// -----
 // CASE: attention
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // CHECK: #kiln.schedule<"attention", {block_kv = 128 : i64, ctas = 0 : i64, kv_stages = 2 : i64, q_stages = 2 : i64, warpgroups = 2 : i64}>

@@ -509,6 +509,50 @@ module attributes {kiln.level = "linalg"} {
 }
 
 // -----
+// The derivative by queries: 128 queries stay, keys are streamed. Tiles of keys up to the diagonal need no mask.
+// CASE: attention_gradient_by_queries
+// CHECK: kiln.tile.mma_wait 1
+// CHECK: arith.cmpi sgt
+// IMPLICIT-CHECK-NOT: nvvm.
+module attributes {kiln.level = "linalg"} {
+  module @k attributes {kiln.kernel = {kind = "attention"}} {
+    func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x96x8xbf16> {kiln.sizes = array<i64: 1, 2, 96, 8>}, %arg2: tensor<1x2x96x8xbf16> {kiln.sizes = array<i64: 1, 2, 96, 8>}, %arg3: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg4: tensor<1x4x200xf32> {kiln.sizes = array<i64: 1, 4, 200>}, %arg5: tensor<1x4x200xf32> {kiln.sizes = array<i64: 1, 4, 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention_gradient", {block = 16 : i64, overlap = 0 : i64, registers = 0 : i64, stages = 2 : i64, warpgroups = 2 : i64}>} {
+      %0 = tensor.empty() : tensor<1x2x2x200x8xbf16>
+      %1 = kiln.structured.attention_gradient causal scale 0.35355339059327379 sizes [1, 2, 2, 200, 96, 8, 8]
+          ins(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5 : tensor<1x4x200x8xbf16>, tensor<1x2x96x8xbf16>, tensor<1x2x96x8xbf16>, tensor<1x4x200x8xbf16>, tensor<1x4x200xf32>, tensor<1x4x200xf32>)
+          outs(%0 : tensor<1x2x2x200x8xbf16>)
+          maps = [affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>,
+                  affine_map<(d0, d1, d2, d3) -> (d0, d1 * 2 + d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1 * 2 + d2, d3)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>] -> tensor<1x2x2x200x8xbf16>
+      %2 = tensor.collapse_shape %1 [[0], [1, 2], [3], [4]] : tensor<1x2x2x200x8xbf16> into tensor<1x4x200x8xbf16>
+      return %2 : tensor<1x4x200x8xbf16>
+    }
+  }
+}
+
+// -----
+// The derivatives by keys and values: 128 keys stay, in registers, and the queries of both heads that read them are streamed. Products of a
+// tile follow those for the next tile's scores.
+// CASE: attention_gradient_by_keys
+// CHECK: kiln.tile.local_load {{.*}}#operand
+// CHECK: kiln.tile.load prefetch
+// CHECK: kiln.tile.mma_wait 3
+// IMPLICIT-CHECK-NOT: nvvm.
+module attributes {kiln.level = "linalg"} {
+  module @k attributes {kiln.kernel = {kind = "attention"}} {
+    func.func @k(%arg0: tensor<1x4x96x64xbf16> {kiln.sizes = array<i64: 1, 4, 96, 64>}, %arg1: tensor<1x2x200x64xbf16> {kiln.sizes = array<i64: 1, 2, 200, 64>}, %arg2: tensor<1x2x200x64xbf16> {kiln.sizes = array<i64: 1, 2, 200, 64>}, %arg3: tensor<1x4x96x64xbf16> {kiln.sizes = array<i64: 1, 4, 96, 64>}, %arg4: tensor<1x4x96xf32> {kiln.sizes = array<i64: 1, 4, 96>}, %arg5: tensor<1x4x96xf32> {kiln.sizes = array<i64: 1, 4, 96>}) -> (tensor<1x2x200x64xbf16>, tensor<1x2x200x64xbf16>) attributes {kiln.schedule = #kiln.schedule<"attention_gradient", {block = 16 : i64, overlap = 1 : i64, registers = 1 : i64, stages = 2 : i64, warpgroups = 2 : i64}>} {
+      %0 = tensor.empty() : tensor<1x2x200x64xbf16>
+      %1 = tensor.empty() : tensor<1x2x200x64xbf16>
+      %2:2 = kiln.structured.attention_gradient scale 0.125 sizes [1, 2, 2, 96, 200, 64, 64]
+          ins(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5 : tensor<1x4x96x64xbf16>, tensor<1x2x200x64xbf16>, tensor<1x2x200x64xbf16>, tensor<1x4x96x64xbf16>, tensor<1x4x96xf32>, tensor<1x4x96xf32>)
+          outs(%0, %1 : tensor<1x2x200x64xbf16>, tensor<1x2x200x64xbf16>)
+          maps = [affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>,
+                  affine_map<(d0, d1, d2, d3) -> (d0, d1 * 2 + d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1 * 2 + d2, d3)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>] -> tensor<1x2x200x64xbf16>, tensor<1x2x200x64xbf16>
+      return %2#0, %2#1 : tensor<1x2x200x64xbf16>, tensor<1x2x200x64xbf16>
+    }
+  }
+}
+
+// -----
 // Causal, with a bias: key tiles with masked keys have a loop of their own.
 // CASE: attention_masked
 // CHECK: kiln.tile.iota {{.*}}tensor<128xindex, #rows>

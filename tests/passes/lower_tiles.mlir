@@ -48,6 +48,27 @@ module attributes {kiln.level = "linalg"} {
 }
 
 // -----
+// CASE: attention_gradient
+// CHECK: ldmatrix
+// CHECK-COUNT-2: wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16
+// CHECK: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
+// IMPLICIT-CHECK-NOT: kiln.tile
+module attributes {kiln.level = "linalg"} {
+  module @k attributes {kiln.kernel = {kind = "attention"}} {
+    func.func @k(%arg0: tensor<1x2x64x64xbf16> {kiln.sizes = array<i64: 1, 2, 64, 64>}, %arg1: tensor<1x2x128x64xbf16> {kiln.sizes = array<i64: 1, 2, 128, 64>}, %arg2: tensor<1x2x128x64xbf16> {kiln.sizes = array<i64: 1, 2, 128, 64>}, %arg3: tensor<1x2x64x64xbf16> {kiln.sizes = array<i64: 1, 2, 64, 64>}, %arg4: tensor<1x2x64xf32> {kiln.sizes = array<i64: 1, 2, 64>}, %arg5: tensor<1x2x64xf32> {kiln.sizes = array<i64: 1, 2, 64>}) -> (tensor<1x2x128x64xbf16>, tensor<1x2x128x64xbf16>) attributes {kiln.schedule = #kiln.schedule<"attention_gradient", {block = 16 : i64, overlap = 1 : i64, registers = 1 : i64, stages = 2 : i64, warpgroups = 2 : i64}>} {
+      %0 = tensor.empty() : tensor<1x2x128x64xbf16>
+      %1 = tensor.empty() : tensor<1x2x128x64xbf16>
+      %2:2 = kiln.structured.attention_gradient scale 0.125 sizes [1, 2, 64, 128, 64, 64]
+          ins(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5 : tensor<1x2x64x64xbf16>, tensor<1x2x128x64xbf16>, tensor<1x2x128x64xbf16>, tensor<1x2x64x64xbf16>, tensor<1x2x64xf32>, tensor<1x2x64xf32>)
+          outs(%0, %1 : tensor<1x2x128x64xbf16>, tensor<1x2x128x64xbf16>)
+          maps = [affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d4)>,
+                  affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>] -> tensor<1x2x128x64xbf16>, tensor<1x2x128x64xbf16>
+      return %2#0, %2#1 : tensor<1x2x128x64xbf16>, tensor<1x2x128x64xbf16>
+    }
+  }
+}
+
+// -----
 // A thread has two elements of each of its two rows; four lanes share a row.
 // CASE: maxima_of_rows
 // RUN: kiln-lower-tiles

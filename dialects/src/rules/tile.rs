@@ -179,7 +179,8 @@ pub(super) fn verify(op: Op) -> Result<()> {
             .try_for_each(|v| fragment(v, &[Accumulator, Rows, PartialRows]).map(drop)),
         Some(OpKind::TileStore) => fragment(op.operand(0), &[Accumulator, Rows]).map(drop),
         Some(OpKind::TileLocalLoad) => {
-            let (from, to) = (shared(op.operand(0), 2)?, fragment(op.result(0), &[Accumulator])?);
+            let (from, to) =
+                (shared(op.operand(0), 2)?, fragment(op.result(0), &[Accumulator, Operand])?);
             let same = op.operand(0).ty().element() == op.result(0).ty().element();
             ensure(from == to && same && to[1] % 16 == 0, || {
                 format!("reads {to:?} elements of {from:?}")

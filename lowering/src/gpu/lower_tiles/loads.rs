@@ -34,43 +34,53 @@ impl Role<'_> {
     /// takes them, which keeps few registers alive.
     pub(super) fn local_load(&self, p: Ptx, op: Op) -> Result<Lowered> {
         self.registers(op.result(0).ty())?;
+        let columns = op.result(0).ty().dims().last().and_then(|d| d.known()).unwrap_or(0);
+        if op.result(0).ty().fragment_layout() == Some(FragmentLayout::Operand) {
+            // ldmatrix gives the registers of a left operand as they are.
+            let all = (0..columns as usize / 16).map(|k| self.words(p, op, k));
+            return Ok(Lowered::Operand(all.collect::<Result<Vec<_>>>()?.concat()));
+        }
         if is_read_by_a_map(op) {
             return Ok(Lowered::Local(op));
         }
-        let columns = op.result(0).ty().dims().last().and_then(|d| d.known()).unwrap_or(0);
         let all = (0..columns as usize / 16).map(|k| self.local_columns(p, op, k));
         Ok(Lowered::Elements(all.collect::<Result<Vec<_>>>()?.concat()))
     }
     /// The elements of the `k`-th 16 columns.
     pub(super) fn local_columns(&self, p: Ptx, op: Op, k: usize) -> Result<Vec<Value>> {
         let ty = op.result(0).ty();
+        let element = ty.element().ok_or("has no element type")?;
+        let pairs = match element.dtype()?.byte_size() {
+            2 => {
+                let words = self.words(p, op, k)?.into_iter();
+                words.map(|word| unpack_pair(p.0, word, element.dtype()?)).collect()
+            }
+            _ => {
+                let (tile, row) = self.local_tile(p, op)?;
+                self.pairs(p, element, tile, row, k)
+            }
+        };
+        Ok(pairs?.concat())
+    }
+    /// The tile that a read takes, and the warp's first row in it.
+    fn local_tile(&self, p: Ptx, op: Op) -> Result<(Shared, Value)> {
         let Lowered::Shared(tile) = self.lowered(op.operand(0)) else {
             return Err("reads what is no tile".into());
         };
-        let element = ty.element().ok_or("has no element type")?;
-        let row = p.add(self.group_row(p, ty)?, self.thread()?.warp_row)?;
-        let pairs = match element.dtype()?.byte_size() {
-            2 => self.matrices(p, element, tile, row, k)?,
-            _ => self.pairs(p, element, tile, row, k)?,
-        };
-        Ok(pairs.concat())
+        let row = self.group_row(p, op.result(0).ty())?;
+        Ok((tile, p.add(row, self.thread()?.warp_row)?))
     }
-    /// The `k`-th 16 columns of 16-bit elements, by ldmatrix.
-    fn matrices(
-        &self,
-        p: Ptx,
-        element: Type,
-        tile: Shared,
-        first: Value,
-        k: usize,
-    ) -> Result<Vec<[Value; 2]>> {
+    /// The `k`-th 16 columns of 16-bit elements, by ldmatrix: of each 8 columns both rows.
+    fn words(&self, p: Ptx, op: Op, k: usize) -> Result<Vec<Value>> {
+        let (tile, first) = self.local_tile(p, op)?;
         let lane = self.thread()?.lane;
         let (row, high) = (p.rem_const(lane, 16)?, p.div_const(lane, 16)?);
-        let chunk = arith::xori(p, high, p.number(2 * k)?)?;
+        // A slice has 64 columns.
+        let slice = p.add_const(tile.address, k / 4 * tile.rows * ROW)?;
+        let chunk = arith::xori(p, high, p.number(2 * (k % 4))?)?;
         let swizzled = p.mul_const(arith::xori(p, chunk, p.rem_const(lane, 8)?)?, CHUNK)?;
         let at = p.add(p.mul_const(p.add(first, row)?, ROW)?, swizzled)?;
-        let words = p.ldmatrix(p.add(tile.address, at)?, false)?;
-        words.into_iter().map(|word| unpack_pair(p.0, word, element.dtype()?)).collect()
+        p.ldmatrix(p.add(slice, at)?, false).map(Vec::from)
     }
     /// The `k`-th 16 columns of 32-bit elements: half a slice.
     fn pairs(

@@ -64,14 +64,19 @@ impl Role<'_> {
                 self.mma_shared(p, &mma, left, right, (sums, blocks)).map(Lowered::Pending)
             }
             Lowered::Operand(left) => {
-                let init = o.init.ok_or("multiplies a fragment without init")?;
-                let mut sums = self.elements(init)?;
+                let count = self.registers(op.result(0).ty())?;
+                let mut sums = match o.init {
+                    Some(init) => self.elements(init)?,
+                    None => p.extract_accumulators(p.undef_accumulators(2 * count)?, count)?,
+                };
                 let descriptor = descriptor(p, right, o.transposed)?;
                 p.wgmma_fence()?;
                 for (k, left) in left.chunks(4).enumerate() {
                     let at = advance(right, o.transposed, k);
                     let at = p.advance_descriptor(descriptor, at)?;
-                    sums = p.wgmma_register_operand(element, left, at, o.transposed, &sums)?;
+                    let fresh = o.init.is_none() && k == 0;
+                    let right = (at, o.transposed);
+                    sums = p.wgmma_register_operand(element, left, right, (&sums, fresh))?;
                 }
                 p.wgmma_commit_group()?;
                 Ok(Lowered::Elements(sums))

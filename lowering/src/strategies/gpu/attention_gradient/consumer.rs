@@ -206,6 +206,14 @@ impl Gradient<'_> {
         Ok((sums, state.stage))
     }
 
+    /// One of the tiles that stay, as a left operand.
+    fn kept_tile(&self, c: Code, i: usize, stage: Value) -> Result<Value> {
+        let (t, element) = (Tile(c), Type::scalar(c.ctx(), self.pattern.element));
+        let tile = t.view(self.rows_ring[i], stage)?;
+        let operand = || self.fragments().operand(element, self.pattern.widths()[i]);
+        if self.in_registers { t.local_load(tile, operand()) } else { Ok(tile) }
+    }
+
     /// All columns that a tile of rows sees at a position of the outer loops.
     fn all_columns(
         &self,
@@ -242,7 +250,7 @@ impl Gradient<'_> {
                 false => Some(self.row_statistics(c, rows, &rows.kept)?),
             };
             t.wait(self.rows_ring[0], stage)?;
-            let kept = [t.view(self.rows_ring[0], stage)?, t.view(self.rows_ring[1], stage)?];
+            let kept = [self.kept_tile(c, 0, stage)?, self.kept_tile(c, 1, stage)?];
             let state = self.first(c, carried[1])?;
             let done = self.for_each_outer(c, rows, &state.flat(), &mut |c, outer, flat| {
                 let state = state.like(flat)?;

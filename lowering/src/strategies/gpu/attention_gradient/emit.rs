@@ -29,6 +29,8 @@ pub(super) struct Gradient<'a> {
     /// Rows, and columns, of a tile of scores.
     pub(super) rows: usize,
     pub(super) block: usize,
+    /// Whether the tiles that stay are in registers.
+    pub(super) in_registers: bool,
     /// Whether the products of a tile's weights overlap the next tile.
     pub(super) overlaps: bool,
     /// Sizes of the outer loops that a tile of rows has, and of those that it sums over.
@@ -94,6 +96,7 @@ pub(super) fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) 
         columns_ring: ring(params.stages, block)?,
         rows: high,
         block,
+        in_registers: params.registers == 1,
         overlaps: params.overlap == 1,
         kept_sizes,
         summed_sizes,

@@ -34,6 +34,9 @@ pub struct Params {
     /// next tile's
     #[parameter(Between(0, 1))]
     pub overlap: usize,
+    /// Whether the tiles that stay are left operands in registers (1) or in shared memory (0)
+    #[parameter(Between(0, 1))]
+    pub registers: usize,
     /// Stages of the pipeline of the streamed side
     #[parameter(Between(1, 8))]
     pub stages: usize,
@@ -162,11 +165,18 @@ impl GradientPattern {
 }
 
 /// Chooses the parameters. Two sums of 128 columns, and two tiles of scores, take 192 registers:
-/// there is no room for the operands of the tile before. Three consumer warpgroups leave room for
-/// one sum of 64 columns.
+/// there is no room for operands of the tile before or of what stays. Three consumer warpgroups
+/// leave room for one sum of 64 columns.
 fn params(pattern: &GradientPattern) -> Params {
-    let wide = pattern.at.depth.max(pattern.at.columns) > 64;
+    let narrow = pattern.at.depth.max(pattern.at.columns) <= 64;
     let (by_keys, causal) = (pattern.at.by_keys(), pattern.at.causal);
-    let overlap = usize::from(!by_keys || !wide && !causal);
-    Params { block: 64, overlap, stages: 3, warpgroups: if by_keys || wide { 2 } else { 3 } }
+    // A left operand has columns in sixteens.
+    let whole = pattern.widths().iter().all(|n| n.is_multiple_of(16));
+    Params {
+        block: 64,
+        overlap: usize::from(!by_keys || narrow && !causal),
+        registers: usize::from(by_keys && narrow && whole),
+        stages: 3,
+        warpgroups: if narrow && !by_keys { 3 } else { 2 },
+    }
 }

@@ -364,14 +364,13 @@ impl Ptx {
     }
     /// Starts a `wgmma` whose left operand, 64 rows by K = 16, is in registers: four per thread
     /// with two elements each. The NVVM op takes it from shared memory only. `k_major`: whether the
-    /// right operand is K-major, else MN-major.
+    /// right operand is K-major, else MN-major. `fresh`: ignores the old sums.
     pub fn wgmma_register_operand(
         self,
         element: DType,
         left: &[Value],
-        right: Value,
-        k_major: bool,
-        sums: &[Value],
+        (right, k_major): (Value, bool),
+        (sums, fresh): (&[Value], bool),
     ) -> Result<Vec<Value>> {
         let n = sums.len();
         let list = |from: usize, count: usize| {
@@ -379,7 +378,8 @@ impl Ptx {
         };
         let element = element.name();
         let text = format!(
-            "{{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n{}k16.f32.{element}.{element} {{{}}}, {{{}}}, ${}, p, 1, 1, {}; }}",
+            "{{ .reg .pred p; setp.ne.b32 p, {}, 0; wgmma.mma_async.sync.aligned.m64n{}k16.f32.{element}.{element} {{{}}}, {{{}}}, ${}, p, 1, 1, {}; }}",
+            usize::from(!fresh),
             2 * n,
             list(0, n),
             list(2 * n, left.len()),
