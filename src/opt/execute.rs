@@ -1,5 +1,5 @@
-//! `--execute`: runs a function on tensors from files, in the interpreter down to `kernels`, as
-//! machine code below.
+//! `--execute`: runs a function on tensors from files, in the interpreter down to `kernels` and
+//! where all kernels are tile programs, as machine code otherwise.
 use super::{
     OptError,
     cli::{Cli, Rounding},
@@ -9,7 +9,7 @@ use crate::{
     Exit,
     capture::pt2,
     dialects::{
-        interp::{Interpreter, Mode, OwnError, RunError},
+        interp::{Interpreter, Mode, OwnError, RunError, has_tile_programs_only},
         ir::*,
         rules::Level,
         value::{Data, Tensor},
@@ -46,7 +46,9 @@ pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), 
         Rounding::Exact => Mode::Exact,
         Rounding::Rounded => Mode::Rounded,
     };
-    let results = if pass::level_of(module.op()).is_some_and(|l| l > Level::Kernels) {
+    let level = pass::level_of(module.op()).filter(|l| *l > Level::Kernels);
+    let tiles = level == Some(Level::Tiled) && has_tile_programs_only(module.op());
+    let results = if level.is_some() && !tiles {
         native(cli, module, folder, &inputs(&given))?
     } else {
         let interpreter = Interpreter { globals: &globals, ..Interpreter::new(mode) };

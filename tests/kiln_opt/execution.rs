@@ -71,6 +71,32 @@ fn results_are_printed_written_and_checked() {
     );
 }
 
+/// A tile program runs without a GPU, and says where it is wrong.
+#[test]
+fn tile_programs_run_on_the_processor() {
+    let folder = temporary();
+    let inputs = path(&folder, "inputs.safetensors");
+    let diagonal =
+        |x: f32| -> Vec<f32> { (0..64 * 64).map(|i| if i % 65 == 0 { x } else { 0.0 }).collect() };
+    // The upper half of an f32 is a bf16.
+    let bf16s = |all: &[f32]| -> Vec<u8> {
+        all.iter().flat_map(|x| ((x.to_bits() >> 16) as u16).to_le_bytes()).collect()
+    };
+    let (x, wanted) = (bf16s(&diagonal(1.5)), f32s(&diagonal(2.25)));
+    write(
+        &inputs,
+        &[("input_0", Dtype::BF16, &[64, 64], x), ("output_0", Dtype::F32, &[64, 64], wanted)],
+    );
+    let program = input("tiles.mlir");
+    ok(&[&program, "--execute", "--inputs", &inputs, "--check"]);
+    let text = std::fs::read_to_string(&program).unwrap();
+    let without = text.lines().filter(|l| !l.contains("kiln.tile.wait")).collect::<Vec<_>>();
+    let wrong = path(&folder, "wrong.mlir");
+    std::fs::write(&wrong, without.join("\n")).unwrap();
+    let part = "wrong.mlir:21:14: 'kiln.tile.mma' reads stage 0 without a kiln.tile.wait";
+    fails(2, part, &[&wrong, "--execute", "--inputs", &inputs]);
+}
+
 /// The next level computes the same.
 #[test]
 fn levels_agree() {

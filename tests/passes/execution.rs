@@ -9,7 +9,7 @@ use kiln::{
     Options,
     capture::weight::{self, Weight},
     dialects::{
-        interp::Mode,
+        interp::{self, Mode},
         ir::*,
         ops::Global,
         rules::{Level, tensor_type},
@@ -18,6 +18,7 @@ use kiln::{
     lowering::{RunOptions, program::description, run_pipeline},
     model::{CachePolicy, Model, OwnedTensor, random_inputs},
     passes::pass::level_of,
+    runtime::DeviceId,
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -48,6 +49,11 @@ pub fn same_but_for_attributes(before: &Module, after: &Module) -> bool {
 pub fn is_for_a_gpu(module: &Module) -> bool {
     let threads = |o: Op| o.isa::<func::Func>() && o.attr("kiln.threads").is_some();
     level(module) >= Level::Tiled && walk(module.op()).into_iter().any(threads)
+}
+
+/// Whether a module has kernels and the interpreter runs all of them, since they are tile programs.
+pub fn is_interpreted(module: &Module) -> bool {
+    level(module) == Level::Tiled && interp::has_tile_programs_only(module.op())
 }
 
 /// Values of symbols, by name.
@@ -177,6 +183,9 @@ fn results(
         }
         Level::Linalg | Level::Scheduled => {
             machine(&reference::loops(module)?, &name, inputs, weights, &on_the_host())
+        }
+        _ if options.device == DeviceId::Host && is_interpreted(module) => {
+            run(module, func, mode, inputs).map_err(|e| e.to_string())
         }
         _ => machine(&module.print(PrintOptions::default()), &name, inputs, weights, options),
     }

@@ -72,7 +72,7 @@ module attributes {kiln.level = "linalg"} {
 // A thread has two elements of each of its two rows; four lanes share a row.
 // CASE: maxima_of_rows
 // RUN: kiln-lower-tiles
-// NO-RUN: a tile program has no other lowering to compare with
+// NO-RUN: nothing stands before the tile program; tile_programs.rs runs it
 // CHECK-COUNT-4: memref.load
 // CHECK-COUNT-4: gpu.shuffle
 // IMPLICIT-CHECK-NOT: kiln.tile
@@ -222,7 +222,7 @@ func.func @k0(%a: tensor<130x88xf32> {kiln.sizes = array<i64: 130, 88>}, %s: ten
 // check.
 // CASE: tile_read_from_shared_memory
 // RUN: kiln-lower-tiles,cse
-// NO-RUN: a tile program has no other lowering to compare with
+// NO-RUN: nothing stands before the tile program; tile_programs.rs runs it
 // CHECK-COUNT-4: nvvm.ldmatrix
 // CHECK: nvvm.mbarrier.arrive
 // CHECK: vector.store

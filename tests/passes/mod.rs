@@ -5,7 +5,8 @@
 //! have FileCheck's comments for the IR afterwards (`tests/filecheck.rs`), which accepting a
 //! snapshot cannot rewrite. A case with `// expected-error` must fail so and has no snapshot. The
 //! functions of all others are run before and after: by the interpreter, as machine code
-//! (`execution.rs`), or as samples of upstream's ops (`functions.rs`). What a case may say of that:
+//! (`execution.rs`), or as samples of upstream's ops (`functions.rs`). Of kernels for GPUs the
+//! interpreter runs tile programs. What a case may say of that:
 //!
 //! - `// NO-RUN: why` leaves it out.
 //! - `// NEEDS: feature` leaves it out where the processor has no such feature.
@@ -21,6 +22,8 @@ pub mod functions;
 mod names;
 mod reference;
 mod snapshot;
+mod tile_faults;
+mod tile_programs;
 
 use crate::{filecheck, support::*, tolerance};
 use insta::Settings;
@@ -207,7 +210,19 @@ fn same(before: &Module, after: &Module, pipeline: &str, check: &Check) -> Resul
         return same_checked(before, after, check);
     }
     if execution::is_for_a_gpu(after) {
-        return crate::gpu::card::passes::has(&check.text);
+        crate::gpu::card::passes::has(&check.text)?;
+        // As far as the kernels are tile programs.
+        let passes = pipeline.split(",kiln-lower-tiles").next().unwrap_or(pipeline);
+        let tiled = before.duplicate();
+        let whole = format!("builtin.module({passes})");
+        run_pipeline(&tiled, &whole, &RunOptions::default(), &|_, _, _| ())
+            .map_err(|e| e.to_string())?;
+        if !execution::is_interpreted(&tiled) {
+            return Ok(());
+        }
+        let host = execution::on_the_host();
+        return execution::same_results(before, passes, &host, &check.sizes)
+            .map_err(|e| format!("as a tile program: {e}"));
     }
     execution::same_results(before, pipeline, &execution::on_the_host(), &check.sizes)
 }

@@ -25,10 +25,10 @@ pub(super) enum Bound {
 
 pub(super) struct Frame<'a, 'b> {
     pub interp: &'a Interpreter<'b>,
-    module: Op,
+    pub(super) module: Op,
     symbols: HashMap<String, i64>,
     values: HashMap<Value, Bound>,
-    depth: usize,
+    pub(super) depth: usize,
 }
 
 /// Limit of the call depth.
@@ -114,7 +114,10 @@ impl Frame<'_, '_> {
             None => Err("uses a value that has not been computed".into()),
         }
     }
-    fn index(&self, v: Value) -> Result<i64> {
+    pub(super) fn value(&self, v: Value) -> Option<Bound> {
+        self.values.get(&v).cloned()
+    }
+    pub(super) fn index(&self, v: Value) -> Result<i64> {
         let late = || v.def().filter(|op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr)));
         match self.values.get(&v) {
             Some(Bound::Index(i)) => Ok(*i),
@@ -331,21 +334,7 @@ impl Frame<'_, '_> {
                 };
                 Ok(vec![Bound::Tensor(Rc::new(value.map_err(fail)?))])
             }
-            OpKind::Launch => {
-                let o = Launch::of(op).ok_or_malformed(op).map_err(fail)?;
-                let all = blocks(self.module).into_iter().flat_map(|b| b.ops());
-                let found = all
-                    .into_iter()
-                    .find(|m| m.is("builtin.module") && m.symbol().as_deref() == Some(&o.kernel));
-                let kernel = found.ok_or_else(|| {
-                    fail(format!("refers to @{}, which is not a kernel", o.kernel).into())
-                })?;
-                let given = o.inputs.iter().chain(&o.sizes).map(|v| self.values.get(v).cloned());
-                let given: Option<Vec<Bound>> = given.collect();
-                let given =
-                    given.ok_or_else(|| fail("uses a value that has not been computed".into()))?;
-                call(self.interp, kernel, &o.kernel, given, self.depth + 1)
-            }
+            OpKind::Launch => self.launch(op),
             OpKind::Sym | OpKind::SymExpr => {
                 Ok(vec![Bound::Index(self.size_of_symbols(op).map_err(fail)?)])
             }
@@ -465,7 +454,8 @@ impl Frame<'_, '_> {
         }
         Err(unsupported(
             op,
-            "is not an op that the interpreter runs; it runs the graph, prims and kernels levels",
+            "is not an op that the interpreter runs; it runs the graph, prims and kernels levels, \
+             and tile programs",
         ))
     }
 }

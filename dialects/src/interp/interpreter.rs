@@ -1,5 +1,9 @@
 //! The configuration of a run, and its errors.
-use crate::{error::Result, ir::*, value::Tensor};
+use crate::{
+    error::{Kind, Result},
+    ir::*,
+    value::Tensor,
+};
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 /// The rounding mode of floats.
@@ -56,4 +60,15 @@ pub(super) fn error(op: Op, message: impl Into<Error>) -> RunError {
 /// As [`error`], of what the interpreter does not run.
 pub(super) fn unsupported(op: Op, message: impl Into<Error>) -> RunError {
     RunError { unsupported: true, ..error(op, message) }
+}
+
+/// As [`error`], at the op of the error, or else at this one.
+pub(super) fn located(op: Op, e: Error) -> RunError {
+    let e = e.or_at(op);
+    let name = e.op.unwrap_or_else(|| op.name());
+    RunError {
+        message: format!("'{name}' {}", e.message),
+        locations: e.loc.map_or_else(Vec::new, Loc::chain),
+        unsupported: e.kind == Kind::Unsupported,
+    }
 }

@@ -1,10 +1,14 @@
 //! The interpreter of `kiln` IR, in plain loops. It is the test oracle and shares no code with the
 //! lowering, but for `kiln-linalg`, which it calls in f64.
+//!
+//! It runs the levels down to `kernels`, and on `tiled` programs whose kernels are tile programs.
 mod eval;
 mod factorize;
 mod frame;
 mod interpreter;
+mod launch;
 mod regions;
+mod tile;
 
 use crate::{
     ir::*,
@@ -16,6 +20,7 @@ use frame::{Bound, call, func};
 use interpreter::error;
 pub use interpreter::{ExternalFn, GlobalSource, Interpreter, Mode, OwnError, RunError};
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
+pub use tile::has_tile_programs_only;
 
 impl<'b> Interpreter<'b> {
     /// An interpreter without custom calls, for modules whose globals have their values in the IR.

@@ -195,21 +195,28 @@ impl Attr {
     }
     /// The value of a `dense<…>` literal; splats are expanded.
     pub fn as_tensor(self) -> Result<Tensor> {
+        let all = self.as_elements()?;
+        let ty = self.type_of();
+        ty.element().ok_or("has no element type")?.dtype()?;
+        let shape: Option<Vec<usize>> =
+            ty.dims().iter().map(|d| d.known().map(|n| n as usize)).collect();
+        all.with_shape(shape.ok_or("has a dynamic shape")?)
+    }
+    /// The elements of a `dense<…>` literal in order, of a vector too; indices have 64 bits.
+    pub fn as_elements(self) -> Result<Tensor> {
         unsafe {
             if !mlirAttributeIsADenseElements(self.0) {
                 return Err("is not a dense<…> literal".to_string().into());
             }
-            let ty = Type(mlirAttributeGetType(self.0));
-            let dtype = ty.element().ok_or("has no element type")?.dtype()?;
-            let shape: Option<Vec<usize>> =
-                ty.dims().iter().map(|d| d.known().map(|n| n as usize)).collect();
-            let shape = shape.ok_or("has a dynamic shape")?;
+            let element = self.type_of().element().ok_or("has no element type")?;
+            let dtype = if element.is_index() { DType::I64 } else { element.dtype()? };
             let count = mlirElementsAttrGetNumElements(self.0) as usize;
+            let shape = [count];
             if dtype == DType::I1 {
                 let values = (0..count)
                     .map(|i| mlirDenseElementsAttrGetBoolValue(self.0, i as isize) as i64)
                     .collect();
-                return Tensor::ints(dtype, shape, values);
+                return Tensor::ints(dtype, shape.to_vec(), values);
             }
             let splat = mlirDenseElementsAttrIsSplat(self.0);
             let stored = if splat { 1 } else { count } * dtype.byte_size();

@@ -50,6 +50,7 @@ pub use pointwise::{binary, clamp, compare, select, unary};
 pub use pool::{AvgPoolParams, MaxPoolParams, adaptive_avg_pool, avg_pool, max_pool};
 pub use random::{philox, philox4x32_10, random_bits, random_normal, random_uniform};
 pub use reduce::{arg_max, arg_min, cumulative, reduce};
+pub(crate) use scalar::{binary_float, unary_float};
 pub use sort::{sort, top_k};
 pub use statistic::{mean, std, var};
 pub use window::{WindowParams, reduce_window};

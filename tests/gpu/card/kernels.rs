@@ -90,7 +90,7 @@ fn size(d: &str, n: i64) -> i64 {
 }
 
 /// The module with the length static or dynamic.
-fn module(text: &str, n: Option<i64>) -> String {
+pub fn module(text: &str, n: Option<i64>) -> String {
     let symbol =
         |s: &str| n.map_or_else(|| format!("%{}", s.to_lowercase()), |n| size(s, n).to_string());
     let mut lines: Vec<String> = text.lines().map(str::to_string).collect();

@@ -18,7 +18,7 @@ mod calls;
 mod control;
 mod front;
 mod graphs;
-mod kernels;
+pub mod kernels;
 mod math;
 mod models;
 mod parts;
