@@ -1,4 +1,4 @@
-"""Attention stays one op: kiln's in inference; in training kiln's where it has kernels for the derivatives, else one of PyTorch's.
+"""Attention stays one op: kiln's in inference; in training one of PyTorch's, or with `train_attention` kiln's where it has kernels for the derivatives.
 
 PyTorch decomposes `scaled_dot_product_attention` before a backend sees the graph: to the op of one of its kernels, or, for masks that none of these
 takes while it traces, to matmuls and a softmax. Dynamo's graph still has it whole.
@@ -131,25 +131,31 @@ def has_gradient(query, key, value, attn_mask, dropout_p, enable_gqa) -> bool:
     return shared and query.shape[3] in HEAD_SIZES and value.shape[3] in HEAD_SIZES
 
 
-def with_gradients(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """Attention with gradients: kiln's where it has kernels for them, else as PyTorch has it. Autocast casts its arguments first."""
-    if query.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
-        dtype = torch.get_autocast_dtype("cuda")
-        query, key, value = (t.to(dtype) if t.is_floating_point() and t.dtype != torch.float64 else t for t in (query, key, value))
-    if has_gradient(query, key, value, attn_mask, dropout_p, enable_gqa):
-        return torch.ops.kiln.attention_with_lse(query, key, value, is_causal, scale)[0]
-    # PyTorch's fused kernels for GPUs take no mask whose last dimension is expanded, as one that is made of the keys' padding alone.
+def as_pytorch(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """Attention with gradients, as PyTorch has it. Its fused kernels for GPUs take no mask whose last dimension is expanded, as
+    one that is made of the keys' padding alone."""
     if attn_mask is not None and query.device.type == "cuda" and attn_mask.stride(-1) != 1:
         attn_mask = attn_mask.contiguous()
     return sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 
-def keep_whole(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """Dynamo's graph with its attention as kiln's op. Under autograd and autocast another function chooses, which AOTAutograd traces."""
+def with_gradients(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """Attention with gradients: kiln's where it has kernels for these. Autocast casts its arguments first."""
+    if query.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
+        dtype = torch.get_autocast_dtype("cuda")
+        query, key, value = (t.to(dtype) if t.is_floating_point() and t.dtype != torch.float64 else t for t in (query, key, value))
+    if has_gradient(query, key, value, attn_mask, dropout_p, enable_gqa):
+        return torch.ops.kiln.attention_with_lse(query, key, value, is_causal, scale)[0]
+    return as_pytorch(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+
+def keep_whole(module: torch.fx.GraphModule, own_gradients: bool = False) -> torch.fx.GraphModule:
+    """Dynamo's graph with its attention as kiln's op. Under autograd and autocast another function, which AOTAutograd traces."""
     found = [n for n in module.graph.nodes if n.op == "call_function" and n.target is sdpa]
     whole = not torch.is_grad_enabled() and not any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
+    other = with_gradients if own_gradients else as_pytorch
     for node in found:
-        node.target = torch.ops.kiln.scaled_dot_product_attention.default if whole else with_gradients
+        node.target = torch.ops.kiln.scaled_dot_product_attention.default if whole else other
     if found:
         module.recompile()
     return module

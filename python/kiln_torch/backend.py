@@ -251,6 +251,7 @@ class Settings:
     fallback_random: bool
     """Random numbers are eager's, since eager draws them."""
     align_random: bool
+    train_attention: bool
     """Random numbers on GPUs are eager's, drawn by programs where they can."""
     debugged: bool = False
     """A failure of the compiler is an error, for PyTorch's minifier."""
@@ -259,14 +260,14 @@ class Settings:
 def settings(options: dict | None, mode: str | None, debugged: bool = False) -> Settings:
     """The options of a call, with the defaults of its mode."""
     given = {name.removeprefix("kiln."): value for name, value in (options or {}).items()}
-    names = ("strict", "freezing", "fallback_random", "align_random_eager")
-    strict, frozen, fallback, align = (bool(given.pop(name, False)) for name in names)
+    names = ("strict", "freezing", "fallback_random", "align_random_eager", "train_attention")
+    strict, frozen, fallback, align, attention = (bool(given.pop(name, False)) for name in names)
     mode = given.setdefault("mode", mode or "default")
     graphs = bool(given.pop("cudagraphs", mode in ("reduce-overhead", "max-autotune")))
     given.setdefault("threads", torch.get_num_threads())
     # A graph is captured as a whole, programs and eager ops, by PyTorch.
     given["cudagraphs"] = False
-    return Settings(as_text(given), strict, frozen, graphs, fallback, align, debugged)
+    return Settings(as_text(given), strict, frozen, graphs, fallback, align, attention, debugged)
 
 
 def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None = None, mode: str | None = None):
@@ -274,7 +275,8 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
 
     Options are those of `kiln options` by name, `kiln.strict`: ops that would run in eager are an error, and `freezing`: parameters and
     buffers are constants of graphs without gradients, so that later changes of them are not seen, `fallback_random`: random
-    numbers are drawn by PyTorch, in eager's order, and `align_random_eager`: programs on GPUs draw eager's random numbers. With
+    numbers are drawn by PyTorch, in eager's order, and `align_random_eager`: programs on GPUs draw eager's random numbers, and
+    `train_attention`: attention with gradients is kiln's where it has kernels for these, instead of PyTorch's. With
     `mode="reduce-overhead"` and `mode="max-autotune"` graphs on GPUs are captured as CUDA graphs.
     """
     share_by_default()
@@ -310,7 +312,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
         decompositions=table(chosen.fallback_random or chosen.align_random),
         partition_fn=partition,
         keep_inference_input_mutations=writes_in_graph(example_inputs),
-    )(keep_whole(module), example_inputs)
+    )(keep_whole(module, chosen.train_attention), example_inputs)
 
 
 # By which scripts of PyTorch's minifier find the backend, also where it was given as a function.

@@ -6,6 +6,9 @@ import torch.nn.functional as F
 from kiln_torch import attention, kiln, reports
 
 
+OWN = {"train_attention": True}
+
+
 @pytest.fixture
 def everywhere(monkeypatch):
     """As on a GPU with kernels: programs of the host compute the same ops."""
@@ -38,7 +41,7 @@ def test_gradients_as_eager(heads, groups, causal, dtype, everywhere, device):
         return F.scaled_dot_product_attention(q * 1, k, v, is_causal=causal, enable_gqa=True).transpose(1, 2).flatten(2)
 
     inputs = tensors(device, shapes, dtype)
-    got = torch.compile(fn, backend=kiln)(*inputs)
+    got = torch.compile(fn, backend=kiln, options=OWN)(*inputs)
     wide = [t.detach().double().requires_grad_() for t in inputs]
     want = fn(*wide)
     g = torch.randn_like(got)
@@ -51,7 +54,7 @@ def test_gradients_as_eager(heads, groups, causal, dtype, everywhere, device):
 
 
 def test_a_dynamic_sequence_has_one_program(everywhere, device):
-    fn = torch.compile(lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True).sum(), backend=kiln)
+    fn = torch.compile(lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True).sum(), backend=kiln, options=OWN)
     for n in (33, 64, 100):
         (q,) = tensors(device, [(1, 2, n, 32)])
         torch._dynamo.mark_dynamic(q, 2)
@@ -68,7 +71,7 @@ def test_autocast_casts_its_arguments(everywhere, device):
     inputs = tensors(device, [(2, 2, 33, 32)] * 3, torch.float32)
     fn = lambda q, k, v: F.scaled_dot_product_attention(q, k, v)
     with torch.autocast("cuda", torch.bfloat16):
-        got, want = torch.compile(fn, backend=kiln)(*inputs), fn(*inputs)
+        got, want = torch.compile(fn, backend=kiln, options=OWN)(*inputs), fn(*inputs)
     assert got.dtype == want.dtype == torch.bfloat16
     torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
     g = torch.randn_like(got)

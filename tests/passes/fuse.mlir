@@ -170,6 +170,17 @@ func.func @f(%q: tensor<1x4x2x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x
 }
 
 // -----
+// The log-sum-exp is a result of the same kernel, whose other result is stored transposed.
+// CASE: attention_with_transpose_and_lse
+// CHECK-COUNT-1: ops = ["attention"]
+// IMPLICIT-CHECK-NOT: ops = ["transpose"]
+func.func @main(%q: tensor<1x2x4x16xbf16>, %k: tensor<1x2x4x16xbf16>, %v: tensor<1x2x4x16xbf16>) -> (tensor<1x4x2x16xbf16>, tensor<1x2x4xf32>) {
+  %0, %1 = kiln.attention %q, %k, %v with_lse : tensor<1x2x4x16xbf16>, tensor<1x2x4x16xbf16>, tensor<1x2x4x16xbf16>
+  %2 = kiln.transpose %0 permutation = [0, 2, 1, 3] : tensor<1x2x4x16xbf16>
+  return %2, %1 : tensor<1x4x2x16xbf16>, tensor<1x2x4xf32>
+}
+
+// -----
 // A decomposed attention says why it is not fused, on the kernel of its first matmul.
 // CASE: attention_that_was_decomposed
 // CHECK: module @dot_general

@@ -425,11 +425,13 @@ impl Graph<'_> {
     }
 }
 
-/// The values that the kernel of an op computes: its results, or all transposes that it is folded
-/// with.
+/// The values that the kernel of an op computes: its results; with folded transposes, these in place
+/// of the results that they read.
 pub fn results_of(op: Op) -> Vec<Value> {
-    let folded = folding_op(op).map(folded_transposes);
-    folded.unwrap_or_else(|| vec![op]).into_iter().flat_map(Op::results).collect()
+    let Some(from) = folding_op(op) else { return op.results() };
+    let folded = folded_transposes(from);
+    let stored = |(i, v)| folded.get(i).map_or(v, |t: &Op| t.result(0));
+    from.results().into_iter().enumerate().map(stored).collect()
 }
 
 fn is_weight(v: Value) -> bool {

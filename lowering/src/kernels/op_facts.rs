@@ -103,9 +103,18 @@ pub fn folded_transposes(op: Op) -> Vec<Op> {
         let fits = if image { permutation == channels_last(permutation.len()) } else { last };
         fits.then_some(reader)
     };
-    // The second result of an attention, its log-sum-exp, has no transpose of its own.
-    let all = if op.kind() == Some(OpKind::AttentionGradient) { op.result_count() } else { 1 };
-    op.results().into_iter().take(all).map(folded).collect::<Option<_>>().unwrap_or_default()
+    // The second result of an attention, its log-sum-exp, has no transpose of its own. It is there
+    // when the transpose is, so that nothing may read it before.
+    let gradient = op.kind() == Some(OpKind::AttentionGradient);
+    let count = if gradient { op.result_count() } else { 1 };
+    let all: Option<Vec<Op>> = op.results().into_iter().take(count).map(folded).collect();
+    let others: Vec<Op> =
+        op.results().iter().skip(count).flat_map(|v| v.uses()).map(|(user, _)| user).collect();
+    let early = |t: &Op| {
+        let between = std::iter::successors(op.next(), |o| o.next()).take_while(|o| o != t);
+        !others.is_empty() && between.into_iter().any(|o| others.contains(&o))
+    };
+    all.filter(|all| !all.first().is_some_and(early)).unwrap_or_default()
 }
 
 /// The transpose that a contraction or attention folds into the store of its first result.

@@ -109,5 +109,5 @@ pub(super) fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) 
     };
     let registers = *REGISTERS.get(params.warpgroups - 1).ok_or(missing)?;
     let (produce, consume) = (&mut |c| g.produce(c), &mut |c| g.consume(c));
-    Tile(c).warp_specialize(params.warpgroups, registers, &maps.to_vec(), produce, consume)
+    Tile(c).warp_specialize(params.warpgroups, registers, maps, produce, consume)
 }
