@@ -4,6 +4,7 @@ use crate::{
     emit::code::Code,
     strategies::gpu::{
         attention_gradient::{
+            carried::{Carried, Previous},
             emit::Gradient,
             row_tile::RowTile,
             weights::{RowStatistics, ScoreTile},
@@ -12,54 +13,6 @@ use crate::{
     },
 };
 use kiln_dialects::ir::*;
-
-/// What the products of the tile before take, which are not done yet.
-#[derive(Clone)]
-struct Previous {
-    /// Gradients of scores and, for the derivatives by keys, weights, as left operands.
-    operands: Vec<Value>,
-    stage: Value,
-    /// Whether there is such a tile, as 0 or 1.
-    there: Value,
-}
-
-/// Loop-carried from one tile of columns to the next.
-#[derive(Clone)]
-struct Carried {
-    /// The accumulators.
-    sums: Vec<Value>,
-    /// The stage of the columns.
-    stage: Value,
-    /// Where products overlap the next tile.
-    previous: Option<Previous>,
-}
-
-impl Carried {
-    fn flat(&self) -> Vec<Value> {
-        let mut all = self.sums.clone();
-        all.push(self.stage);
-        if let Some(p) = &self.previous {
-            all.extend(&p.operands);
-            all.extend([p.stage, p.there]);
-        }
-        all
-    }
-    /// The same state with other values.
-    fn like(&self, flat: &[Value]) -> Result<Carried> {
-        let mut next = flat.iter().copied();
-        let mut take = || next.next().ok_or("carries fewer values than a tile of columns");
-        let mut some =
-            |n: usize| (0..n).map(|_| take()).collect::<std::result::Result<Vec<_>, _>>();
-        let (sums, stage) = (some(self.sums.len())?, some(1)?[0]);
-        let mut previous = None;
-        if let Some(p) = &self.previous {
-            let operands = some(p.operands.len())?;
-            let rest = some(2)?;
-            previous = Some(Previous { operands, stage: rest[0], there: rest[1] });
-        }
-        Ok(Carried { sums, stage, previous })
-    }
-}
 
 impl Gradient<'_> {
     /// The types of the accumulators: of the derivative by query, or those by key and value.
@@ -110,10 +63,11 @@ impl Gradient<'_> {
         let lse = self.column_statistic(c, tile, 0)?;
         t.wait(ring, stage)?;
         let [scores, by_weights] = self.scores(c, kept, stage)?;
-        let scores = t.mma_wait(1, &[scores], &[])?[0];
+        let stay = in_registers(kept);
+        let scores = t.mma_wait(1, &[scores], &stay)?[0];
         let delta = self.column_statistic(c, tile, 1)?;
         let weights = self.weights(c, tile, scores, lse)?;
-        let done = t.mma_wait(0, &[by_weights, weights], &[])?;
+        let done = t.mma_wait(0, &[by_weights, weights], &stay)?;
         let [by_weights, weights] = [done[0], done[1]];
         let (mut sums, mut alive) = (state.sums.clone(), vec![]);
         // The product with weights overlaps the gradients.
@@ -162,10 +116,11 @@ impl Gradient<'_> {
         t.wait(ring, stage)?;
         let [scores, by_weights] = self.scores(c, kept, stage)?;
         let sums = self.previous_products(c, &state.sums, previous)?;
-        let scores = t.mma_wait(1 + sums.len(), &[scores], &[])?[0];
+        let stay = in_registers(kept);
+        let scores = t.mma_wait(1 + sums.len(), &[scores], &stay)?[0];
         let delta = self.column_statistic(c, tile, 1)?;
         let weights = self.weights(c, tile, scores, lse)?;
-        let done = t.mma_wait(sums.len(), &[by_weights, weights], &[])?;
+        let done = t.mma_wait(sums.len(), &[by_weights, weights], &stay)?;
         let gradients = self.gradients(c, tile, [done[1], done[0]], delta)?;
         // Packed only after the wait: otherwise ptxas serialises wgmma.
         let mut made = vec![gradients];
@@ -264,4 +219,9 @@ impl Gradient<'_> {
             Ok(vec![t.next_stage(self.rows_ring[0], stage)?, columns])
         })
     }
+}
+
+/// The tiles that stay, where products read their registers.
+fn in_registers(kept: [Value; 2]) -> Vec<Value> {
+    kept.into_iter().filter(|v| !v.ty().is_memref()).collect()
 }

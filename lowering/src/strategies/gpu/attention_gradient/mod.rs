@@ -1,6 +1,7 @@
 //! Derivatives of attention on Hopper, after FlashAttention-3's backward pass (Shah et al., 2024)
 //! without its atomic sums: one kernel gives the derivative by queries, another those by keys and
 //! values. Each keeps its rows, streams the other side, and computes the weights again.
+mod carried;
 mod consumer;
 mod emit;
 mod epilogue;
