@@ -532,6 +532,15 @@ func.func @f(%q: tensor<1x1x3x2xf64>, %k: tensor<1x1x4x2xf64>, %v: tensor<1x1x4x
 }
 
 // -----
+// Derivatives of the derivatives, whose log-sum-exp is a number like any other.
+// CASE: attention_gradients
+func.func @f(%q: tensor<1x2x3x2xf64>, %k: tensor<1x1x4x2xf64>, %v: tensor<1x1x4x3xf64>, %c: tensor<1x2x3x3xf64>, %l: tensor<1x2x3xf64>, %d: tensor<1x2x3xf64>) -> (tensor<1x2x3x2xf64>, tensor<1x1x4x2xf64>, tensor<1x1x4x3xf64>) {
+  %0 = kiln.attention_gradient %q, %k, %v, %c, %l, %d causal : tensor<1x2x3x2xf64>, tensor<1x1x4x2xf64>, tensor<1x1x4x3xf64>, tensor<1x2x3x3xf64>, tensor<1x2x3xf64>, tensor<1x2x3xf64>
+  %1, %2 = kiln.attention_gradient by_keys %q, %k, %v, %c, %l, %d {scale = 0.5 : f64} : tensor<1x2x3x2xf64>, tensor<1x1x4x2xf64>, tensor<1x1x4x3xf64>, tensor<1x2x3x3xf64>, tensor<1x2x3xf64>, tensor<1x2x3xf64>
+  return %0, %1, %2 : tensor<1x2x3x2xf64>, tensor<1x1x4x2xf64>, tensor<1x1x4x3xf64>
+}
+
+// -----
 // CASE: attention_with_a_score
 func.func @f(%q: tensor<1x2x3x2xf64>, %k: tensor<1x2x4x2xf64>, %v: tensor<1x2x4x3xf64>, %table: tensor<8xf64>) -> tensor<1x2x3x3xf64> {
   %0 = kiln.attention %q, %k, %v : tensor<1x2x3x2xf64>, tensor<1x2x4x2xf64>, tensor<1x2x4x3xf64> score {
