@@ -514,17 +514,19 @@ module attributes {kiln.level = "linalg"} {
 // CHECK: kiln.tile.mma_wait 1
 // CHECK: arith.cmpi sgt
 // IMPLICIT-CHECK-NOT: nvvm.
+#query = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+#key = affine_map<(d0, d1, d2, d3) -> (d0, d2, d3)>
+#row = affine_map<(d0, d1) -> (d0, d1)>
+#result = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
 module attributes {kiln.level = "linalg"} {
   module @k attributes {kiln.kernel = {kind = "attention"}} {
-    func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x96x8xbf16> {kiln.sizes = array<i64: 1, 2, 96, 8>}, %arg2: tensor<1x2x96x8xbf16> {kiln.sizes = array<i64: 1, 2, 96, 8>}, %arg3: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg4: tensor<1x4x200xf32> {kiln.sizes = array<i64: 1, 4, 200>}, %arg5: tensor<1x4x200xf32> {kiln.sizes = array<i64: 1, 4, 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention_gradient", {block = 16 : i64, overlap = 0 : i64, registers = 0 : i64, stages = 2 : i64, warpgroups = 2 : i64}>} {
-      %0 = tensor.empty() : tensor<1x2x2x200x8xbf16>
-      %1 = kiln.structured.attention_gradient causal scale 0.35355339059327379 sizes [1, 2, 2, 200, 96, 8, 8]
-          ins(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5 : tensor<1x4x200x8xbf16>, tensor<1x2x96x8xbf16>, tensor<1x2x96x8xbf16>, tensor<1x4x200x8xbf16>, tensor<1x4x200xf32>, tensor<1x4x200xf32>)
-          outs(%0 : tensor<1x2x2x200x8xbf16>)
-          maps = [affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>,
-                  affine_map<(d0, d1, d2, d3) -> (d0, d1 * 2 + d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1 * 2 + d2, d3)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>] -> tensor<1x2x2x200x8xbf16>
-      %2 = tensor.collapse_shape %1 [[0], [1, 2], [3], [4]] : tensor<1x2x2x200x8xbf16> into tensor<1x4x200x8xbf16>
-      return %2 : tensor<1x4x200x8xbf16>
+    func.func @k(%arg0: tensor<4x200x8xbf16> {kiln.sizes = array<i64: 4, 200, 8>}, %arg1: tensor<4x96x8xbf16> {kiln.sizes = array<i64: 4, 96, 8>}, %arg2: tensor<4x96x8xbf16> {kiln.sizes = array<i64: 4, 96, 8>}, %arg3: tensor<4x200x8xbf16> {kiln.sizes = array<i64: 4, 200, 8>}, %arg4: tensor<4x200xf32> {kiln.sizes = array<i64: 4, 200>}, %arg5: tensor<4x200xf32> {kiln.sizes = array<i64: 4, 200>}) -> tensor<4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention_gradient", {block = 16 : i64, overlap = 0 : i64, registers = 0 : i64, stages = 2 : i64, warpgroups = 2 : i64}>} {
+      %0 = tensor.empty() : tensor<4x200x8xbf16>
+      %1 = kiln.structured.attention_gradient causal scale 0.35355339059327379 sizes [4, 200, 96, 8, 8]
+          ins(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5 : tensor<4x200x8xbf16>, tensor<4x96x8xbf16>, tensor<4x96x8xbf16>, tensor<4x200x8xbf16>, tensor<4x200xf32>, tensor<4x200xf32>)
+          outs(%0 : tensor<4x200x8xbf16>)
+          maps = [#query, #key, #key, #query, #row, #row, #result] -> tensor<4x200x8xbf16>
+      return %1 : tensor<4x200x8xbf16>
     }
   }
 }
@@ -539,15 +541,15 @@ module attributes {kiln.level = "linalg"} {
 // IMPLICIT-CHECK-NOT: nvvm.
 module attributes {kiln.level = "linalg"} {
   module @k attributes {kiln.kernel = {kind = "attention"}} {
-    func.func @k(%arg0: tensor<1x4x96x64xbf16> {kiln.sizes = array<i64: 1, 4, 96, 64>}, %arg1: tensor<1x2x200x64xbf16> {kiln.sizes = array<i64: 1, 2, 200, 64>}, %arg2: tensor<1x2x200x64xbf16> {kiln.sizes = array<i64: 1, 2, 200, 64>}, %arg3: tensor<1x4x96x64xbf16> {kiln.sizes = array<i64: 1, 4, 96, 64>}, %arg4: tensor<1x4x96xf32> {kiln.sizes = array<i64: 1, 4, 96>}, %arg5: tensor<1x4x96xf32> {kiln.sizes = array<i64: 1, 4, 96>}) -> (tensor<1x2x200x64xbf16>, tensor<1x2x200x64xbf16>) attributes {kiln.schedule = #kiln.schedule<"attention_gradient", {block = 16 : i64, overlap = 1 : i64, registers = 1 : i64, stages = 2 : i64, warpgroups = 2 : i64}>} {
+    func.func @k(%arg0: tensor<1x4x96x64xbf16> {kiln.sizes = array<i64: 1, 4, 96, 64>}, %arg1: tensor<1x2x200x64xbf16> {kiln.sizes = array<i64: 1, 2, 200, 64>}, %arg2: tensor<1x2x200x32xbf16> {kiln.sizes = array<i64: 1, 2, 200, 32>}, %arg3: tensor<1x4x96x32xbf16> {kiln.sizes = array<i64: 1, 4, 96, 32>}, %arg4: tensor<1x4x96xf32> {kiln.sizes = array<i64: 1, 4, 96>}, %arg5: tensor<1x4x96xf32> {kiln.sizes = array<i64: 1, 4, 96>}) -> (tensor<1x2x200x64xbf16>, tensor<1x2x200x32xbf16>) attributes {kiln.schedule = #kiln.schedule<"attention_gradient", {block = 16 : i64, overlap = 1 : i64, registers = 1 : i64, stages = 2 : i64, warpgroups = 2 : i64}>} {
       %0 = tensor.empty() : tensor<1x2x200x64xbf16>
-      %1 = tensor.empty() : tensor<1x2x200x64xbf16>
-      %2:2 = kiln.structured.attention_gradient scale 0.125 sizes [1, 2, 2, 96, 200, 64, 64]
-          ins(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5 : tensor<1x4x96x64xbf16>, tensor<1x2x200x64xbf16>, tensor<1x2x200x64xbf16>, tensor<1x4x96x64xbf16>, tensor<1x4x96xf32>, tensor<1x4x96xf32>)
-          outs(%0, %1 : tensor<1x2x200x64xbf16>, tensor<1x2x200x64xbf16>)
+      %1 = tensor.empty() : tensor<1x2x200x32xbf16>
+      %2:2 = kiln.structured.attention_gradient scale 0.125 sizes [1, 2, 2, 96, 200, 64, 32]
+          ins(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5 : tensor<1x4x96x64xbf16>, tensor<1x2x200x64xbf16>, tensor<1x2x200x32xbf16>, tensor<1x4x96x32xbf16>, tensor<1x4x96xf32>, tensor<1x4x96xf32>)
+          outs(%0, %1 : tensor<1x2x200x64xbf16>, tensor<1x2x200x32xbf16>)
           maps = [affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>,
-                  affine_map<(d0, d1, d2, d3) -> (d0, d1 * 2 + d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1 * 2 + d2, d3)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>] -> tensor<1x2x200x64xbf16>, tensor<1x2x200x64xbf16>
-      return %2#0, %2#1 : tensor<1x2x200x64xbf16>, tensor<1x2x200x64xbf16>
+                  affine_map<(d0, d1, d2, d3) -> (d0, d1 * 2 + d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1 * 2 + d2, d3)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>] -> tensor<1x2x200x64xbf16>, tensor<1x2x200x32xbf16>
+      return %2#0, %2#1 : tensor<1x2x200x64xbf16>, tensor<1x2x200x32xbf16>
     }
   }
 }

@@ -55,15 +55,15 @@ module attributes {kiln.level = "linalg"} {
 // IMPLICIT-CHECK-NOT: kiln.tile
 module attributes {kiln.level = "linalg"} {
   module @k attributes {kiln.kernel = {kind = "attention"}} {
-    func.func @k(%arg0: tensor<1x2x64x64xbf16> {kiln.sizes = array<i64: 1, 2, 64, 64>}, %arg1: tensor<1x2x128x64xbf16> {kiln.sizes = array<i64: 1, 2, 128, 64>}, %arg2: tensor<1x2x128x64xbf16> {kiln.sizes = array<i64: 1, 2, 128, 64>}, %arg3: tensor<1x2x64x64xbf16> {kiln.sizes = array<i64: 1, 2, 64, 64>}, %arg4: tensor<1x2x64xf32> {kiln.sizes = array<i64: 1, 2, 64>}, %arg5: tensor<1x2x64xf32> {kiln.sizes = array<i64: 1, 2, 64>}) -> (tensor<1x2x128x64xbf16>, tensor<1x2x128x64xbf16>) attributes {kiln.schedule = #kiln.schedule<"attention_gradient", {block = 16 : i64, overlap = 1 : i64, registers = 1 : i64, stages = 2 : i64, warpgroups = 2 : i64}>} {
+    func.func @k(%arg0: tensor<1x2x64x64xbf16> {kiln.sizes = array<i64: 1, 2, 64, 64>}, %arg1: tensor<1x2x128x64xbf16> {kiln.sizes = array<i64: 1, 2, 128, 64>}, %arg2: tensor<1x2x128x32xbf16> {kiln.sizes = array<i64: 1, 2, 128, 32>}, %arg3: tensor<1x2x64x32xbf16> {kiln.sizes = array<i64: 1, 2, 64, 32>}, %arg4: tensor<1x2x64xf32> {kiln.sizes = array<i64: 1, 2, 64>}, %arg5: tensor<1x2x64xf32> {kiln.sizes = array<i64: 1, 2, 64>}) -> (tensor<1x2x128x64xbf16>, tensor<1x2x128x32xbf16>) attributes {kiln.schedule = #kiln.schedule<"attention_gradient", {block = 16 : i64, overlap = 1 : i64, registers = 1 : i64, stages = 2 : i64, warpgroups = 2 : i64}>} {
       %0 = tensor.empty() : tensor<1x2x128x64xbf16>
-      %1 = tensor.empty() : tensor<1x2x128x64xbf16>
-      %2:2 = kiln.structured.attention_gradient scale 0.125 sizes [1, 2, 64, 128, 64, 64]
-          ins(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5 : tensor<1x2x64x64xbf16>, tensor<1x2x128x64xbf16>, tensor<1x2x128x64xbf16>, tensor<1x2x64x64xbf16>, tensor<1x2x64xf32>, tensor<1x2x64xf32>)
-          outs(%0, %1 : tensor<1x2x128x64xbf16>, tensor<1x2x128x64xbf16>)
+      %1 = tensor.empty() : tensor<1x2x128x32xbf16>
+      %2:2 = kiln.structured.attention_gradient scale 0.125 sizes [1, 2, 64, 128, 64, 32]
+          ins(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5 : tensor<1x2x64x64xbf16>, tensor<1x2x128x64xbf16>, tensor<1x2x128x32xbf16>, tensor<1x2x64x32xbf16>, tensor<1x2x64xf32>, tensor<1x2x64xf32>)
+          outs(%0, %1 : tensor<1x2x128x64xbf16>, tensor<1x2x128x32xbf16>)
           maps = [affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d4)>,
-                  affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>] -> tensor<1x2x128x64xbf16>, tensor<1x2x128x64xbf16>
-      return %2#0, %2#1 : tensor<1x2x128x64xbf16>, tensor<1x2x128x64xbf16>
+                  affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>] -> tensor<1x2x128x64xbf16>, tensor<1x2x128x32xbf16>
+      return %2#0, %2#1 : tensor<1x2x128x64xbf16>, tensor<1x2x128x32xbf16>
     }
   }
 }
