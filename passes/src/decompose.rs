@@ -129,6 +129,8 @@ impl Decompose {
     }
 }
 
+const PRIM: &str = "is a prim and has no decomposition";
+
 /// Builds the expansion before `op`, with the same results (column "decomposition" of the op
 /// table).
 pub(crate) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
@@ -147,136 +149,24 @@ pub(crate) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
         Interpolate | MaxPool | AvgPool | AdaptiveAvgPool => image::expand(kind, op, b),
         Attention => return attention::expand(op, b),
         AttentionGradient => return attention_gradient::expand(op, b),
-        StructuredIndex
-        | StructuredContract
-        | StructuredScan
-        | StructuredFft
-        | StructuredAttention
-        | StructuredAttentionGradient
-        | TileWarpSpecialize
-        | TilePipeline
-        | TileFirstStage
-        | TileNextStage
-        | TileAcquire
-        | TileWait
-        | TileRelease
-        | TileTmaLoad
-        | TileView
-        | TileZeroRows
-        | TileMma
-        | TileMmaWait
-        | TileIota
-        | TileBroadcast
-        | TileMap
-        | TileReduce
-        | TileConvert
-        | TileStore
-        | TileLocalLoad
-        | TileLoad
-        | TileSplit
-        | TileClusterReduce
-        | TileEpilogue
-        | OptimizationBarrier
-        | Sym
-        | SymExpr
-        | Dim
-        | BindShape
-        | Require
-        | RequireIndex
-        | AdvanceRng
-        | Global
-        | GetGlobal
-        | Launch
-        | Arena
-        | ArenaSize
-        | Reuse
-        | Output
-        | Neg
-        | Abs
-        | Sign
-        | Exp
-        | Exp2
-        | Expm1
-        | Log
-        | Log1p
-        | Log2
-        | Sqrt
-        | Rsqrt
-        | Sin
-        | Cos
-        | Tan
-        | Asin
-        | Acos
-        | Atan
-        | Sinh
-        | Cosh
-        | Tanh
-        | Erf
-        | Ceil
-        | Floor
-        | RoundEven
-        | Trunc
-        | Not
-        | IsFinite
-        | IsNan
-        | Add
-        | Sub
-        | Mul
-        | Div
-        | Rem
-        | FloorDiv
-        | Pow
-        | Max
-        | Min
-        | Atan2
-        | And
-        | Or
-        | Xor
-        | Shl
-        | Shr
-        | Compare
-        | Select
-        | Clamp
-        | Convert
-        | Bitcast
-        | Constant
-        | Splat
-        | Iota
-        | BroadcastInDim
-        | Reshape
-        | Transpose
-        | Slice
-        | Pad
-        | Concat
-        | InsertSlice
-        | Reverse
-        | Gather
-        | Scatter
-        | DynamicSlice
-        | DynamicUpdateSlice
-        | Reduce
-        | ArgMax
-        | ArgMin
-        | Cumulative
-        | Sort
-        | TopK
-        | Fft
-        | DotGeneral
-        | Convolution
-        | ReduceWindow
-        | WinogradInput
-        | WinogradOutput
-        | Philox
-        | RandomBits
-        | RandomUniform
-        | RandomNormal
-        | If
-        | While
-        | Scan
-        | Yield
-        | CustomCall
-        | UnbackedSize
-        | PtxCall => Err("is a prim and has no decomposition".into()),
+        StructuredAttentionGradient => Err(PRIM.into()),
+        StructuredIndex | StructuredContract | StructuredScan | StructuredFft
+        | StructuredAttention | TileWarpSpecialize | TilePipeline | TileFirstStage
+        | TileNextStage | TileAcquire | TileWait | TileRelease | TileTmaLoad | TileView
+        | TileZeroRows | TileMma | TileMmaWait | TileIota | TileBroadcast | TileMap
+        | TileReduce | TileConvert | TileStore | TileLocalLoad | TileLoad | TileSplit
+        | TileClusterReduce | TileEpilogue | OptimizationBarrier | Sym | SymExpr | Dim
+        | BindShape | Require | RequireIndex | AdvanceRng | Global | GetGlobal | Launch | Arena
+        | ArenaSize | Reuse | Output | Neg | Abs | Sign | Exp | Exp2 | Expm1 | Log | Log1p
+        | Log2 | Sqrt | Rsqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Erf
+        | Ceil | Floor | RoundEven | Trunc | Not | IsFinite | IsNan | Add | Sub | Mul | Div
+        | Rem | FloorDiv | Pow | Max | Min | Atan2 | And | Or | Xor | Shl | Shr | Compare
+        | Select | Clamp | Convert | Bitcast | Constant | Splat | Iota | BroadcastInDim
+        | Reshape | Transpose | Slice | Pad | Concat | InsertSlice | Reverse | Gather | Scatter
+        | DynamicSlice | DynamicUpdateSlice | Reduce | ArgMax | ArgMin | Cumulative | Sort
+        | TopK | Fft | DotGeneral | Convolution | ReduceWindow | WinogradInput | WinogradOutput
+        | Philox | RandomBits | RandomUniform | RandomNormal | If | While | Scan | Yield
+        | CustomCall | UnbackedSize | PtxCall => Err(PRIM.into()),
     };
     one.map(|v| vec![v])
 }
