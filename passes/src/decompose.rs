@@ -60,12 +60,9 @@ impl Pass for Decompose {
         for op in walk(root).into_iter().rev() {
             let Some(kind) = op.kind().filter(|k| k.is_composite()) else { continue };
             let why = match kind {
-                OpKind::Attention if self.keep == ["kernels"] => {
-                    attention::unsupported(op, &self.chip)
-                }
-                OpKind::AttentionGradient if self.keep == ["kernels"] => {
-                    attention_gradient::unsupported(op, &self.chip)
-                }
+                _ if self.keep != ["kernels"] => None,
+                OpKind::Attention => attention::unsupported(op, &self.chip),
+                OpKind::AttentionGradient => attention_gradient::unsupported(op, &self.chip),
                 _ => None,
             };
             if keep.contains(&kind) && why.is_none() {

@@ -38,6 +38,37 @@ pub struct AttentionParams<'a> {
     pub unsafe_softmax: bool,
 }
 
+/// The sizes of query \[B, H, Q, D\], key \[B, G, K, D\] and value \[B, G, K, E\].
+pub(super) struct Sizes {
+    pub(super) b: usize,
+    pub(super) h: usize,
+    pub(super) q: usize,
+    pub(super) d: usize,
+    pub(super) g: usize,
+    pub(super) k: usize,
+    pub(super) e: usize,
+    /// Query heads of a key head.
+    pub(super) per_group: usize,
+}
+
+impl Sizes {
+    /// Err: invalid shapes, G does not divide H.
+    pub(super) fn of(query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Sizes> {
+        let (&[b, h, q, d], &[_, g, k, _], &[.., e]) = (query.shape(), key.shape(), value.shape())
+        else {
+            return Err(
+                format!("query {:?} and key {:?} are not 4-d", query.shape(), key.shape()).into()
+            );
+        };
+        has_shape("key", key, &[b, g, k, d])?;
+        has_shape("value", value, &[b, g, k, e])?;
+        if h > 0 && (g == 0 || h % g != 0) {
+            return Err(format!("{g} key heads do not divide {h} query heads").into());
+        }
+        Ok(Sizes { b, h, q, d, g, k, e, per_group: (h / g.max(1)).max(1) })
+    }
+}
+
 /// r[b, h, q, :] = softmax over k of (score(scale * q . k + bias), where not masked) * v[b, h /
 /// (H/G), k, :], with query \[B, H, Q, D\], key \[B, G, K, D\], value \[B, G, K, E\]. The result is
 /// \[B, H, Q, E\] in the query's dtype, with the log-sum-exp on request.
@@ -55,18 +86,7 @@ pub fn attention(
     mut score: Option<ScoreFn<'_>>,
     mut mask: Option<MaskFn<'_>>,
 ) -> Result<(Tensor, Option<Tensor>)> {
-    let (&[b, h, q, d], &[_, g, k, _], &[.., e]) = (query.shape(), key.shape(), value.shape())
-    else {
-        return Err(
-            format!("query {:?} and key {:?} are not 4-d", query.shape(), key.shape()).into()
-        );
-    };
-    has_shape("key", key, &[b, g, k, d])?;
-    has_shape("value", value, &[b, g, k, e])?;
-    if h > 0 && (g == 0 || h % g != 0) {
-        return Err(format!("{g} key heads do not divide {h} query heads").into());
-    }
-    let per_group = (h / g.max(1)).max(1);
+    let Sizes { b, h, q, d, g, k, e, per_group } = Sizes::of(query, key, value)?;
     let (qs, ks, vs) = (query.as_f()?, key.as_f()?, value.as_f()?);
     let target = [b, h, q, k];
     count(&target)?;

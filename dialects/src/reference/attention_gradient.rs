@@ -2,7 +2,7 @@
 
 use crate::{
     error::Result,
-    reference::shape::has_shape,
+    reference::{attention::Sizes, shape::has_shape},
     value::{Tensor, count},
 };
 
@@ -33,21 +33,10 @@ pub fn attention_gradient(
     cotangent: &Tensor,
     p: &AttentionGradientParams<'_>,
 ) -> Result<Vec<Tensor>> {
-    let (&[b, h, q, d], &[_, g, k, _], &[.., e]) = (query.shape(), key.shape(), value.shape())
-    else {
-        return Err(
-            format!("query {:?} and key {:?} are not 4-d", query.shape(), key.shape()).into()
-        );
-    };
-    has_shape("key", key, &[b, g, k, d])?;
-    has_shape("value", value, &[b, g, k, e])?;
+    let Sizes { b, h, q, d, g, k, e, per_group } = Sizes::of(query, key, value)?;
     has_shape("cotangent", cotangent, &[b, h, q, e])?;
     has_shape("lse", p.lse, &[b, h, q])?;
     has_shape("delta", p.delta, &[b, h, q])?;
-    if h > 0 && (g == 0 || h % g != 0) {
-        return Err(format!("{g} key heads do not divide {h} query heads").into());
-    }
-    let per_group = (h / g.max(1)).max(1);
     let (qs, ks, vs, cs) = (query.as_f()?, key.as_f()?, value.as_f()?, cotangent.as_f()?);
     let (lse, delta) = (p.lse.as_f()?, p.delta.as_f()?);
     let scale = p.scale.unwrap_or(1.0 / (d as f64).sqrt());

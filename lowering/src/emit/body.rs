@@ -74,6 +74,12 @@ impl Scope<'_> {
         }
         Ok(sum)
     }
+    /// The address of the element of an access at a position of its loops, in elements.
+    pub fn element_address(&self, c: Code, a: &Access, position: &[Value]) -> Result<Value> {
+        let dims: Vec<LaneValue> = position.iter().map(|i| LaneValue::Uniform(*i)).collect();
+        let one = Lanes { count: 1, mask: None };
+        one.vector(c, self.address(c, &a.at, &dims, one)?)
+    }
     /// The memref of a buffer.
     pub fn buffer(&self, b: usize) -> Result<Value> {
         self.memory

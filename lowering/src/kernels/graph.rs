@@ -11,7 +11,7 @@ use crate::{
         marks::in_prologue,
         op_facts::{
             captured, contracts, folded_transpose, folded_transposes, folding_op, heavy,
-            is_library, reads,
+            is_attention, is_library, reads,
         },
         rows::in_rows,
         transpose_folding::FoldedOps,
@@ -155,10 +155,7 @@ impl Graph<'_> {
             return Ok(Role::Compute(Class::Pointwise));
         }
         Ok(match kind {
-            Transpose
-                if folding_op(op)
-                    .is_some_and(|o| matches!(o.kind(), Some(Attention | AttentionGradient))) =>
-            {
+            Transpose if folding_op(op).is_some_and(is_attention) => {
                 Role::Compute(Class::Attention)
             }
             Transpose if folding_op(op).is_some() => Role::Compute(Class::Contract),

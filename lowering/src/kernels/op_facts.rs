@@ -87,6 +87,11 @@ pub fn captured(op: Op) -> Vec<Value> {
     all
 }
 
+/// Whether an op is an attention or its derivatives: a kernel of its own, which stores whole rows.
+pub fn is_attention(op: Op) -> bool {
+    matches!(op.kind(), Some(OpKind::Attention | OpKind::AttentionGradient))
+}
+
 /// The transposes that a contraction or attention folds into its stores, one for each result: each
 /// the only reader, if it keeps the innermost dimension (whole vectors), or converts a convolution's
 /// result to NHWC. None, if a result has no such transpose.

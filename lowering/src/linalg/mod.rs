@@ -36,7 +36,7 @@ mod winograd;
 
 use crate::{
     analysis::{kernels_of, param_attrs, sizes::SizeValues},
-    kernels::op_facts::{folded_transpose, folding_op, heavy},
+    kernels::op_facts::{folded_transpose, folding_op, heavy, is_attention},
     linalg::{
         expr::dtype,
         kernel::Kernel,
@@ -225,7 +225,7 @@ fn stages(ops: &[Op], end: Op) -> HashSet<Value> {
     let mut readers: HashMap<Value, HashSet<Op>> = HashMap::new();
     for op in ops.iter().rev() {
         let Some(kind) = op.kind() else { continue };
-        let own = is_stage(kind) || matches!(kind, OpKind::Attention | OpKind::AttentionGradient);
+        let own = is_stage(kind) || is_attention(*op);
         let mut through: HashSet<Op> = HashSet::new();
         for v in op.results() {
             let from = readers.get(&v).cloned().unwrap_or_default();

@@ -2,7 +2,7 @@
 //! argmax and argmin, and the slices of concat and pad.
 use crate::{
     analysis::index_expr::IndexExpr,
-    kernels::op_facts::folding_op,
+    kernels::op_facts::{folding_op, is_attention},
     linalg::{
         arg::arg,
         common::{Tensors, id, reduces, start},
@@ -198,16 +198,13 @@ fn insert_slice(k: &Kernel, op: Op, o: &InsertSlice) -> Tensors {
     let new = |s: &Size| if let Size::Dynamic(v) = s { Size::Dynamic(k.new_index(*v)) } else { *s };
     let (own, offsets) = (k.sizes_of(o.source)?, o.offsets.iter().map(new).collect::<Vec<_>>());
     // An attention has no epilogue of other loops: it writes the slice itself.
-    let made = o.source.def().filter(|d| o.source.uses().len() == 1 && is_attention(*d));
+    let made = o
+        .source
+        .def()
+        .filter(|d| o.source.uses().len() == 1 && is_attention(folding_op(*d).unwrap_or(*d)));
     let direct = made.and_then(|_| k.stored(o.source));
     let mut fill = |part| direct.map_or_else(|| k.write(o.source, &own, part), Ok);
     Ok(vec![write_slice(k, whole, &offsets, &own, &mut fill)?])
-}
-
-/// Whether an op is an attention, or the transpose that one folds into its store.
-fn is_attention(op: Op) -> bool {
-    let own = |op: Op| matches!(op.kind(), Some(OpKind::Attention | OpKind::AttentionGradient));
-    own(op) || folding_op(op).is_some_and(own)
 }
 
 /// Whether a value of the kernel depends on a stage.

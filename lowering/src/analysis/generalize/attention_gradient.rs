@@ -35,6 +35,12 @@ fn renamed(c: Ctx, map: Attr, loops: usize, to: &dyn Fn(usize) -> Option<usize>)
     Attr::affine_map(c, loops, &made.ok_or("has a map of other loops")?)
 }
 
+/// The outer loops that a result has.
+fn kept_loops(map: Attr, outer: usize) -> Result<Vec<usize>> {
+    let (_, used) = map.as_affine_map().ok_or("has no affine map")?;
+    Ok((0..outer).filter(|d| used.contains(&Affine::dim(*d))).collect())
+}
+
 /// What the generics are made of.
 struct Nests<'a> {
     b: Builder,
@@ -113,9 +119,7 @@ impl Nests<'_> {
         let (outer, c) = (self.outer, self.b.ctx);
         let [row, across, last] = inner;
         let own = self.maps[6 + r];
-        let used = own.as_affine_map().ok_or("has no affine map")?.1;
-        let kept: Vec<usize> =
-            (0..outer).filter(|d| used.iter().any(|e| *e == Affine::dim(*d))).collect();
+        let kept = kept_loops(own, outer)?;
         // Loops: outer ones, rows of the result, its columns, what is summed.
         let (loops, at) = (outer + 3, [outer, outer + 1, outer + 2]);
         let place = |d: usize| match d {
@@ -125,8 +129,8 @@ impl Nests<'_> {
             d if d == across => Some(at[2]),
             _ => None,
         };
-        let scores: Vec<usize> = (0..outer).chain([self.query(), self.key()]).collect();
-        let scores: Vec<usize> = scores.into_iter().filter_map(place).collect();
+        let scores: Vec<usize> =
+            (0..outer).chain([self.query(), self.key()]).filter_map(place).collect();
         let weight = self.map(loops, &scores)?;
         // The last dimension of both operands of a product is its depth.
         let depth = outer + 2;
@@ -223,8 +227,7 @@ pub fn attention_gradient(op: Op) -> Result<(AttentionGradientNests, HashMap<Op,
             )?);
         }
     }
-    let used = s.maps[6].as_affine_map().ok_or("has no affine map")?.1;
-    let kept = (0..outer).filter(|d| used.iter().any(|e| *e == Affine::dim(*d))).collect();
+    let kept = kept_loops(s.maps[6], outer)?;
     let (causal, scale) = (o.causal, o.scale);
     Ok((AttentionGradientNests { ops, outer, kept, causal, scale }, s.structures))
 }

@@ -1,10 +1,7 @@
 //! The epilogue of attention: the last stage, on the accumulators.
 use crate::{
     analysis::{Access, Poly, Stage},
-    emit::{
-        code::Code,
-        lanes::{LaneValue, Lanes},
-    },
+    emit::code::Code,
     strategies::gpu::{
         attention::{
             body::StageBody, flash::Flash, masks::ScoreRows, query_tile::QueryTile,
@@ -33,11 +30,6 @@ impl Flash<'_> {
     ) -> Result<Value> {
         let (scope, stage) = (self.scope, self.stage(i)?);
         StageBody { scope, stage, position, made: HashMap::new() }.result(c, given)
-    }
-    fn address(&self, c: Code, a: &Access, position: &[Value]) -> Result<Value> {
-        let dims: Vec<LaneValue> = position.iter().map(|i| LaneValue::Uniform(*i)).collect();
-        let one = Lanes { count: 1, mask: None };
-        one.vector(c, self.scope.address(c, &a.at, &dims, one)?)
     }
 
     /// Runs the last stage and stores the result.
@@ -93,7 +85,7 @@ impl Flash<'_> {
                 self.stage_at(c, lse, [at.outer.as_slice(), &[x[2]]].concat(), &given)
             })?;
             t.store(made, memory, &[rows.all], (1, there), &mut |c, x| {
-                self.address(c, out, &[at.outer.as_slice(), x].concat())
+                self.scope.element_address(c, out, &[at.outer.as_slice(), x].concat())
             })?;
         }
         let memory = self.scope.buffer(result.buffer)?;
@@ -129,7 +121,7 @@ impl Flash<'_> {
             && outside.map(|(_, p)| p).chain([&result.at.constant]).all(eights);
         let vector = if wide { 8 } else { 2 };
         t.store(made, memory, &[rows.all, columns], (vector, there), &mut |c, x| {
-            self.address(c, result, &[at.outer.as_slice(), x].concat())
+            self.scope.element_address(c, result, &[at.outer.as_slice(), x].concat())
         })
     }
 

@@ -15,7 +15,7 @@ use crate::{
     strategies::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         gpu::{
-            common::grid::grid,
+            common::grid::{grid, shared_bytes},
             wgmma_gemm::{self, MatrixOperand, SHARED, TMA_BYTES, tiles::PROCESSORS},
         },
     },
@@ -63,13 +63,7 @@ impl Strategy for Attention {
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let hopper = r.gpu()?.hopper();
         let pattern = FlashPattern::of(r.kernel).filter(|_| hopper).ok_or(Self::MISMATCH)?;
-        let bytes = pattern.shared(p);
-        if bytes > SHARED {
-            return Err(format!(
-                "has a schedule of {bytes} bytes of shared memory; {SHARED} are possible"
-            )
-            .into());
-        }
+        let bytes = shared_bytes(pattern.shared(p), SHARED)?;
         Ok(Launch {
             grid: Some(ctas(r, &pattern, p)?),
             threads: 128 * (1 + p.warpgroups),

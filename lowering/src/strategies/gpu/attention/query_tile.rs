@@ -11,10 +11,6 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// Rasterisation of causal attention: outer positions whose query tiles are scheduled together, the
-/// longest first, since they see different numbers of keys.
-const BAND: i64 = 16;
-
 /// A tile of queries.
 pub(super) struct QueryTile {
     pub(super) outer: Vec<Value>,
@@ -39,17 +35,13 @@ impl Flash<'_> {
     /// The query tile of a linear number.
     fn query_tile(&self, c: Code, tile: Value) -> Result<QueryTile> {
         let p = Ptx(c);
-        let places = self.outer_sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-        let (outer_index, down) = if self.score.last_key.is_some() {
-            let band = c.index(BAND)?;
-            let wide = c.mul(self.tiles_per_outer, band)?;
-            let first = c.mul(c.div(tile, wide)?, band)?;
-            let (rest, height) = (c.rem(tile, wide)?, c.min(c.sub(places, first)?, band)?);
-            let last = c.sub(self.tiles_per_outer, c.index(1)?)?;
-            (c.add(first, c.rem(rest, height)?)?, c.sub(last, c.div(rest, height)?)?)
-        } else {
-            (c.div(tile, self.tiles_per_outer)?, c.rem(tile, self.tiles_per_outer)?)
-        };
+        let (banded, each) = (self.score.last_key.is_some(), self.tiles_per_outer);
+        let (outer_index, mut down) =
+            threads::place_of_tile(c, tile, &self.outer_sizes, each, banded)?;
+        if banded {
+            // The longest first: the last queries see most keys.
+            down = c.sub(c.sub(each, c.index(1)?)?, down)?;
+        }
         let high = self.rows;
         let (zero, one) = (p.number(0)?, p.number(1)?);
         let first = p.mul_const(p.index_to_i32(down)?, high)?;

@@ -23,11 +23,6 @@ pub(super) struct SoftmaxState {
     pub(super) sum: Value,
 }
 
-/// 2 to a power, within 2 ulp.
-fn exp2(c: Code, x: Value) -> Result<Value> {
-    math::Exp2::new(c, x).fastmath(FastMathFlags::AFN).result()
-}
-
 impl Flash<'_> {
     /// Exponentials of the scores less the running maximum, the statistics, and the factor that
     /// rescales earlier sums, if there are any.
@@ -62,14 +57,14 @@ impl Flash<'_> {
         let over = arith::negf(c, over)?;
         let every = |v: Value| t.broadcast(v, seen.ty());
         let by = by.map_or_else(|| c.number(factor, seen.ty()), every)?;
-        let made = exp2(c, math::fma(c, seen, by, every(over)?)?)?;
+        let made = t.exp2(math::fma(c, seen, by, every(over)?)?)?;
         let sum = t.reduce(ReduceKind::Sum, made, part)?;
         let Some(old) = old else { return Ok((made, SoftmaxState { max, sum }, None)) };
         let power = match finite {
             Some(most) => arith::mulf(c, arith::subf(c, old.max, most)?, scale)?,
             None => math::fma(c, old.max, scale, over)?,
         };
-        let factor = exp2(c, power)?;
+        let factor = t.exp2(power)?;
         let sum = math::fma(c, old.sum, t.convert(factor, part)?, sum)?;
         Ok((made, SoftmaxState { max, sum }, Some(factor)))
     }

@@ -3,7 +3,7 @@ use crate::{
     analysis::Poly,
     emit::code::Code,
     strategies::gpu::{
-        attention_gradient::{emit::Gradient, row_tile::RowTile, weights::address},
+        attention_gradient::{emit::Gradient, row_tile::RowTile},
         common::{ptx::Ptx, tile::Tile},
     },
 };
@@ -33,7 +33,7 @@ impl Gradient<'_> {
         let below = self.partial_tiles[0].then_some(self.row_count);
         let vector = if wide { 8 } else { 2 };
         t.store(made, memory, &[rows, columns], (vector, below), &mut |c, x| {
-            address(self, c, &out.access, &[&tile.kept, x].concat())
+            self.scope.element_address(c, &out.access, &[&tile.kept, x].concat())
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         gpu::{
             attention::{ROWS, factors},
-            common::grid::grid,
+            common::grid::{grid, shared_bytes},
             wgmma_gemm::{self, DEPTH, MatrixOperand, SHARED, TMA_BYTES},
         },
     },
@@ -65,13 +65,7 @@ impl Strategy for AttentionGradient {
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let hopper = r.gpu()?.hopper();
         let pattern = GradientPattern::of(r.kernel).filter(|_| hopper).ok_or(Self::MISMATCH)?;
-        let bytes = pattern.shared(p);
-        if bytes > SHARED {
-            return Err(format!(
-                "has a schedule of {bytes} bytes of shared memory; {SHARED} are possible"
-            )
-            .into());
-        }
+        let bytes = shared_bytes(pattern.shared(p), SHARED)?;
         let ctas = grid(r.kernel, |e| {
             let (around, rows, _) = pattern.sizes(r.kernel)?;
             let (around, rows) = (e.poly(&Poly::product(&around))?, e.poly(&rows)?);

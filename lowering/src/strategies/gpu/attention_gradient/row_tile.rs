@@ -8,10 +8,6 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// Rasterisation of causal attention: outer positions whose row tiles are scheduled together, the
-/// longest first, since they see different numbers of columns.
-const BAND: i64 = 16;
-
 /// A tile of rows.
 pub(super) struct RowTile {
     /// Positions of the outer loops that it has.
@@ -31,19 +27,12 @@ impl Gradient<'_> {
     /// The row tile of a linear number.
     fn row_tile(&self, c: Code, tile: Value) -> Result<RowTile> {
         let p = Ptx(c);
-        let places = self.kept_sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-        let (outer, down) = if self.pattern.at.causal {
-            let band = c.index(BAND)?;
-            let wide = c.mul(self.tiles_per_outer, band)?;
-            let first = c.mul(c.div(tile, wide)?, band)?;
-            let (rest, height) = (c.rem(tile, wide)?, c.min(c.sub(places, first)?, band)?);
-            let (outer, down) = (c.add(first, c.rem(rest, height)?)?, c.div(rest, height)?);
-            // The last queries see most keys, the first keys most queries.
-            let last = c.sub(self.tiles_per_outer, c.index(1)?)?;
-            (outer, if self.by_keys() { down } else { c.sub(last, down)? })
-        } else {
-            (c.div(tile, self.tiles_per_outer)?, c.rem(tile, self.tiles_per_outer)?)
-        };
+        let (banded, each) = (self.pattern.at.causal, self.tiles_per_outer);
+        let (outer, mut down) = threads::place_of_tile(c, tile, &self.kept_sizes, each, banded)?;
+        if banded && !self.by_keys() {
+            // The longest first: the last queries see most keys, the first keys most queries.
+            down = c.sub(c.sub(each, c.index(1)?)?, down)?;
+        }
         let first = p.mul_const(p.index_to_i32(down)?, self.rows)?;
         let kept = decode(c, outer, &self.kept_sizes)?;
         Ok(RowTile { kept, first, segments: self.segments(p, first)? })

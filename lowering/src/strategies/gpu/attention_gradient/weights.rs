@@ -2,10 +2,7 @@
 //! gradients of its scores.
 use crate::{
     analysis::Access,
-    emit::{
-        code::Code,
-        lanes::{LaneValue, Lanes},
-    },
+    emit::code::Code,
     strategies::gpu::{
         attention_gradient::{emit::Gradient, row_tile::RowTile},
         common::{ptx::Ptx, tile::Tile},
@@ -36,23 +33,12 @@ pub(super) struct ScoreTile<'a> {
     pub(super) statistics: Option<RowStatistics>,
 }
 
-/// The address of a query's statistic, over the outer loops and queries.
-pub(super) fn address(g: &Gradient<'_>, c: Code, a: &Access, position: &[Value]) -> Result<Value> {
-    let dims: Vec<LaneValue> = position.iter().map(|i| LaneValue::Uniform(*i)).collect();
-    let one = Lanes { count: 1, mask: None };
-    one.vector(c, g.scope.address(c, &a.at, &dims, one)?)
-}
-
 /// The negative log-sum-exp to base 2. A query without keys has -inf: all its weights are 0.
 fn negated(c: Code, lse: Value) -> Result<Value> {
     let low = c.number(f64::NEG_INFINITY, lse.ty())?;
     let none = arith::cmpf(c, CmpFPredicate::Oeq, lse, low)?;
     let scaled = arith::mulf(c, lse, c.number(-LOG2_E, lse.ty())?)?;
     c.select(none, low, scaled)
-}
-
-fn exp2(c: Code, x: Value) -> Result<Value> {
-    math::Exp2::new(c, x).fastmath(FastMathFlags::AFN).result()
 }
 
 impl Gradient<'_> {
@@ -80,7 +66,7 @@ impl Gradient<'_> {
         let [lse, delta] = self.statistics()?;
         let made = t.map(&[rows], &[row, row], &mut |c, x| {
             let read = |a: &Access| -> Result<Value> {
-                let at = address(self, c, a, &[outer, x].concat())?;
+                let at = self.scope.element_address(c, a, &[outer, x].concat())?;
                 memref::load(c, self.scope.buffer(a.buffer)?, &[at])
             };
             Ok(vec![negated(c, read(lse)?)?, read(delta)?])
@@ -110,7 +96,8 @@ impl Gradient<'_> {
         let even = even.chain([&a.at.constant]).all(|p| p.is_zero() || p.multiple_of(2));
         let adjacent = a.at.coefficient(query).known() == Some(1) && a.at.divisions.is_empty();
         let vector = if even && adjacent && !clamped { 2 } else { 1 };
-        let at = &mut |c: Code, x: Value| address(self, c, a, &[tile.outer, &[x]].concat());
+        let at =
+            &mut |c: Code, x: Value| self.scope.element_address(c, a, &[tile.outer, &[x]].concat());
         let ty = f.columns(p.f32(), self.block);
         t.load(self.scope.buffer(a.buffer)?, columns, (vector, true), at, ty).map(Some)
     }
@@ -129,7 +116,7 @@ impl Gradient<'_> {
         let mut inputs = vec![scores];
         if let (Some(s), false) = (tile.statistics, tile.masked) {
             let over = t.broadcast(s.negated_lse, scores.ty())?;
-            return exp2(c, math::fma(c, scores, c.number(factor, scores.ty())?, over)?);
+            return t.exp2(math::fma(c, scores, c.number(factor, scores.ty())?, over)?);
         }
         let lse = lse.or(tile.statistics.map(|s| s.negated_lse));
         inputs.push(lse.ok_or("has no log-sum-exp")?);
@@ -150,7 +137,7 @@ impl Gradient<'_> {
             let (score, lse) = (next()?, next()?);
             let lse = if tile.statistics.is_some() { lse } else { negated(c, lse)? };
             let factor = c.number(factor, score.ty())?;
-            let mut w = exp2(c, math::fma(c, score, factor, lse)?)?;
+            let mut w = Tile(c).exp2(math::fma(c, score, factor, lse)?)?;
             if !tile.masked {
                 return Ok(vec![w]);
             }

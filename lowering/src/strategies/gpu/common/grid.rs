@@ -9,6 +9,20 @@ use kiln_dialects::ir::*;
 /// grid size is correct.
 pub const DEFAULT_GRID: i64 = 1024;
 
+/// The bytes of shared memory of a schedule.
+///
+/// # Errors
+/// They are more than is possible.
+pub fn shared_bytes(bytes: usize, most: usize) -> Result<usize> {
+    match bytes <= most {
+        true => Ok(bytes),
+        false => {
+            Err(format!("has a schedule of {bytes} bytes of shared memory; {most} are possible")
+                .into())
+        }
+    }
+}
+
 /// A kernel's sizes, for affine expressions over them.
 pub struct Extents(Vec<Value>);
 

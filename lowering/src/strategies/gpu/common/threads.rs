@@ -32,6 +32,28 @@ pub fn for_each_tile(
 ) -> Result<Vec<Value>> {
     c.for_dynamic_step(block_id(c)?, total, grid_dim(c)?, carried, body)
 }
+/// Outer positions whose tiles of rows are scheduled together where these take different times.
+const BAND: i64 = 16;
+
+/// The outer position and the tile of rows there of a linear number. `banded`: the first tiles of a
+/// band of outer positions come before the second ones, else all of one position before the next.
+pub fn place_of_tile(
+    c: Code,
+    tile: Value,
+    outer: &[Value],
+    tiles_per_outer: Value,
+    banded: bool,
+) -> Result<(Value, Value)> {
+    if !banded {
+        return Ok((c.div(tile, tiles_per_outer)?, c.rem(tile, tiles_per_outer)?));
+    }
+    let places = outer.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    let band = c.index(BAND)?;
+    let wide = c.mul(tiles_per_outer, band)?;
+    let first = c.mul(c.div(tile, wide)?, band)?;
+    let (rest, height) = (c.rem(tile, wide)?, c.min(c.sub(places, first)?, band)?);
+    Ok((c.add(first, c.rem(rest, height)?)?, c.div(rest, height)?))
+}
 /// As [`for_each_tile`], over tiles of `count` items each: `body` gets a tile's first item.
 pub fn for_each_tile_of(
     c: Code,

@@ -183,6 +183,10 @@ impl Tile {
     pub fn reduce(self, kind: ReduceKind, input: Value, ty: Type) -> Result<Value> {
         self.value(&TileReduce { kind, input }, ty)
     }
+    /// 2 to a power, within 2 ulp: of a fragment, or of an element in a body.
+    pub fn exp2(self, x: Value) -> Result<Value> {
+        math::Exp2::new(self.0, x).fastmath(FastMathFlags::AFN).result()
+    }
     /// Another element type or layout.
     pub fn convert(self, input: Value, ty: Type) -> Result<Value> {
         self.value(&TileConvert { input }, ty)

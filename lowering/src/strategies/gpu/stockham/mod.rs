@@ -16,7 +16,10 @@ use crate::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         doubled_and_halved,
         gpu::{
-            common::{check_threads, grid::grid},
+            common::{
+                check_threads,
+                grid::{grid, shared_bytes},
+            },
             mma_gemm::SHARED,
         },
     },
@@ -129,14 +132,9 @@ impl Strategy for Stockham {
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let pattern = Pattern::of(r.kernel).ok_or(Self::MISMATCH)?;
-        let (threads, bytes) = (p.threads(), pattern.shared(p.rows_per_cta));
+        let threads = p.threads();
         check_threads(threads)?;
-        if bytes > SHARED {
-            return Err(format!(
-                "has a schedule of {bytes} bytes of shared memory; {SHARED} are possible"
-            )
-            .into());
-        }
+        let bytes = shared_bytes(pattern.shared(p.rows_per_cta), SHARED)?;
         let grid = grid(r.kernel, |e| {
             let rows = Poly::product(pattern.stage.extents.iter().take(pattern.outer()));
             Some(format!("({}) ceildiv {}", e.poly(&rows)?, p.rows_per_cta))

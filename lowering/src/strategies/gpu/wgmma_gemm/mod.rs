@@ -25,7 +25,7 @@ use crate::{
         gpu::{
             common::{
                 assumed,
-                grid::grid,
+                grid::{grid, shared_bytes},
                 roles::{Roles, contractions, roles_of},
             },
             prologue::Prologue,
@@ -240,13 +240,7 @@ pub fn fits(p: &Params, nest: &Nest, product: &TensorCoreProduct) -> Result<()> 
              CTA accumulators of 64 columns"
         ).into());
     }
-    match shared(p, product.slices()) {
-        bytes if bytes > SHARED => {
-            Err(format!("has a schedule of {bytes} bytes of shared memory; {SHARED} are possible")
-                .into())
-        }
-        _ => Ok(()),
-    }
+    shared_bytes(shared(p, product.slices()), SHARED).map(drop)
 }
 
 /// The matrix product of a kernel, if TMA can read both operands. TMA needs 16-byte alignment of
