@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """torch.compile(backend="kiln") beside eager and TorchInductor on a GPU, inference and training, in one process.
 
-    backend.py [--items resnet50_b32,…] [--training gpt2_b8_s1024,…] [--rounds 5] [--inductor default,reduce-overhead] [--kernels 12] [--out FILE.json]
+    backend.py [--items resnet50_b32,…] [--training gpt2_b8_s1024,…] [--rounds 5] [--inductor default,reduce-overhead] [--kiln default,train_attention=true] [--kernels 12] [--out FILE.json]
 
 Weights and inputs are random. Inference is in bf16, training under bf16 autocast with the fused AdamW. Results of inference and losses of training are
 compared with the same in f32: a backend may be off twice as far as eager's bf16, and 1e-2 besides. Times are medians of CUDA events around calls in a
@@ -22,7 +22,9 @@ def sides(a, model):
     for mode in filter(None, a.inductor.split(",")):
         yield f"Inductor {mode}", lambda m, mode=mode: torch.compile(m, mode=mode)
     for mode in filter(None, a.kiln.split(",")):
-        yield f"kiln {mode}", lambda m, mode=mode: torch.compile(m, backend="kiln", mode=mode)
+        options, _, value = mode.partition("=")
+        how = {"options": {options: value == "true"}} if value else {"mode": mode}
+        yield f"kiln {mode}", lambda m, how=how: torch.compile(m, backend="kiln", **how)
     if a.freezing:
         yield "kiln frozen", lambda m: torch.compile(m, backend="kiln", options={"freezing": True, "mode": "reduce-overhead"})
 

@@ -1,10 +1,12 @@
-//! `kiln-sink-concats`: sinks a concatenation below the elementwise ops that read it.
+//! `kiln-sink-concats`: sinks a concatenation below the elementwise ops and transposes that read it.
 //!
 //! Why: a concatenation ends fusion: its readers run in another kernel, with the tensor in memory
 //! between them. Below the elementwise ops it becomes their stores, so a rotary embedding, `x cos +
 //! concat(-x[n/2:], x[:n/2]) sin`, is one kernel instead of two. It applies only to concatenations
 //! of slices of materialised tensors or of elementwise ops on them: a matmul or reduction as input
-//! would lose its epilogue. Upstream has no such pass.
+//! would lose its epilogue. Below a transpose only those of products and attentions go, which
+//! store transposed results: derivatives by queries, keys and values are stacked and transposed to
+//! rows of one tensor. Upstream has no such pass.
 //!
 //! Numerics: exact.
 //!
@@ -71,6 +73,14 @@ impl Pass for SinkConcats {
     fn run(&self, root: Op) -> Result<()> {
         // Program order, so that a concatenation sinks below several ops.
         for op in walk(root) {
+            if let Some(t) = TransposedConcat::of(op) {
+                let joined = t.sink(op).at(op)?;
+                op.result(0).replace_uses(joined);
+                let read = op.operands();
+                op.erase();
+                erase_dead(read, is_view);
+                continue;
+            }
             let Some(cut) = self.cut(op) else { continue };
             let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(op.loc());
             let (mut inputs, mut offset) = (vec![], 0);
@@ -113,4 +123,67 @@ impl SinkConcats {
         let others = op.operands().into_iter().all(|v| same(v) || is_materialised(v, self.depth));
         (contiguous && few_inputs && others).then_some(cut)
     }
+}
+
+/// A transpose of a concatenation of results that their kernels can store transposed.
+struct TransposedConcat {
+    /// The results, and whether each lacks the axis, along which it has one row then.
+    inputs: Vec<(Value, bool)>,
+    axis: usize,
+    permutation: Vec<usize>,
+}
+
+impl TransposedConcat {
+    fn of(op: Op) -> Option<TransposedConcat> {
+        let t = Transpose::of(op)?;
+        let o = t.input.def().and_then(Concat::of).filter(|_| t.input.uses().len() == 1)?;
+        let axis = o.axis as usize;
+        let all = o.inputs.iter().map(|v| {
+            let stacked = v.def().and_then(Reshape::of).filter(|r| inserts_axis(r, axis));
+            let v = stacked.as_ref().map_or(*v, |r| r.input);
+            let stores = matches!(
+                v.def()?.kind()?,
+                OpKind::DotGeneral | OpKind::Attention | OpKind::AttentionGradient
+            );
+            (stores && v.uses().len() == 1).then_some((v, stacked.is_some()))
+        });
+        let permutation = t.permutation.iter().map(|d| *d as usize).collect();
+        Some(TransposedConcat { inputs: all.collect::<Option<_>>()?, axis, permutation })
+    }
+    /// The concatenation of transposes, before the op.
+    fn sink(&self, op: Op) -> Result<Value> {
+        let b = Builder::before(op).ok_or("is in no block")?.at(op.loc());
+        let axis = self.permutation.iter().position(|d| *d == self.axis);
+        let axis = axis.ok_or("has a permutation without an axis")?;
+        let one = |(input, stacked): &(Value, bool)| {
+            let without = |d: &usize| if *d > self.axis { *d - 1 } else { *d };
+            let permutation = match stacked {
+                true => self.permutation.iter().filter(|d| **d != self.axis).map(without).collect(),
+                false => self.permutation.clone(),
+            };
+            let permutation = permutation.into_iter().map(|d| d as i64).collect();
+            let t = b.add(&Transpose { input: *input, permutation })?;
+            if !stacked {
+                return Ok(t);
+            }
+            let mut sizes: Vec<Size> = known_sizes(t).ok_or("has an unknown size")?;
+            sizes.insert(axis, Size::Static(1));
+            b.add(&Reshape { input: t, sizes })
+        };
+        let inputs = self.inputs.iter().map(one).collect::<Result<_>>()?;
+        b.add(&Concat { inputs, axis: axis as i64 })
+    }
+}
+
+fn known_sizes(v: Value) -> Option<Vec<Size>> {
+    v.ty().dims().iter().map(|d| Some(Size::Static(d.known()?))).collect()
+}
+
+/// Whether a reshape only inserts a dimension of one row, of static sizes.
+fn inserts_axis(r: &Reshape, axis: usize) -> bool {
+    let (Some(mut sizes), true) = (known_sizes(r.input), axis <= r.input.ty().dims().len()) else {
+        return false;
+    };
+    sizes.insert(axis, Size::Static(1));
+    sizes == r.sizes
 }

@@ -1,12 +1,16 @@
-"""Attention stays one op: kiln's in inference; in training one of PyTorch's, or with `train_attention` kiln's where it has kernels for the derivatives.
+"""Attention stays one op: kiln's in inference; in training kiln's where it has kernels for the derivatives, else one of PyTorch's.
 
 PyTorch decomposes `scaled_dot_product_attention` before a backend sees the graph: to the op of one of its kernels, or, for masks that none of these
 takes while it traces, to matmuls and a softmax. Dynamo's graph still has it whole.
 """
 from __future__ import annotations
 
+import operator
+
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from . import masks
 
 sdpa = torch.nn.functional.scaled_dot_product_attention
 
@@ -131,6 +135,18 @@ def has_gradient(query, key, value, attn_mask, dropout_p, enable_gqa) -> bool:
     return shared and query.shape[3] in HEAD_SIZES and value.shape[3] in HEAD_SIZES
 
 
+KEYS = 128
+"""Of a tile of the derivatives by keys and values."""
+
+
+def fills(key: torch.Tensor) -> bool:
+    """Whether there are nearly two tiles of these keys for each SM: a tile sums over all queries that read it. Repeated keys have more tiles."""
+    tiles = key.shape[0] * key.shape[1] * ((key.shape[2] + KEYS - 1) // KEYS)
+    if key.device.type != "cuda" or not isinstance(tiles, int):
+        return True
+    return 4 * tiles >= 7 * torch.cuda.get_device_properties(key.device).multi_processor_count
+
+
 def as_pytorch(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """Attention with gradients, as PyTorch has it. Its fused kernels for GPUs take no mask whose last dimension is expanded, as
     one that is made of the keys' padding alone."""
@@ -139,22 +155,59 @@ def as_pytorch(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False
     return sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 
-def with_gradients(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """Attention with gradients: kiln's where it has kernels for these. Autocast casts its arguments first."""
+def with_gradients(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, shared=None):
+    """Attention with gradients: kiln's where it has kernels for these. `shared` are keys and values of fewer heads, which `key` and `value`
+    repeat. Autocast casts its arguments first."""
+    if shared is not None and not fills(shared[0]):
+        shared = None
+    own = query, *(shared or (key, value))
     if query.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
         dtype = torch.get_autocast_dtype("cuda")
-        query, key, value = (t.to(dtype) if t.is_floating_point() and t.dtype != torch.float64 else t for t in (query, key, value))
-    if has_gradient(query, key, value, attn_mask, dropout_p, enable_gqa):
-        return torch.ops.kiln.attention_with_lse(query, key, value, is_causal, scale)[0]
+        own = [t.to(dtype) if t.is_floating_point() and t.dtype != torch.float64 else t for t in own]
+    if has_gradient(*own, attn_mask, dropout_p, enable_gqa or shared is not None):
+        return torch.ops.kiln.attention_with_lse(*own, is_causal, scale)[0]
     return as_pytorch(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 
-def keep_whole(module: torch.fx.GraphModule, own_gradients: bool = False) -> torch.fx.GraphModule:
+def repeated(node) -> torch.fx.Node | None:
+    """The keys or values `[B, G, K, D]` that a node repeats to `[B, G R, K, D]`, each head R times in a row, as transformers' `repeat_kv`."""
+    reshape = isinstance(node, torch.fx.Node) and node.op == "call_method" and node.target in ("reshape", "view")
+    expand = node.args[0] if reshape else None
+    expand = expand if isinstance(expand, torch.fx.Node) and (expand.op, expand.target) == ("call_method", "expand") else None
+    item = expand.args[0] if expand else None
+    if not isinstance(item, torch.fx.Node) or item.target is not operator.getitem or not isinstance(item.args[1], tuple):
+        return None
+    everything = slice(None, None, None)
+    if [i for i in item.args[1] if i is not Ellipsis] != [everything, everything, None, everything, everything]:
+        return None
+    source = item.args[0]
+    shapes = [n.meta["example_value"].shape if isinstance(n.meta.get("example_value"), torch.Tensor) else () for n in (source, expand, node)]
+    if [len(s) for s in shapes] != [4, 5, 4]:
+        return None
+    (b, g, *own), (_, _, times, *_), (b2, heads, *given) = shapes
+    same = isinstance(g, int) and isinstance(times, int) and isinstance(heads, int) and heads == g * times
+    return source if same and all(statically_known_true(x == y) for x, y in zip((b, *own), (b2, *given))) else None
+
+
+def share_heads(call: torch.fx.Node):
+    """Gives attention also keys and values with fewer heads than queries that the ones it has repeat."""
+    given = dict(zip(masks.ARGUMENTS, call.args)) | call.kwargs
+    sources = [repeated(given.get("key")), repeated(given.get("value"))]
+    if all(sources) and not given.get("enable_gqa", False):
+        call.args, call.kwargs = (), {**given, "shared": tuple(sources)}
+
+
+def keep_whole(module: torch.fx.GraphModule, own_gradients: bool) -> torch.fx.GraphModule:
     """Dynamo's graph with its attention as kiln's op. Under autograd and autocast another function, which AOTAutograd traces."""
     found = [n for n in module.graph.nodes if n.op == "call_function" and n.target is sdpa]
     whole = not torch.is_grad_enabled() and not any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
     other = with_gradients if own_gradients else as_pytorch
+    kinds = {}
     for node in found:
+        if not whole:
+            masks.simplify(node, kinds)
+            if own_gradients:
+                share_heads(node)
         node.target = torch.ops.kiln.scaled_dot_product_attention.default if whole else other
     if found:
         module.recompile()

@@ -251,8 +251,9 @@ class Settings:
     fallback_random: bool
     """Random numbers are eager's, since eager draws them."""
     align_random: bool
-    train_attention: bool
     """Random numbers on GPUs are eager's, drawn by programs where they can."""
+    train_attention: bool
+    """Attention with gradients is kiln's where it has kernels for these."""
     debugged: bool = False
     """A failure of the compiler is an error, for PyTorch's minifier."""
 
@@ -260,8 +261,8 @@ class Settings:
 def settings(options: dict | None, mode: str | None, debugged: bool = False) -> Settings:
     """The options of a call, with the defaults of its mode."""
     given = {name.removeprefix("kiln."): value for name, value in (options or {}).items()}
-    names = ("strict", "freezing", "fallback_random", "align_random_eager", "train_attention")
-    strict, frozen, fallback, align, attention = (bool(given.pop(name, False)) for name in names)
+    switches = {"strict": False, "freezing": False, "fallback_random": False, "align_random_eager": False, "train_attention": True}
+    strict, frozen, fallback, align, attention = (bool(given.pop(name, default)) for name, default in switches.items())
     mode = given.setdefault("mode", mode or "default")
     graphs = bool(given.pop("cudagraphs", mode in ("reduce-overhead", "max-autotune")))
     given.setdefault("threads", torch.get_num_threads())
@@ -276,7 +277,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
     Options are those of `kiln options` by name, `kiln.strict`: ops that would run in eager are an error, and `freezing`: parameters and
     buffers are constants of graphs without gradients, so that later changes of them are not seen, `fallback_random`: random
     numbers are drawn by PyTorch, in eager's order, and `align_random_eager`: programs on GPUs draw eager's random numbers, and
-    `train_attention`: attention with gradients is kiln's where it has kernels for these, instead of PyTorch's. With
+    `train_attention`, which is true by default: attention with gradients is kiln's where it has kernels for these, else PyTorch's. With
     `mode="reduce-overhead"` and `mode="max-autotune"` graphs on GPUs are captured as CUDA graphs.
     """
     share_by_default()

@@ -4,6 +4,7 @@ A program's inputs live until it returns. PyTorch frees what the forward graph s
 that the programs of a backward graph are split."""
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 
@@ -12,6 +13,8 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch._functorch import partitioners
 
 from .graph import bytes_of, is_item
+from .shared import ops_from, shares
+from .views import is_view
 
 aten = torch.ops.aten
 # Gradients that kiln fuses with what computes their operands, which need not be saved therefore.
@@ -33,9 +36,55 @@ def partition(joint: torch.fx.GraphModule, inputs, **options):
     # It has no parameter for this.
     partitioners.get_default_op_list = lambda: known
     try:
-        return min_cut_rematerialization_partition(joint, inputs, **options)
+        forward, backward = min_cut_rematerialization_partition(joint, inputs, **options)
     finally:
         partitioners.get_default_op_list = default
+    save_bases(forward, backward, options["num_fwd_outputs"])
+    return forward, backward
+
+
+def save_bases(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, returned: int):
+    """Saves a tensor instead of views that are all of it, and views it in the backward graph: the queries, keys and values that are
+    slices of one product are dense as a whole. `returned`: the results of the forward graph that are not saved."""
+    output = next(iter(forward.graph.find_nodes(op="output")))
+    results = list(output.args[0])
+    saved = [n for n in results[returned:] if isinstance(n, torch.fx.Node) and not n.meta.get("saved_tensor_with_no_vc_check")]
+    views = collections.defaultdict(list)
+    for node in saved:
+        if isinstance(node.meta.get("val"), torch.Tensor) and (start := shares(node)) is not None:
+            views[start].append(node)
+    elements = lambda nodes: sum(n.meta["val"].numel() for n in nodes)
+    views = {start: of for start, of in views.items() if start in saved or elements(of) >= elements([start])}
+    given = {n.name: n for n in backward.graph.find_nodes(op="placeholder")}
+    if not all(n.name in given for start, of in views.items() for n in of):
+        return
+    dropped = set()
+    for start, of in views.items():
+        if start not in saved:
+            results[results.index(of[0], returned)] = start
+            with backward.graph.inserting_before(given[of[0].name]):
+                given[start.name] = backward.graph.placeholder(start.name)
+            given[start.name].meta = {**start.meta}
+        dropped.update(n for n in of if n in results[returned:])
+        for node in of:
+            # A view for each reader, next to it: it does not keep programs apart.
+            for user in [*given[node.name].users]:
+                copy = given[start.name]
+                with backward.graph.inserting_before(user):
+                    for op in ops_from(node, start):
+                        copy = backward.graph.node_copy(op, lambda n, copy=copy: copy)
+                user.replace_input_with(given[node.name], copy)
+            backward.graph.erase_node(given[node.name])
+    kept = [k for k, n in enumerate(results) if k < returned or n not in dropped]
+    output.args = (tuple(results[k] for k in kept),)
+    if "desc" in output.meta:
+        output.meta["desc"] = [output.meta["desc"][k] for k in kept]
+    for node in dropped:
+        while not node.users and is_view(node.args[0] if is_item(node) else node):
+            node, unused = node.args[0], node
+            forward.graph.erase_node(unused)
+    forward.recompile()
+    backward.recompile()
 
 
 def freed_at(run: list[torch.fx.Node]) -> list[int]:

@@ -59,19 +59,24 @@ def test_graphs_of_few_activations_are_one_program(device):
     assert [r.programs for r in kiln_torch.reports] == [1, 1]
 
 
-def saved_bytes(model, x):
-    """The bytes that a forward pass keeps for the backward one, beside parameters and the input."""
-    kept, own = {}, {t.untyped_storage().data_ptr() for t in (x, *model.parameters(), *model.buffers())}
+def saved_tensors(model, x):
+    """The tensors that a forward pass keeps for the backward one, beside parameters and the input, and the result."""
+    kept, own = [], {t.untyped_storage().data_ptr() for t in (x, *model.parameters(), *model.buffers())}
 
     def keep(t):
-        kept[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+        kept.append(t)
         return t
 
     fn = torch.compile(model, backend="kiln")
     fn(x)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
-        fn(x)
-    return sum(n for pointer, n in kept.items() if pointer not in own)
+        y = fn(x)
+    return [t for t in kept if t.untyped_storage().data_ptr() not in own], y
+
+
+def saved_bytes(model, x):
+    """The bytes of these."""
+    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in saved_tensors(model, x)[0]}.values())
 
 
 def test_batch_norms_are_computed_again():
@@ -79,6 +84,30 @@ def test_batch_norms_are_computed_again():
     image = x.numel() * x.element_size()
     # Of each of the four layers the convolution's result, and for the next convolution's gradient its input.
     assert saved_bytes(Images(), x) < 8 * image
+
+
+class Slices(nn.Module):
+    """Slices of one product, as queries, keys and values are."""
+
+    def __init__(self, read):
+        super().__init__()
+        self.linear, self.read = nn.Linear(8, 24), read
+
+    def forward(self, x):
+        a, b, c = self.linear(x).unflatten(-1, (3, 8)).permute(1, 0, 2).unbind()
+        return (a @ b.mT @ (c if self.read == 3 else x)).sum()
+
+
+@pytest.mark.parametrize("read, elements", [(3, [36, 144]), (2, [48, 48])])
+def test_slices_that_are_all_of_a_tensor_are_saved_as_it(read, elements, device):
+    model, x = Slices(read), torch.randn(6, 8)
+    saved, y = saved_tensors(model, x)
+    assert sorted(t.numel() for t in saved) == elements and all(t.is_contiguous() or read == 2 for t in saved)
+    y.backward()
+    found = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    model(x).backward()
+    torch.testing.assert_close(found, [p.grad for p in model.parameters()])
 
 
 class Wide(nn.Module):

@@ -701,6 +701,27 @@ module attributes {kiln.level = "linalg"} {
 }
 
 // -----
+// CASE: attention_gradient_of_slices
+// RUN: kiln-gpu-schedule{tensor-cores=true}
+// CHECK: #kiln.schedule<"attention_gradient", {block = 64 : i64
+#map = affine_map<(d0, d1, d2, d3, d4) -> (d0 * 197 + d2, d1 * 64 + d4)>
+#map1 = affine_map<(d0, d1, d2, d3, d4) -> (d0 * 197 + d3, d1 * 64 + d4 + 384)>
+#map2 = affine_map<(d0, d1, d2, d3, d4) -> (d0 * 197 + d3, d1 * 64 + d4 + 768)>
+#map3 = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#map4 = affine_map<(d0, d1, d2, d3) -> (d0, d2, d1, d3)>
+module attributes {kiln.level = "linalg"} {
+  module @k attributes {kiln.kernel = {kind = "attention"}} {
+    func.func @k(%p: tensor<394x1152xbf16> {kiln.sizes = array<i64: 394, 1152>}, %c: tensor<394x384xbf16> {kiln.sizes = array<i64: 394, 384>}, %l: tensor<2x6x197xf32> {kiln.sizes = array<i64: 2, 6, 197>}, %d: tensor<2x6x197xf32> {kiln.sizes = array<i64: 2, 6, 197>}) -> tensor<2x197x6x64xbf16> {
+      %0 = tensor.empty() : tensor<2x197x6x64xbf16>
+      %1 = kiln.structured.attention_gradient scale 0.125 sizes [2, 6, 197, 197, 64, 64]
+          ins(%p, %p, %p, %c, %l, %d : tensor<394x1152xbf16>, tensor<394x1152xbf16>, tensor<394x1152xbf16>, tensor<394x384xbf16>, tensor<2x6x197xf32>, tensor<2x6x197xf32>)
+          outs(%0 : tensor<2x197x6x64xbf16>) maps = [#map, #map1, #map2, #map, #map3, #map3, #map4] -> tensor<2x197x6x64xbf16>
+      return %1 : tensor<2x197x6x64xbf16>
+    }
+  }
+}
+
+// -----
 // CASE: attention
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // CHECK: #kiln.schedule<"attention", {block_kv = 128 : i64, ctas = 0 : i64, kv_stages = 2 : i64, q_stages = 2 : i64, warpgroups = 2 : i64}>
@@ -810,6 +831,94 @@ module attributes {kiln.level = "linalg"} {
         kiln.yield %1 : f32
       } -> tensor<1x8x300x64xbf16>
       return %result : tensor<1x8x300x64xbf16>
+    }
+  }
+}
+
+// -----
+// Few queries fill one warpgroup, 197 two, 2048 three; long causal tiles are balanced by the hardware.
+// CASE: attention_of_lengths
+// RUN: kiln-gpu-schedule{tensor-cores=true}
+// CHECK: ctas = 0 : i64, kv_stages = 2 : i64, q_stages = 2 : i64, warpgroups = 1 : i64
+// CHECK: ctas = 132 : i64, kv_stages = 2 : i64, q_stages = 2 : i64, warpgroups = 2 : i64
+// CHECK: ctas = 0 : i64, kv_stages = 2 : i64, q_stages = 2 : i64, warpgroups = 3 : i64
+#map = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d4)>
+#map1 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>
+#map2 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d4, d3)>
+#map3 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+module attributes {kiln.level = "linalg"} {
+  module @short attributes {kiln.kernel = {kind = "attention"}} {
+    func.func @short(%q: tensor<64x12x50x64xbf16> {kiln.sizes = array<i64: 64, 12, 50, 64>}, %k: tensor<64x12x50x64xbf16> {kiln.sizes = array<i64: 64, 12, 50, 64>}, %v: tensor<64x12x50x64xbf16> {kiln.sizes = array<i64: 64, 12, 50, 64>}) -> tensor<64x12x50x64xbf16> {
+      %0 = tensor.empty() : tensor<64x12x50x64xbf16>
+      %result = kiln.structured.attention sizes [64, 12, 50, 50, 64, 64] lengths []
+          inputs(%q, %k : tensor<64x12x50x64xbf16>, tensor<64x12x50x64xbf16>) modifiers() values(%v : tensor<64x12x50x64xbf16>)
+          outs(%0 : tensor<64x12x50x64xbf16>) maps = [#map, #map1, #map2, #map3] factors {
+      ^bb0(%x: bf16, %y: bf16):
+        %1 = arith.extf %x : bf16 to f32
+        %2 = arith.extf %y : bf16 to f32
+        kiln.yield %1, %2 : f32, f32
+      } score {
+      ^bb0(%z: f32):
+        %cst = arith.constant 1.250000e-01 : f32
+        %1 = arith.mulf %z, %cst : f32
+        kiln.yield %1, %1 : f32, f32
+      } weighted {
+      ^bb0(%z: bf16):
+        %1 = arith.extf %z : bf16 to f32
+        kiln.yield %1 : f32
+      } -> tensor<64x12x50x64xbf16>
+      return %result : tensor<64x12x50x64xbf16>
+    }
+  }
+  module @middle attributes {kiln.kernel = {kind = "attention"}} {
+    func.func @middle(%q: tensor<64x12x197x64xbf16> {kiln.sizes = array<i64: 64, 12, 197, 64>}, %k: tensor<64x12x197x64xbf16> {kiln.sizes = array<i64: 64, 12, 197, 64>}, %v: tensor<64x12x197x64xbf16> {kiln.sizes = array<i64: 64, 12, 197, 64>}) -> tensor<64x12x197x64xbf16> {
+      %0 = tensor.empty() : tensor<64x12x197x64xbf16>
+      %result = kiln.structured.attention sizes [64, 12, 197, 197, 64, 64] lengths []
+          inputs(%q, %k : tensor<64x12x197x64xbf16>, tensor<64x12x197x64xbf16>) modifiers() values(%v : tensor<64x12x197x64xbf16>)
+          outs(%0 : tensor<64x12x197x64xbf16>) maps = [#map, #map1, #map2, #map3] factors {
+      ^bb0(%x: bf16, %y: bf16):
+        %1 = arith.extf %x : bf16 to f32
+        %2 = arith.extf %y : bf16 to f32
+        kiln.yield %1, %2 : f32, f32
+      } score {
+      ^bb0(%z: f32):
+        %cst = arith.constant 1.250000e-01 : f32
+        %1 = arith.mulf %z, %cst : f32
+        kiln.yield %1, %1 : f32, f32
+      } weighted {
+      ^bb0(%z: bf16):
+        %1 = arith.extf %z : bf16 to f32
+        kiln.yield %1 : f32
+      } -> tensor<64x12x197x64xbf16>
+      return %result : tensor<64x12x197x64xbf16>
+    }
+  }
+  module @causal attributes {kiln.kernel = {kind = "attention"}} {
+    func.func @causal(%q: tensor<8x16x2048x64xbf16> {kiln.sizes = array<i64: 8, 16, 2048, 64>}, %k: tensor<8x16x2048x64xbf16> {kiln.sizes = array<i64: 8, 16, 2048, 64>}, %v: tensor<8x16x2048x64xbf16> {kiln.sizes = array<i64: 8, 16, 2048, 64>}) -> tensor<8x16x2048x64xbf16> {
+      %0 = tensor.empty() : tensor<8x16x2048x64xbf16>
+      %result = kiln.structured.attention causal sizes [8, 16, 2048, 2048, 64, 64] lengths []
+          inputs(%q, %k : tensor<8x16x2048x64xbf16>, tensor<8x16x2048x64xbf16>) modifiers() values(%v : tensor<8x16x2048x64xbf16>)
+          outs(%0 : tensor<8x16x2048x64xbf16>) maps = [#map, #map1, #map2, #map3] factors {
+      ^bb0(%x: bf16, %y: bf16):
+        %1 = arith.extf %x : bf16 to f32
+        %2 = arith.extf %y : bf16 to f32
+        kiln.yield %1, %2 : f32, f32
+      } score {
+      ^bb0(%z: f32):
+        %cst = arith.constant 1.250000e-01 : f32
+        %1 = arith.mulf %z, %cst : f32
+        %2 = kiln.structured.index 2
+        %3 = kiln.structured.index 3
+        %4 = arith.cmpi sle, %3, %2 : index
+        %cst_0 = arith.constant 0xFF800000 : f32
+        %5 = arith.select %4, %1, %cst_0 : f32
+        kiln.yield %5, %1 : f32, f32
+      } weighted {
+      ^bb0(%z: bf16):
+        %1 = arith.extf %z : bf16 to f32
+        kiln.yield %1 : f32
+      } -> tensor<8x16x2048x64xbf16>
+      return %result : tensor<8x16x2048x64xbf16>
     }
   }
 }

@@ -71,3 +71,33 @@ func.func @f(%p: tensor<4x512xi1>, %q: tensor<4x512xi1>, %x: tensor<8x512xf32>) 
   %r = kiln.select %c, %w, %z : tensor<8x512xi1>, tensor<8x512xf32>
   return %r : tensor<8x512xf32>
 }
+
+// -----
+// Derivatives by queries, keys and values of one product, whose kernels store transposed results.
+// CASE: stacked_results_that_are_transposed
+// CHECK-COUNT-3: kiln.transpose {{.*}} permutation = [0, 2, 1, 3]
+// CHECK: kiln.concat {{.*}} axis = 2
+// IMPLICIT-CHECK-NOT: permutation = [1, 3, 0, 2, 4]
+func.func @f(%q: tensor<2x3x5x16xbf16>, %k: tensor<2x3x5x16xbf16>, %v: tensor<2x3x5x16xbf16>, %c: tensor<2x3x5x16xbf16>, %l: tensor<2x3x5xf32>, %d: tensor<2x3x5xf32>) -> tensor<10x144xbf16> {
+  %0 = kiln.attention_gradient %q, %k, %v, %c, %l, %d : tensor<2x3x5x16xbf16>, tensor<2x3x5x16xbf16>, tensor<2x3x5x16xbf16>, tensor<2x3x5x16xbf16>, tensor<2x3x5xf32>, tensor<2x3x5xf32>
+  %1, %2 = kiln.attention_gradient by_keys %q, %k, %v, %c, %l, %d : tensor<2x3x5x16xbf16>, tensor<2x3x5x16xbf16>, tensor<2x3x5x16xbf16>, tensor<2x3x5x16xbf16>, tensor<2x3x5xf32>, tensor<2x3x5xf32>
+  %3 = kiln.reshape %0 sizes = [1, 2, 3, 5, 16] : tensor<2x3x5x16xbf16>
+  %4 = kiln.reshape %1 sizes = [1, 2, 3, 5, 16] : tensor<2x3x5x16xbf16>
+  %5 = kiln.reshape %2 sizes = [1, 2, 3, 5, 16] : tensor<2x3x5x16xbf16>
+  %6 = kiln.concat %3, %4, %5 axis = 0 : tensor<1x2x3x5x16xbf16>, tensor<1x2x3x5x16xbf16>, tensor<1x2x3x5x16xbf16>
+  %7 = kiln.transpose %6 permutation = [1, 3, 0, 2, 4] : tensor<3x2x3x5x16xbf16>
+  %8 = kiln.reshape %7 sizes = [10, 144] : tensor<2x5x3x3x16xbf16>
+  return %8 : tensor<10x144xbf16>
+}
+
+// -----
+// A product is concatenated with an argument, which would be transposed by itself.
+// CASE: transposes_that_nothing_stores
+// CHECK: kiln.transpose {{.*}} permutation = [1, 0]
+// IMPLICIT-CHECK-NOT: axis = 1
+func.func @f(%x: tensor<4x8xf32>, %y: tensor<8x16xf32>, %z: tensor<4x16xf32>) -> tensor<16x8xf32> {
+  %0 = kiln.dot_general %x, %y batch = [] x [] contract = [1] x [0] : tensor<4x8xf32>, tensor<8x16xf32>
+  %1 = kiln.concat %0, %z axis = 0 : tensor<4x16xf32>, tensor<4x16xf32>
+  %2 = kiln.transpose %1 permutation = [1, 0] : tensor<8x16xf32>
+  return %2 : tensor<16x8xf32>
+}

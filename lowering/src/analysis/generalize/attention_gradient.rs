@@ -61,18 +61,28 @@ impl Nests<'_> {
     fn map(&self, loops: usize, over: &[usize]) -> Result<Attr> {
         Attr::projection(self.b.ctx, loops, over)
     }
-    /// A sum of products of elements of two operands, over all loops that do not index it.
+    /// A sum of products of elements of two operands over the loop `summed`, and over the others
+    /// that do not index it. Outer loops are those of scores, which state their sizes.
     fn product(
         &mut self,
         operands: [(Value, Attr); 2],
         loops: usize,
         over: &[usize],
         sizes: &[Size],
+        (summed, size): (usize, Size),
     ) -> Result<Op> {
         let out = self.l.filled(sizes, 0.0)?;
         let reduction: Vec<bool> = (0..loops).map(|d| !over.contains(&d)).collect();
-        let (ins, maps) =
-            (operands.map(|(v, _)| v), vec![operands[0].1, operands[1].1, self.map(loops, over)?]);
+        let (mut ins, mut maps) =
+            (operands.map(|(v, _)| v).to_vec(), operands.map(|(_, m)| m).to_vec());
+        let states =
+            |m: &Attr| m.as_affine_map().is_some_and(|(_, r)| r.contains(&Affine::dim(summed)));
+        if !maps.iter().any(states) {
+            // An otherwise unused operand gives the trip count of a loop that no operand determines.
+            ins.push(self.l.empty(&[size])?);
+            maps.push(self.map(loops, &[summed])?);
+        }
+        maps.push(self.map(loops, over)?);
         let generic = Generic { b: self.b, ins: &ins, outs: &[out], maps, reduction: &reduction };
         let ty = self.l.score;
         let mut found = None;
@@ -141,7 +151,9 @@ impl Nests<'_> {
         let column = if last == depth { outer + 2 } else { outer + 3 };
         let sizes: Vec<Size> =
             kept.iter().map(|d| size(*d)).chain([size(row), size(column)]).collect();
-        let sum = self.product([(weights, weight), (other, other_map)], loops, &over, &sizes)?;
+        let summed = (at[2], size(across));
+        let operands = [(weights, weight), (other, other_map)];
+        let sum = self.product(operands, loops, &over, &sizes, summed)?;
 
         let n = kept.len() + 2;
         let to = |d: usize| match d.checked_sub(outer) {
@@ -180,7 +192,12 @@ pub fn attention_gradient(op: Op) -> Result<(AttentionGradientNests, HashMap<Op,
     let (row, all) = (s.query(), outer + 2);
     let spread = s.l.over(&[1]);
     let whole: Vec<usize> = (0..all).collect();
-    let scores = s.product([(o.query, query), (o.key, key)], outer + 3, &whole, &spread)?;
+    let summed = |inner: usize| -> Result<(usize, Size)> {
+        let size = o.sizes.get(outer + inner).ok_or("has too few sizes")?;
+        Ok((outer + 2, *size))
+    };
+    let operands = [(o.query, query), (o.key, key)];
+    let scores = s.product(operands, outer + 3, &whole, &spread, summed(2)?)?;
     let id = s.map(all, &whole)?;
     let by_row = |map: Attr| renamed(b.ctx, map, all, &|d| Some(d));
     let ins = [(scores.result(0), id), (o.lse, by_row(lse)?)];
@@ -202,8 +219,8 @@ pub fn attention_gradient(op: Op) -> Result<(AttentionGradientNests, HashMap<Op,
         }
         Ok(x)
     })?;
-    let by_weights =
-        s.product([(o.cotangent, cotangent), (o.value, value)], outer + 3, &whole, &spread)?;
+    let operands = [(o.cotangent, cotangent), (o.value, value)];
+    let by_weights = s.product(operands, outer + 3, &whole, &spread, summed(3)?)?;
     let ins = [(weights.result(0), id), (by_weights.result(0), id), (o.delta, by_row(delta)?)];
     let by_scores = s.scores(&ins, &mut |body| {
         let [w, x, delta] = [body.ins()[0], body.ins()[1], body.ins()[2]];

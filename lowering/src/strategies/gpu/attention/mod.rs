@@ -196,22 +196,50 @@ fn params(k: &Kernel, pattern: &FlashPattern) -> Params {
     let widest = pattern.at.depth.max(pattern.at.columns);
     let sizes =
         pattern.sizes(k).and_then(|(queries, around)| Some((queries.known()?, around.known()?)));
+    let simple = simple(k, pattern);
     // Three consumer warpgroups leave registers for few accumulators and simple scores. They leave
     // the producer few registers too, not enough to compute with dynamic sizes.
-    let groups = if widest <= 64 && simple(k, pattern) && sizes.is_some() { 3 } else { 2 };
+    let most = if widest <= 64 && simple { 3 } else { 2 };
+    let groups = sizes.map_or(2, |(queries, _)| warpgroups(queries, most, &TILE_TIMES));
     let keys = if widest > 128 { 64 } else { 128 };
     let make = |q_stages: usize, ctas: usize| Params {
         block_kv: keys,
         ctas,
         kv_stages: 2,
         q_stages,
-        warpgroups: groups as usize,
+        warpgroups: groups,
     };
     let queries = if pattern.shared(&make(2, 0)) <= SHARED { 2 } else { 1 };
-    let rows = groups * ROWS as i64;
+    let rows = (groups * ROWS) as i64;
     let tiles = sizes.and_then(|(queries, around)| around.checked_mul((queries + rows - 1) / rows));
-    let many = tiles.is_some_and(|n| n >= PERSISTENT_TILES * PROCESSORS as i64);
-    make(queries, if many { PROCESSORS } else { 0 })
+    // The hardware balances causal tiles, which differ in length, but does not overlap the end of
+    // one with the loads of the next: that matters where tiles are short.
+    let length = pattern.at.sizes(k).and_then(|(.., keys)| keys.known());
+    let long = pattern.at.limits.causal && length.is_some_and(|n| n >= LONG);
+    let least = match () {
+        () if simple && long || groups == 1 => i64::MAX,
+        () if simple => SIMPLE_PERSISTENT_TILES * PROCESSORS as i64,
+        () => PERSISTENT_TILES * PROCESSORS as i64,
+    };
+    make(queries, if tiles.is_some_and(|n| n >= least) { PROCESSORS } else { 0 })
+}
+
+/// Time of a tile of 64 queries by one warpgroup, 128 by two and 192 by three, as measured (H100,
+/// heads of 64).
+const TILE_TIMES: [f64; 3] = [1.0, 1.29, 1.78];
+/// Tiles of simple scores per SM from which on the kernel is persistent.
+const SIMPLE_PERSISTENT_TILES: i64 = 2;
+/// Keys from which on causal tiles are long.
+const LONG: i64 = 512;
+
+/// The warpgroups, at most `most`, whose tiles take least time, given that of a tile of each
+/// number.
+pub fn warpgroups(rows: i64, most: usize, times: &[f64]) -> usize {
+    let time = |groups: usize| {
+        let tiles = (rows as usize).div_ceil(groups * ROWS);
+        tiles as f64 * times.get(groups - 1).copied().unwrap_or(f64::INFINITY)
+    };
+    (1..=most).rev().min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(1)
 }
 
 /// Whether scores are only scaled and causally masked.

@@ -14,7 +14,7 @@ use crate::{
     strategies::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         gpu::{
-            attention::{ROWS, factors},
+            attention::{ROWS, factors, warpgroups},
             common::grid::{grid, shared_bytes},
             wgmma_gemm::{self, DEPTH, MatrixOperand, SHARED, TMA_BYTES},
         },
@@ -58,7 +58,7 @@ impl Strategy for AttentionGradient {
     fn matches(r: &Request<'_>) -> Match<Params> {
         let found = || {
             r.gpu().ok().filter(|g| g.hopper() && g.tensor_cores)?;
-            Some(params(&GradientPattern::of(r.kernel)?))
+            Some(params(r.kernel, &GradientPattern::of(r.kernel)?))
         };
         Match::first(found())
     }
@@ -162,16 +162,30 @@ impl GradientPattern {
 /// Chooses the parameters. Two sums of 128 columns, and two tiles of scores, take 192 registers:
 /// there is no room for operands of the tile before or of what stays. Three consumer warpgroups
 /// leave room for one sum of 64 columns.
-fn params(pattern: &GradientPattern) -> Params {
+fn params(k: &Kernel, pattern: &GradientPattern) -> Params {
     let narrow = pattern.at.depth.max(pattern.at.columns) <= 64;
     let (by_keys, causal) = (pattern.at.by_keys(), pattern.at.causal);
     // A left operand has columns in sixteens.
     let whole = pattern.widths().iter().all(|n| n.is_multiple_of(16));
-    Params {
+    let made = Params {
         block: 64,
         overlap: usize::from(!by_keys || narrow && !causal),
         registers: usize::from(by_keys && narrow && whole),
         stages: 3,
         warpgroups: if narrow && !by_keys { 3 } else { 2 },
+    };
+    let rows = pattern.sizes(k).and_then(|(_, rows, _)| rows.known());
+    match rows.filter(|n| narrow && !by_keys && *n <= SHORT) {
+        // Without overlap one warpgroup leaves room for three CTAs on an SM, and few columns of
+        // their tiles are masked.
+        Some(_) if causal => Params { overlap: 0, warpgroups: 1, ..made },
+        Some(rows) => Params { overlap: 0, warpgroups: warpgroups(rows, 3, &TILE_TIMES), ..made },
+        None => made,
     }
 }
+
+/// Time of a tile of 64 queries by one warpgroup, 128 by two and 192 by three, without overlap, as
+/// measured (H100, heads of 64).
+const TILE_TIMES: [f64; 3] = [1.0, 1.95, 2.5];
+/// Queries up to which the derivative by them does without overlap, as measured (H100).
+const SHORT: i64 = 1024;

@@ -1,0 +1,112 @@
+"""Masks of attention that a graph computes from sizes alone, as decoders do: they are computed once, by PyTorch, to see which are
+causal or hide nothing. Kernels of attention need no such mask in memory, and skip what it hides."""
+from __future__ import annotations
+
+import logging
+import operator
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+log = logging.getLogger("kiln_torch")
+
+MOST = 1 << 27
+"""Elements of a mask that is computed."""
+IN_PLACE = {getattr(operator, f"i{name}") for name in ("add", "and", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub", "truediv", "xor")} | {operator.setitem, operator.delitem}
+
+
+ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+"""Of `scaled_dot_product_attention`, those that may come without a name."""
+
+
+class Unseeded(TorchDispatchMode):
+    """Refuses ops that draw random numbers."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise RuntimeError(f"{func} draws random numbers")
+        return func(*args, **(kwargs or {}))
+
+
+def writes(node: torch.fx.Node) -> bool:
+    """Whether a node may write to its arguments."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return node.op not in ("call_function", "call_method") or node.target in IN_PLACE or "out" in node.kwargs or name.endswith("_") and not name.endswith("__")
+
+
+def computed_from(node: torch.fx.Node) -> list[torch.fx.Node] | None:
+    """What a value is computed from, in the graph's order; None if that includes an input of the graph, or something else may write to it."""
+    found, stack = {node}, [node]
+    while stack:
+        n = stack.pop()
+        if n.op not in ("call_function", "call_method"):
+            return None
+        new = set(n.all_input_nodes) - found
+        found |= new
+        stack.extend(new)
+    if any(writes(user) and user.op != "output" for n in found for user in n.users if user not in found):
+        return None
+    return [n for n in node.graph.nodes if n in found]
+
+
+def on_processor(value):
+    return torch.device("cpu") if isinstance(value, torch.device) else value
+
+
+def constant(node: torch.fx.Node) -> torch.Tensor | None:
+    """The value of a node that depends on no input of the graph, on the processor."""
+    val = node.meta.get("example_value")
+    nodes = computed_from(node)
+    if nodes is None or not isinstance(val, torch.Tensor) or not all(isinstance(n, int) for n in val.shape) or val.numel() > MOST:
+        return None
+    values = {}
+    try:
+        # Without a default device.
+        with _disable_current_modes(), torch._C.DisableTorchFunction(), Unseeded(), torch.no_grad():
+            for n in nodes:
+                args, kwargs = torch.fx.node.map_aggregate((n.args, n.kwargs), lambda a: values[a] if isinstance(a, torch.fx.Node) else on_processor(a))
+                values[n] = n.target(*args, **kwargs) if n.op == "call_function" else getattr(args[0], n.target)(*args[1:], **kwargs)
+            return values[node].to("cpu")
+    except Exception as error:  # any op may refuse
+        log.debug("mask %s is not computed: %s", node, error)
+        return None
+
+
+def visible(mask: torch.Tensor) -> torch.Tensor | None:
+    """Which keys a mask shows, if it only shows and hides."""
+    if mask.dtype == torch.bool:
+        return mask
+    if mask.dtype not in (torch.float32, torch.bfloat16, torch.float64):
+        return None
+    shown = mask == 0
+    # Scores plus the least number underflow as those of -inf do, beside another that is seen.
+    return shown if bool((shown | (mask <= torch.finfo(mask.dtype).min)).all()) else None
+
+
+def kind(node: torch.fx.Node, queries: int, keys: int) -> str | None:
+    """`"causal"` for the mask that `is_causal` stands for, `"none"` for one that hides nothing, None for any other."""
+    mask = constant(node)
+    shown = visible(mask) if mask is not None else None
+    if shown is None or shown.dim() < 2 or shown.numel() == 0:
+        return None
+    if bool(shown.all()):
+        return "none"
+    triangle = torch.ones(queries, keys, dtype=torch.bool, device="cpu").tril()
+    return "causal" if shown.shape[-2:] == triangle.shape and bool((shown == triangle).all()) else None
+
+
+def simplify(call: torch.fx.Node, kinds: dict):
+    """Gives attention `is_causal` or nothing for a mask of its that means that. `kinds`: those of masks that were seen."""
+    given = dict(zip(ARGUMENTS, call.args)) | call.kwargs
+    mask = given.get("attn_mask")
+    vals = [n.meta.get("example_value") if isinstance(n, torch.fx.Node) else None for n in (given.get("query"), given.get("key"))]
+    if not isinstance(mask, torch.fx.Node) or given.get("is_causal", False) is not False or not all(isinstance(v, torch.Tensor) and v.dim() >= 2 for v in vals):
+        return
+    queries, keys = (v.shape[-2] for v in vals)
+    if not isinstance(queries, int) or not isinstance(keys, int):
+        return
+    of = (mask, queries, keys)
+    if of not in kinds:
+        kinds[of] = kind(*of)
+    if kinds[of] is not None:
+        call.args, call.kwargs = (), {**given, "attn_mask": None, "is_causal": kinds[of] == "causal"}
