@@ -66,7 +66,8 @@ impl ConcatSplit {
 
 impl Pass for SinkConcats {
     const FLAG: &'static str = "kiln-sink-concats";
-    const SUMMARY: &'static str = "Sinks concatenations below the elementwise ops that read them";
+    const SUMMARY: &'static str =
+        "Sinks concatenations below the elementwise ops and transposes that read them";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 

@@ -28,10 +28,28 @@ class Unseeded(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def schemas(target) -> list:
+    """Those of an op, or of its overloads."""
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return [getattr(target, name)._schema for name in target.overloads()]
+    return [target._schema] if hasattr(target, "_schema") else []
+
+
 def writes(node: torch.fx.Node) -> bool:
     """Whether a node may write to its arguments."""
+    if node.op not in ("call_function", "call_method"):
+        return True
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return node.op not in ("call_function", "call_method") or node.target in IN_PLACE or "out" in node.kwargs or name.endswith("_") and not name.endswith("__")
+    named = name.endswith("_") and not name.endswith("__") or node.target in IN_PLACE or "out" in node.kwargs
+    # Functions of modules take a flag.
+    flag = getattr(node.target, "__module__", "") == "torch.nn.functional" and node.target is not torch.nn.functional.scaled_dot_product_attention
+    return named or flag and any(a is True for a in (*node.args, *node.kwargs.values())) or any(s.is_mutable for s in schemas(node.target))
+
+
+def storage(node: torch.fx.Node) -> int | None:
+    """What views of a tensor share."""
+    val = node.meta.get("example_value")
+    return val.untyped_storage()._cdata if isinstance(val, torch.Tensor) and val.layout is torch.strided else None
 
 
 def computed_from(node: torch.fx.Node) -> list[torch.fx.Node] | None:
@@ -44,8 +62,10 @@ def computed_from(node: torch.fx.Node) -> list[torch.fx.Node] | None:
         new = set(n.all_input_nodes) - found
         found |= new
         stack.extend(new)
-    if any(writes(user) and user.op != "output" for n in found for user in n.users if user not in found):
-        return None
+    memory = {storage(n) for n in found} - {None}
+    for n in node.graph.nodes:
+        if n not in found and n.op != "output" and writes(n) and any(i in found or storage(i) in memory for i in n.all_input_nodes):
+            return None
     return [n for n in node.graph.nodes if n in found]
 
 

@@ -48,6 +48,25 @@ def written(n):
     return mask
 
 
+def written_by_a_view(n):
+    mask = torch.ones(n, n, dtype=torch.bool).tril()
+    row = mask[3]
+    row.zero_()
+    return mask
+
+
+def written_by_an_op(n):
+    mask = added(n)
+    torch.ops.aten.mul_.Tensor(mask[3], 0.0)
+    return mask.nan_to_num(0.0)
+
+
+def written_by_a_flag(n):
+    mask = -added(n)
+    F.hardtanh(mask[2], 0.0, 1.0, True)
+    return -mask
+
+
 def written_later(n):
     mask = torch.zeros(n, n, dtype=torch.bool)
     mask |= by_arange(n)
@@ -64,7 +83,7 @@ CAUSAL = {
     "updated": written_later,
     "in place": lambda n: torch.full((n, n), -torch.inf).triu_(1),
 }
-OTHER = {"band": banded(3), "transposed": lambda n: by_arange(n).mT, "small numbers": lambda n: added(n, -5.0), "with a hole": written, "random": lambda n: by_arange(n) & (torch.rand(n, n) < 2)}
+OTHER = {"band": banded(3), "transposed": lambda n: by_arange(n).mT, "small numbers": lambda n: added(n, -5.0), "with a hole": written, "with a hidden row": written_by_a_view, "by an op": written_by_an_op, "by a flag": written_by_a_flag, "random": lambda n: by_arange(n) & (torch.rand(n, n) < 2)}
 
 
 @pytest.mark.parametrize("name", CAUSAL)
