@@ -131,7 +131,7 @@ def has_gradient(query, key, value, attn_mask, dropout_p, enable_gqa) -> bool:
     if not all(statically_known_true(t.shape[0] == query.shape[0]) for t in tensors):
         return False
     heads, groups = query.shape[1], key.shape[1]
-    shared = heads == groups or enable_gqa and groups > 0 and heads % groups == 0
+    shared = groups == value.shape[1] and (heads == groups or enable_gqa and groups > 0 and heads % groups == 0)
     return shared and query.shape[3] in HEAD_SIZES and value.shape[3] in HEAD_SIZES
 
 
@@ -181,6 +181,9 @@ def repeated(node) -> torch.fx.Node | None:
     if [i for i in item.args[1] if i is not Ellipsis] != [everything, everything, None, everything, everything]:
         return None
     source = item.args[0]
+    # A repeated tensor is a copy: neither it nor what it copies may be written to.
+    if any(getattr(n.meta.get("example_value"), "_version", 1) != 0 for n in (source, item, expand, node)):
+        return None
     shapes = [n.meta["example_value"].shape if isinstance(n.meta.get("example_value"), torch.Tensor) else () for n in (source, expand, node)]
     if [len(s) for s in shapes] != [4, 5, 4]:
         return None

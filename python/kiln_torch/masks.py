@@ -19,12 +19,18 @@ ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 """Of `scaled_dot_product_attention`, those that may come without a name."""
 
 
-class Unseeded(TorchDispatchMode):
-    """Refuses ops that draw random numbers."""
+PRODUCTS = {"mm", "bmm", "mv", "dot", "addmm", "addbmm", "addmv", "baddbmm", "addr", "convolution", "_convolution"}
+"""What autocast rounds."""
+UNINITIALISED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+
+
+class Exact(TorchDispatchMode):
+    """Refuses ops whose results another call may not have, and ops from elsewhere."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            raise RuntimeError(f"{func} draws random numbers")
+        name = func.overloadpacket.__name__
+        if func.namespace not in ("aten", "prims") or name in PRODUCTS | UNINITIALISED or torch.Tag.nondeterministic_seeded in func.tags:
+            raise RuntimeError(f"{func} is not computed ahead")
         return func(*args, **(kwargs or {}))
 
 
@@ -37,11 +43,13 @@ def schemas(target) -> list:
 
 def writes(node: torch.fx.Node) -> bool:
     """Whether a node may write to its arguments."""
-    if node.op not in ("call_function", "call_method"):
+    if node.op not in ("call_function", "call_method") or isinstance(node.target, torch._ops.HigherOrderOperator):
         return True
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    named = name.endswith("_") and not name.endswith("__") or node.target in IN_PLACE or "out" in node.kwargs
-    # Functions of modules take a flag.
+    named = name.endswith("_") and not name.endswith("__") or name.startswith("__i") or node.target in IN_PLACE or "out" in node.kwargs
+    # Norms update statistics, and no counter tells.
+    named = named or "norm" in name
+    # Ops of `torch.nn.functional` write to their input with `inplace=True`.
     flag = getattr(node.target, "__module__", "") == "torch.nn.functional" and node.target is not torch.nn.functional.scaled_dot_product_attention
     return named or flag and any(a is True for a in (*node.args, *node.kwargs.values())) or any(s.is_mutable for s in schemas(node.target))
 
@@ -80,16 +88,16 @@ def constant(node: torch.fx.Node) -> torch.Tensor | None:
     if nodes is None or not isinstance(val, torch.Tensor) or not all(isinstance(n, int) for n in val.shape) or val.numel() > MOST:
         return None
     values = {}
-    try:
-        # Without a default device.
-        with _disable_current_modes(), torch._C.DisableTorchFunction(), Unseeded(), torch.no_grad():
-            for n in nodes:
-                args, kwargs = torch.fx.node.map_aggregate((n.args, n.kwargs), lambda a: values[a] if isinstance(a, torch.fx.Node) else on_processor(a))
-                values[n] = n.target(*args, **kwargs) if n.op == "call_function" else getattr(args[0], n.target)(*args[1:], **kwargs)
-            return values[node].to("cpu")
-    except Exception as error:  # any op may refuse
-        log.debug("mask %s is not computed: %s", node, error)
-        return None
+    # Without a default device.
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), Exact(), torch.no_grad():
+        for n in nodes:
+            args, kwargs = torch.fx.node.map_aggregate((n.args, n.kwargs), lambda a: values[a] if isinstance(a, torch.fx.Node) else on_processor(a))
+            values[n] = n.target(*args, **kwargs) if n.op == "call_function" else getattr(args[0], n.target)(*args[1:], **kwargs)
+        # What the trace has written to more often, something else has written to.
+        traced = {n: n.meta.get("example_value") for n in nodes}
+        if any(isinstance(t, torch.Tensor) and t._version != values[n]._version for n, t in traced.items()):
+            return None
+        return values[node].to("cpu")
 
 
 def visible(mask: torch.Tensor) -> torch.Tensor | None:
@@ -105,7 +113,11 @@ def visible(mask: torch.Tensor) -> torch.Tensor | None:
 
 def kind(node: torch.fx.Node, queries: int, keys: int) -> str | None:
     """`"causal"` for the mask that `is_causal` stands for, `"none"` for one that hides nothing, None for any other."""
-    mask = constant(node)
+    try:
+        mask = constant(node)
+    except Exception as error:  # any op may refuse, and tensors of transforms have no storage
+        log.debug("mask %s is not computed: %s", node, error)
+        return None
     shown = visible(mask) if mask is not None else None
     if shown is None or shown.dim() < 2 or shown.numel() == 0:
         return None

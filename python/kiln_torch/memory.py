@@ -51,21 +51,21 @@ def save_bases(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, re
     saved = [n for n in results[returned:] if isinstance(n, torch.fx.Node) and not n.meta.get("saved_tensor_with_no_vc_check")]
     views = collections.defaultdict(list)
     for node in saved:
-        if isinstance(node.meta.get("val"), torch.Tensor) and (start := shares(node)) is not None:
+        if isinstance(node.meta.get("val"), torch.Tensor) and (start := shares(node)) is not None and not start.meta.get("saved_tensor_with_no_vc_check"):
             views[start].append(node)
     elements = lambda nodes: sum(n.meta["val"].numel() for n in nodes)
     views = {start: of for start, of in views.items() if start in saved or elements(of) >= elements([start])}
     given = {n.name: n for n in backward.graph.find_nodes(op="placeholder")}
     if not all(n.name in given for start, of in views.items() for n in of):
         return
-    dropped = set()
+    dropped = {}
     for start, of in views.items():
         if start not in saved:
             results[results.index(of[0], returned)] = start
             with backward.graph.inserting_before(given[of[0].name]):
                 given[start.name] = backward.graph.placeholder(start.name)
             given[start.name].meta = {**start.meta}
-        dropped.update(n for n in of if n in results[returned:])
+        dropped.update(dict.fromkeys(of))
         for node in of:
             # A view for each reader, next to it: it does not keep programs apart.
             for user in [*given[node.name].users]:
@@ -79,8 +79,8 @@ def save_bases(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, re
     output.args = (tuple(results[k] for k in kept),)
     if "desc" in output.meta:
         output.meta["desc"] = [output.meta["desc"][k] for k in kept]
-    for node in dropped:
-        while not node.users and is_view(node.args[0] if is_item(node) else node):
+    for node in reversed([n for n in forward.graph.nodes if n in dropped]):
+        while not node._erased and not node.users and is_view(node.args[0] if is_item(node) else node):
             node, unused = node.args[0], node
             forward.graph.erase_node(unused)
     forward.recompile()

@@ -1,4 +1,5 @@
 """Masks of attention that a graph computes from sizes alone."""
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -86,6 +87,27 @@ CAUSAL = {
 OTHER = {"band": banded(3), "transposed": lambda n: by_arange(n).mT, "small numbers": lambda n: added(n, -5.0), "with a hole": written, "with a hidden row": written_by_a_view, "by an op": written_by_an_op, "by a flag": written_by_a_flag, "random": lambda n: by_arange(n) & (torch.rand(n, n) < 2)}
 
 
+def written_by_numpy(n):
+    array = np.tril(np.ones((n, n), bool))
+    array[5, 2] = False
+    return torch.from_numpy(array)
+
+
+def written_by_a_number(n):
+    mask = -added(n)
+    F.hardtanh(mask[2], 0.0, 1.0, inplace=1)
+    return -mask
+
+
+def written_by_a_method(n):
+    mask = torch.ones(n, n, dtype=torch.bool).tril()
+    mask[2].__iand__(torch.zeros(n, dtype=torch.bool))
+    return mask
+
+
+OTHER |= {"by numpy": written_by_numpy, "by a number": written_by_a_number, "by a method": written_by_a_method}
+
+
 @pytest.mark.parametrize("name", CAUSAL)
 def test_causal_masks_are_found(name, device):
     assert found(attend(CAUSAL[name]), torch.randn(2, 2, 8, 16)) == [(None, True)]
@@ -152,3 +174,38 @@ def test_gradients_with_repeated_heads_and_a_mask(own, device, monkeypatch):
     torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
     g = torch.randn_like(want)
     torch.testing.assert_close(torch.autograd.grad(got, inputs, g), torch.autograd.grad(want, inputs, g), rtol=2e-2, atol=4e-2)
+
+
+def test_repeated_heads_that_are_written_to_are_not_shared(device, monkeypatch):
+    monkeypatch.setattr(attention, "has_kernels", lambda device: True)
+    repeat = lambda t: t[:, :, None, :, :].expand(2, 2, 2, 8, 16).reshape(2, 4, 8, 16)
+
+    def source(q, k, v):
+        k = k * 1
+        repeated = repeat(k)
+        k.mul_(3)
+        return F.scaled_dot_product_attention(q, repeated, repeat(v))
+
+    def copy(q, k, v):
+        repeated = repeat(k)
+        repeated.mul_(3)
+        return F.scaled_dot_product_attention(q, repeated, repeat(v))
+
+    inputs = [torch.randn(2, h, 8, 16, dtype=torch.bfloat16, requires_grad=True) for h in (4, 2, 2)]
+    for fn in (source, copy):
+        torch.testing.assert_close(torch.compile(fn, backend=kiln)(*inputs), fn(*inputs), rtol=2e-2, atol=2e-2)
+
+
+def test_values_with_other_heads_than_keys(device, monkeypatch):
+    monkeypatch.setattr(attention, "has_kernels", lambda device: True)
+    q, k, v = (torch.randn(2, h, 8, 16, dtype=torch.bfloat16, requires_grad=True) for h in (4, 4, 2))
+    assert not attention.has_gradient(q, k, v, None, 0.0, True)
+
+
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.vmap], ids=["grad", "vmap"])
+def test_transforms_of_functions_with_masks(transform, device):
+    def fn(x):
+        return transform(lambda x: F.scaled_dot_product_attention(x, x, x, by_arange(8)).sum())(x)
+
+    x = torch.randn(3, 2, 8, 16)
+    torch.testing.assert_close(torch.compile(fn, backend=kiln)(x), fn(x), rtol=1e-4, atol=1e-4)
