@@ -194,7 +194,7 @@ def repeated(node) -> torch.fx.Node | None:
 
 def share_heads(call: torch.fx.Node):
     """Gives attention also keys and values with fewer heads than queries that the ones it has repeat."""
-    given = dict(zip(masks.ARGUMENTS, call.args)) | call.kwargs
+    given = masks.arguments(call)
     sources = [repeated(given.get("key")), repeated(given.get("value"))]
     if all(sources) and not given.get("enable_gqa", False):
         call.args, call.kwargs = (), {**given, "shared": tuple(sources)}

@@ -15,10 +15,6 @@ MOST = 1 << 27
 IN_PLACE = {getattr(operator, f"i{name}") for name in ("add", "and", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub", "truediv", "xor")} | {operator.setitem, operator.delitem}
 
 
-ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-"""Of `scaled_dot_product_attention`, those that may come without a name."""
-
-
 PRODUCTS = {"mm", "bmm", "mv", "dot", "addmm", "addbmm", "addmv", "baddbmm", "addr", "convolution", "_convolution"}
 """What autocast rounds."""
 UNINITIALISED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
@@ -84,8 +80,10 @@ def on_processor(value):
 def constant(node: torch.fx.Node) -> torch.Tensor | None:
     """The value of a node that depends on no input of the graph, on the processor."""
     val = node.meta.get("example_value")
+    if not isinstance(val, torch.Tensor) or not all(isinstance(n, int) for n in val.shape) or val.numel() > MOST:
+        return None
     nodes = computed_from(node)
-    if nodes is None or not isinstance(val, torch.Tensor) or not all(isinstance(n, int) for n in val.shape) or val.numel() > MOST:
+    if nodes is None:
         return None
     values = {}
     # Without a default device.
@@ -127,9 +125,14 @@ def kind(node: torch.fx.Node, queries: int, keys: int) -> str | None:
     return "causal" if shown.shape[-2:] == triangle.shape and bool((shown == triangle).all()) else None
 
 
+def arguments(call: torch.fx.Node) -> dict:
+    """Those that a call of `scaled_dot_product_attention` gives, by name."""
+    return dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), call.args)) | call.kwargs
+
+
 def simplify(call: torch.fx.Node, kinds: dict):
     """Gives attention `is_causal` or nothing for a mask of its that means that. `kinds`: those of masks that were seen."""
-    given = dict(zip(ARGUMENTS, call.args)) | call.kwargs
+    given = arguments(call)
     mask = given.get("attn_mask")
     vals = [n.meta.get("example_value") if isinstance(n, torch.fx.Node) else None for n in (given.get("query"), given.get("key"))]
     if not isinstance(mask, torch.fx.Node) or given.get("is_causal", False) is not False or not all(isinstance(v, torch.Tensor) and v.dim() >= 2 for v in vals):
