@@ -30,8 +30,21 @@ def attend(make):
     return lambda x: F.scaled_dot_product_attention(x, x, x, make(x.shape[-2]))
 
 
+PLACE = {}
+
+
+@pytest.fixture(autouse=True)
+def place(device):
+    """Dynamo traces `arange` and NumPy without the default device, so functions name theirs."""
+    PLACE["device"] = device
+
+
+def arange(n):
+    return torch.arange(n, device=PLACE["device"])
+
+
 def by_arange(n):
-    rows = torch.arange(n)
+    rows = arange(n)
     return rows[None, :] <= rows[:, None]
 
 
@@ -40,7 +53,7 @@ def added(n, hidden=-torch.inf):
 
 
 def banded(width):
-    return lambda n: by_arange(n) & (torch.arange(n)[None, :] > torch.arange(n)[:, None] - width)
+    return lambda n: by_arange(n) & (arange(n)[None, :] > arange(n)[:, None] - width)
 
 
 def written(n):
@@ -90,7 +103,7 @@ OTHER = {"band": banded(3), "transposed": lambda n: by_arange(n).mT, "small numb
 def written_by_numpy(n):
     array = np.tril(np.ones((n, n), bool))
     array[5, 2] = False
-    return torch.from_numpy(array)
+    return torch.from_numpy(array).to(PLACE["device"])
 
 
 def written_by_a_number(n):
@@ -150,7 +163,7 @@ def test_masks_of_inputs_and_of_symbolic_sizes_are_kept(device):
 
 def test_more_keys_than_queries(device):
     def fn(x, y):
-        rows, columns = torch.arange(x.shape[-2]), torch.arange(y.shape[-2])
+        rows, columns = arange(x.shape[-2]), arange(y.shape[-2])
         first = columns[None, :] <= rows[:, None]
         last = columns[None, :] <= rows[:, None] + 3
         return F.scaled_dot_product_attention(x, y, y, first) + F.scaled_dot_product_attention(x, y, y, last)
