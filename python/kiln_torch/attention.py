@@ -109,6 +109,7 @@ def backward(ctx, grad_out, _):
 
 attention_with_lse.register_autograd(backward, setup_context=save)
 
+
 HOPPER = (9, 0)
 HEAD_SIZES = range(16, 129, 8)
 """Those of kiln's kernels for derivatives of attention."""
@@ -123,10 +124,13 @@ def has_gradient(query, key, value, attn_mask, dropout_p, enable_gqa) -> bool:
     """Whether kiln has kernels for an attention and its derivatives."""
     if attn_mask is not None or dropout_p != 0 or not has_kernels(query.device):
         return False
+    # Transforms of torch.func differentiate and batch no custom op that registers its derivative.
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
     tensors = (query, key, value)
-    narrow = query.dtype in (torch.bfloat16, torch.float16) and all(t.dtype == query.dtype and t.dim() == 4 for t in tensors)
-    sizes = [n for t in tensors for n in (t.shape[1], t.shape[3])]
-    if not narrow or not all(isinstance(n, int) for n in sizes):
+    if query.dtype not in (torch.bfloat16, torch.float16) or not all(t.dtype == query.dtype and t.dim() == 4 for t in tensors):
+        return False
+    if not all(isinstance(n, int) for t in tensors for n in (t.shape[1], t.shape[3])):
         return False
     if not all(statically_known_true(t.shape[0] == query.shape[0]) for t in tensors):
         return False
