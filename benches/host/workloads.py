@@ -47,9 +47,9 @@ class MatmulEpilogue(nn.Module):
 
 
 class Convolution(nn.Module):
-    def __init__(self, channels=64, filters=64):
+    def __init__(self, channels=64, filters=64, size=3, stride=1):
         super().__init__()
-        self.conv = nn.Conv2d(channels, filters, 3, padding=1)
+        self.conv = nn.Conv2d(channels, filters, size, stride, padding=size // 2)
 
     def forward(self, x):
         return F.relu(self.conv(x))
@@ -121,16 +121,16 @@ class First(nn.Module):
         return self.pick(self.model(ids, use_cache=False) if "gpt" in type(self.model).__name__.lower() else self.model(ids))
 
 
-def resnet18(batch):
+def resnet(depth, batch):
     import torchvision
 
-    return torchvision.models.resnet18(), (rand(batch, 3, 224, 224),)
+    return getattr(torchvision.models, f"resnet{depth}")(), (rand(batch, 3, 224, 224),)
 
 
-def vit(batch):
+def image(name, batch):
     import timm
 
-    return timm.create_model("vit_tiny_patch16_224"), (rand(batch, 3, 224, 224),)
+    return timm.create_model(name), (rand(batch, 3, 224, 224),)
 
 
 def bert(batch):
@@ -182,10 +182,17 @@ WORKLOADS = {
     "fft2": (lambda: (Fourier("fft2", True), (rand(8, 1024, 1024, 2),)), 0, 2 * 8 * 8 * 1024 * 1024),
     "rfft2": (lambda: (Fourier("rfft2", False), (rand(64, 256, 256),)), 0, 2 * 4 * 64 * 256 * 256),
     "filter": (lambda: (Filter(4096), (rand(512, 4096),)), 0, 2 * 4 * 512 * 4096),
-    "resnet18_b1": (lambda: resnet18(1), 0, 0),
-    "resnet18_b8": (lambda: resnet18(8), 0, 0),
-    "vit_b1": (lambda: vit(1), 0, 0),
-    "vit_b8": (lambda: vit(8), 0, 0),
+    "conv1x1": (lambda: (Convolution(256, 64, 1), (rand(8, 256, 56, 56),)), 2 * 8 * 256 * 64 * 56 * 56, 0),
+    "conv1x1s2": (lambda: (Convolution(256, 512, 1, 2), (rand(8, 256, 56, 56),)), 2 * 8 * 256 * 512 * 28 * 28, 0),
+    "conv3x3s2": (lambda: (Convolution(128, 128, 3, 2), (rand(8, 128, 56, 56),)), 2 * 8 * 128 * 128 * 9 * 28 * 28, 0),
+    "conv5x5s2": (lambda: (Convolution(64, 128, 5, 2), (rand(8, 64, 56, 56),)), 2 * 8 * 64 * 128 * 25 * 28 * 28, 0),
+    "resnet18_b1": (lambda: resnet(18, 1), 0, 0),
+    "resnet18_b8": (lambda: resnet(18, 8), 0, 0),
+    "resnet50_b1": (lambda: resnet(50, 1), 0, 0),
+    "resnet50_b8": (lambda: resnet(50, 8), 0, 0),
+    "vit_b1": (lambda: image("vit_tiny_patch16_224", 1), 0, 0),
+    "vit_b8": (lambda: image("vit_tiny_patch16_224", 8), 0, 0),
+    "swin_b1": (lambda: image("swin_tiny_patch4_window7_224", 1), 0, 0),
     "bert_b1": (lambda: bert(1), 0, 0),
     "bert_b8": (lambda: bert(8), 0, 0),
     "gpt2_b1": (lambda: gpt2(1), 0, 0),

@@ -38,6 +38,7 @@ pub mod reciprocals;
 pub mod refine_shapes;
 pub mod simplify;
 pub mod sink_concats;
+pub mod sink_reshapes;
 mod slices;
 pub mod split_reductions;
 pub mod verify_level;

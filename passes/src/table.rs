@@ -9,7 +9,8 @@ use crate::{
     interleave_ffts::InterleaveFfts, partition::Partition, pass::PassRow, powers::Powers,
     ptx_calls::PtxCalls, raise_attention::RaiseAttention, reciprocals::Reciprocals,
     refine_shapes::RefineShapes, simplify::Simplify, sink_concats::SinkConcats,
-    split_reductions::SplitReductions, verify_level::VerifyLevel, vmap::Vmap,
+    sink_reshapes::SinkReshapes, split_reductions::SplitReductions, verify_level::VerifyLevel,
+    vmap::Vmap,
 };
 
 /// Every pass within a level, sorted by flag.
@@ -38,6 +39,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<RefineShapes>(),
     PassRow::of::<Simplify>(),
     PassRow::of::<SinkConcats>(),
+    PassRow::of::<SinkReshapes>(),
     PassRow::of::<SplitReductions>(),
     PassRow::of::<VerifyLevel>(),
     PassRow::of::<Vmap>(),

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kiln_torch import backend, channels_last, convolutions, kiln, partition
+from kiln_torch import backend, channels_last, convolutions, kiln, partition, reports
 
 nn = torch.nn
 
@@ -85,3 +85,29 @@ def test_gradients_as_eager(name, device, monkeypatch):
         assert [s for n, s in zip(got.shape, got.stride()) if n > 1] == [s for n, s in zip(want.shape, want.stride()) if n > 1]
     if device == "cpu":
         assert operands.found and all(operands.found) and not any(operands.biases)
+
+
+class Mixed(nn.Module):
+    """The feed-forward part of a transformer block with a depthwise convolution, as in PVT v2 and Segformer."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.conv, self.down = nn.Linear(8, 64), nn.Conv2d(64, 64, 3, padding=1, groups=64), nn.Linear(64, 8)
+
+    def forward(self, x, height, width):
+        y = self.up(x).transpose(1, 2).unflatten(2, (height, width))
+        return self.down(nn.functional.gelu(self.conv(y).flatten(2).transpose(1, 2)))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_activations_of_flattened_images_are_fused(dynamic, device):
+    model = Mixed().eval()
+    fn = torch.compile(model, backend=kiln, dynamic=dynamic, options={"freezing": True})
+    with torch.no_grad():
+        for batch, height, width in ((2, 32, 40), (3, 36, 32)):
+            x = torch.randn(batch, height * width, 8)
+            torch.testing.assert_close(fn(x, height, width), model(x, height, width), rtol=1e-4, atol=1e-5)
+    assert all(r.programs == 1 and not r.eager for r in reports)
+    if not dynamic:
+        # Two products, and the convolution with its activation.
+        assert max(r.kernels for r in reports) == 3

@@ -160,3 +160,18 @@ func.func @f(%x: tensor<1x4x4x8xf32>, %y: tensor<1x4x4x8xf32>, %w: tensor<8x1x3x
   return %r, %v : tensor<1x4x4x8xf32>, tensor<2x64xf32>
 }
 }
+
+// -----
+// An image that is a view of rows is not copied.
+// CASE: an_input_that_is_a_view
+// RUN: kiln-expose-padding{chip=sm_90a}
+// CHECK: kiln.reshape %arg0 sizes = [1, 4, 4, 8] {kiln.view}
+module attributes {kiln.level = "prims"} {
+func.func @f(%x: tensor<1x16x8xf32>, %w: tensor<8x1x3x3xf32>) -> tensor<1x4x4x8xf32> attributes {kiln.memory_format = "channels last"} {
+  %v = kiln.reshape %x sizes = [1, 4, 4, 8] : tensor<1x16x8xf32>
+  %t = kiln.transpose %v permutation = [0, 3, 1, 2] : tensor<1x4x4x8xf32>
+  %c = kiln.convolution %t, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 8 : i64} : tensor<1x8x4x4xf32>, tensor<8x1x3x3xf32>
+  %r = kiln.transpose %c permutation = [0, 2, 3, 1] : tensor<1x8x4x4xf32>
+  return %r : tensor<1x4x4x8xf32>
+}
+}

@@ -831,3 +831,17 @@ func.func @main(%q: tensor<1x2x4x16xbf16>, %k: tensor<1x2x4x16xbf16>, %v: tensor
   %5 = kiln.transpose %2 permutation = [0, 2, 1, 3] : tensor<1x2x4x16xbf16>
   return %3, %4, %5 : tensor<1x4x2x16xbf16>, tensor<1x4x2x16xbf16>, tensor<1x4x2x16xbf16>
 }
+
+// -----
+// A reshape with kiln.view is a view of a stored value, where its reader could index the rows.
+// CASE: view_on_purpose
+// CHECK: kiln.reshape %{{.*}} sizes = [1, 4, 4, 8] {{.*}}: tensor<1x16x8xf32>
+// CHECK: kiln.launch @convolution
+func.func @f(%x: tensor<1x16x8xf32>, %w: tensor<8x1x3x3xf32>) -> tensor<1x4x4x8xf32> {
+  %e = kiln.tanh %x : tensor<1x16x8xf32>
+  %v = kiln.reshape %e sizes = [1, 4, 4, 8] {kiln.view} : tensor<1x16x8xf32>
+  %t = kiln.transpose %v permutation = [0, 3, 1, 2] : tensor<1x4x4x8xf32>
+  %c = kiln.convolution %t, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 8 : i64} : tensor<1x8x4x4xf32>, tensor<8x1x3x3xf32>
+  %r = kiln.transpose %c permutation = [0, 2, 3, 1] : tensor<1x8x4x4xf32>
+  return %r : tensor<1x4x4x8xf32>
+}

@@ -215,3 +215,25 @@ func.func @f(%x: tensor<2x3x3x8xf32>) -> tensor<4x4x3x3xf32> {
   %2 = kiln.neg %1 : tensor<4x4x3x3xf32>
   return %2 : tensor<4x4x3x3xf32>
 }
+
+// -----
+// Rows of pixels are an image with channels last, and its result is rows again, without transposes
+// of either.
+// CASE: rows_of_pixels
+// CHECK: kiln.reshape %arg0 sizes = [2, 3, 4, 8]
+// CHECK: permutation = [0, 3, 1, 2]
+// CHECK: kiln.reshape %{{.*}} sizes = [2, 12, 8] : tensor<2x3x4x8xf32>
+// CHECK: kiln.tanh
+module {
+  kiln.global "private" @w : tensor<8x8x1x1xf32> from "w#w"
+  func.func @f(%x: tensor<2x12x8xf32>) -> tensor<2x12x8xf32> {
+    %w = kiln.get_global @w : tensor<8x8x1x1xf32>
+    %0 = kiln.transpose %x permutation = [0, 2, 1] : tensor<2x12x8xf32>
+    %1 = kiln.reshape %0 sizes = [2, 8, 3, 4] : tensor<2x8x12xf32>
+    %2 = kiln.convolution %1, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x8x3x4xf32>, tensor<8x8x1x1xf32>
+    %3 = kiln.reshape %2 sizes = [2, 8, 12] : tensor<2x8x3x4xf32>
+    %4 = kiln.transpose %3 permutation = [0, 2, 1] : tensor<2x8x12xf32>
+    %5 = kiln.tanh %4 : tensor<2x12x8xf32>
+    return %5 : tensor<2x12x8xf32>
+  }
+}

@@ -114,6 +114,11 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
                 "has kiln.stored, which belongs on an op with one result".into()
             });
         }
+        "kiln.view" => {
+            return ensure(value.is_unit() && op.kind() == Some(OpKind::Reshape), || {
+                "has kiln.view, which is a unit attribute of reshapes".into()
+            });
+        }
         "kiln.image" => {
             return ensure(value.is_unit() && op.kind() == Some(OpKind::Transpose), || {
                 "has kiln.image, which is a unit attribute of transposes".into()

@@ -208,6 +208,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-layout{mutable=true groups=false}",
         "sees the whole graph; cuDNN and naive_contraction take other grouped convolutions as given",
     ),
+    step(
+        Level::Prims,
+        On::Module,
+        "kiln-sink-reshapes",
+        "after kiln-layout, whose images have channels last, so that their reshapes keep channels",
+    ),
     cuda(
         Level::Prims,
         On::Module,

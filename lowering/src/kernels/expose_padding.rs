@@ -16,7 +16,7 @@
 //! after:   %p = kiln.pad %x, %zero low = [0, 0, 1, 1] high = [0, 0, 1, 1]   %0 = kiln.convolution %p, %w … pad = [0, 0] x [0, 0] …
 //! ```
 use crate::kernels::{
-    frozen::{STORED, is_movement},
+    frozen::{STORED, VIEW, is_movement},
     op_facts::{contracts, fits_im2col, folded_transpose, folding_op, is_dense, is_depthwise},
 };
 use kiln_dialects::{
@@ -105,13 +105,14 @@ fn image(o: &Convolution) -> Option<Value> {
 /// is only a transposed argument.
 fn store_image(op: Op) {
     let made = Convolution::of(op).and_then(|o| image(&o)).and_then(Value::def);
-    // A reshape that collapses dimensions is a view of memory anyway.
-    let wide = |v: Value| v.ty().dims().iter().filter(|d| d.known() != Some(1)).count();
-    let view = |o: &Op| o.kind() == Some(OpKind::Reshape) && wide(o.result(0)) < wide(o.operand(0));
+    let Some(made) = made else { return };
     // A contraction stores what it computes in the layout of a transpose that it folds.
-    let apart = |o: &Op| !view(o) && folding_op(*o).is_none();
-    if let Some(op) = made.filter(|o| o.kind().is_some_and(is_movement) && apart(o)) {
-        op.set_attr(STORED, Attr::unit(op.ctx()));
+    match made.kind() {
+        Some(OpKind::Reshape) => made.set_attr(VIEW, Attr::unit(op.ctx())),
+        Some(kind) if is_movement(kind) && folding_op(made).is_none() => {
+            made.set_attr(STORED, Attr::unit(op.ctx()));
+        }
+        _ => {}
     }
 }
 

@@ -6,6 +6,8 @@ use std::collections::HashSet;
 /// Marks an op whose result is materialised in its own layout, for readers that see it through
 /// movement ops.
 pub const STORED: &str = "kiln.stored";
+/// Marks a reshape as a view of its operand, which is materialised, where readers could fold it.
+pub const VIEW: &str = "kiln.view";
 
 /// Values that depend on frozen globals and literals only.
 pub struct Frozen(HashSet<Value>);

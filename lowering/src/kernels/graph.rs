@@ -7,7 +7,7 @@ use crate::{
     },
     kernels::{
         class::{Class, Role},
-        frozen::{STORED, is_movement},
+        frozen::{STORED, VIEW, is_movement},
         marks::in_prologue,
         op_facts::{
             captured, contracts, folded_transpose, folded_transposes, folding_op, heavy,
@@ -169,7 +169,7 @@ impl Graph<'_> {
             }
             Splat | Iota => Role::Generator,
             BroadcastInDim | Transpose | Slice | Reverse => Role::Move,
-            Reshape if self.is_move(op) => Role::Move,
+            Reshape if op.attr(VIEW).is_none() && self.is_move(op) => Role::Move,
             Reshape => Role::View,
             Gather | DynamicSlice => Role::Compute(Class::Pointwise),
             Reduce => Role::Compute(Class::Reduce),

@@ -148,6 +148,8 @@ struct ChannelsLast {
     dead: HashSet<Op>,
     /// The keys of `nhwc` that are op results, in order.
     transposed: Vec<Value>,
+    /// Views that may stay without readers.
+    views: Vec<Value>,
 }
 
 fn picked<T: Clone>(all: &[T]) -> Vec<T> {
@@ -163,6 +165,14 @@ fn regroups_pixels(from: &[SymDim], to: &[SymDim]) -> bool {
         let count = pixels(from);
         count.is_some() && count == pixels(to)
     }
+}
+
+/// What `[N, H W, C]` a reshape to NCHW splits the pixels of, behind a transpose.
+fn split_pixels(o: &Reshape, to: &[SymDim]) -> Option<Value> {
+    let t = o.input.def().and_then(Transpose::of).filter(|t| t.permutation == [0, 2, 1])?;
+    let from = o.input.ty().dims();
+    let kept = from[..2] == to[..2] && from[0] != SymDim::Unknown && from[1].known().is_some();
+    (to.len() >= 4 && kept).then_some(t.input)
 }
 
 /// Whether a transpose of more than four dimensions takes its channels from the innermost dimension.
@@ -241,12 +251,28 @@ impl ChannelsLast {
             self.nhwc.insert(op.result(0), t.input);
             return Ok(());
         }
+        // Rows of pixels that are transposed back.
+        if let Some(t) = Transpose::of(op).filter(|t| t.permutation == [0, 2, 1])
+            && let Some(back) = t.input.def().and_then(Transpose::of)
+            && back.permutation == t.permutation
+        {
+            self.replaced(op, back.input);
+            return Ok(());
+        }
         // Channels that are innermost in memory stay so, wherever the other dimensions go.
         if let Some(t) = Transpose::of(op).filter(is_innermost) {
             let last = channels_last(t.permutation.len());
             let permutation = last.iter().map(|d| t.permutation[*d as usize]).collect();
             let new = b.add(&Transpose { input: t.input, permutation })?;
             self.record(op, new);
+            return Ok(());
+        }
+        if let Some(o) = Reshape::of(op)
+            && let Some(rows) = split_pixels(&o, &op.result(0).ty().dims())
+        {
+            let view = b.add(&Reshape { input: rows, sizes: picked(&o.sizes) })?;
+            self.views.push(view);
+            self.nhwc.insert(op.result(0), view);
             return Ok(());
         }
         if kind == OpKind::Pad
@@ -424,6 +450,8 @@ impl ChannelsLast {
             }
         }
         ops.iter().rev().filter(|op| self.dead.contains(op)).for_each(|op| op.erase());
+        let unused = self.views.iter().filter(|v| v.uses().is_empty());
+        unused.filter_map(|v| v.def()).for_each(Op::erase);
         Ok(())
     }
 }
