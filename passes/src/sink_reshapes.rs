@@ -28,7 +28,7 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     sym::Dim,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 crate::pass_options! {
     /// The pass.
@@ -48,7 +48,7 @@ impl Pass for SinkReshapes {
     fn run(&self, root: Op) -> Result<()> {
         let bodies = functions_in(root).into_iter().flat_map(|f| f.regions());
         for block in bodies.filter_map(|r| r.first()) {
-            for op in with_convolutions(&block.ops()) {
+            for op in reshapes_of_convolutions(&block.ops()) {
                 let Some(r) = Flattening::of(op) else { continue };
                 let sunk = r.readers(&block.ops(), self.most);
                 if !sunk.is_empty() {
@@ -61,17 +61,17 @@ impl Pass for SinkReshapes {
 }
 
 /// The reshapes of values that a convolution's kernel can store.
-fn with_convolutions(ops: &[Op]) -> Vec<Op> {
+fn reshapes_of_convolutions(ops: &[Op]) -> Vec<Op> {
     let (mut stored, mut found) = (HashSet::new(), vec![]);
     for op in ops {
         let reads = |stored: &HashSet<Value>| op.operands().iter().any(|v| stored.contains(v));
         match op.kind() {
             Some(OpKind::Convolution) => drop(stored.insert(op.result(0))),
             Some(OpKind::Reshape) if reads(&stored) => found.push(*op),
-            Some(kind) if kind == OpKind::Transpose || kind.is_elementwise() => {
-                if reads(&stored) {
-                    stored.insert(op.result(0));
-                }
+            Some(kind)
+                if (kind == OpKind::Transpose || kind.is_elementwise()) && reads(&stored) =>
+            {
+                stored.insert(op.result(0));
             }
             _ => {}
         }
@@ -167,8 +167,8 @@ impl Flattening {
         for op in sunk {
             let b = Builder::before(*op).ok_or_at(*op, "is in no block")?;
             for v in op.operands() {
-                if !forms.contains_key(&v) {
-                    forms.insert(v, self.form(&b, v)?);
+                if let Entry::Vacant(entry) = forms.entry(v) {
+                    entry.insert(self.form(&b, v)?);
                 }
             }
             let t = tensor_type(op.result(0).ty())?;
