@@ -1,4 +1,4 @@
-//! `kiln-sink-concats`: sinks a concatenation below the elementwise ops and transposes that read it.
+//! `kiln-sink-concats`: sinks a concatenation below elementwise ops and transposes that read it.
 //!
 //! Why: a concatenation ends fusion: its readers run in another kernel, with the tensor in memory
 //! between them. Below the elementwise ops it becomes their stores, so a rotary embedding, `x cos +

@@ -237,3 +237,22 @@ module {
     return %5 : tensor<2x12x8xf32>
   }
 }
+
+// -----
+// The same of an unknown number of images, whose pixels are known.
+// CASE: rows_of_dynamic_images
+// CHECK: kiln.reshape %arg0 sizes = [%{{.*}}, 3, 4, 8]
+module {
+  kiln.global "private" @w : tensor<8x8x1x1xf32> from "w#w"
+  func.func @f(%x: tensor<?x12x8xf32>) -> tensor<?x12x8xf32> {
+    %n = kiln.sym @n {min = 1 : i64}
+    kiln.bind_shape %x, [%n, 12, 8] : tensor<?x12x8xf32>
+    %w = kiln.get_global @w : tensor<8x8x1x1xf32>
+    %0 = kiln.transpose %x permutation = [0, 2, 1] : tensor<?x12x8xf32>
+    %1 = kiln.reshape %0 sizes = [%n, 8, 3, 4] : tensor<?x8x12xf32>
+    %2 = kiln.convolution %1, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<?x8x3x4xf32>, tensor<8x8x1x1xf32>
+    %3 = kiln.reshape %2 sizes = [%n, 8, 12] : tensor<?x8x3x4xf32>
+    %4 = kiln.transpose %3 permutation = [0, 2, 1] : tensor<?x8x12xf32>
+    return %4 : tensor<?x12x8xf32>
+  }
+}

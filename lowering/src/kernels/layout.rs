@@ -171,11 +171,15 @@ fn regroups_pixels(from: &[SymDim], to: &[SymDim]) -> bool {
 fn split_pixels(o: &Reshape, to: &[SymDim]) -> Option<Value> {
     let t = o.input.def().and_then(Transpose::of).filter(|t| t.permutation == [0, 2, 1])?;
     let from = o.input.ty().dims();
-    let kept = from[..2] == to[..2] && from[0] != SymDim::Unknown && from[1].known().is_some();
-    (to.len() >= 4 && kept).then_some(t.input)
+    let pixels = to.iter().skip(2).try_fold(1i64, |n, d| n.checked_mul(d.known()?));
+    let count = from[2].known().is_some() && from[2].known() == pixels;
+    let images = from[0].known().is_some() && from[0] == to[0];
+    // Of three sizes that a reshape keeps in all, two are known to be kept.
+    let kept = to.len() >= 4 && from[1].known().is_some() && from[1] == to[1] && (count || images);
+    kept.then_some(t.input)
 }
 
-/// Whether a transpose of more than four dimensions takes its channels from the innermost dimension.
+/// Whether a transpose of more than four dimensions takes its channels from the innermost one.
 fn is_innermost(t: &Transpose) -> bool {
     let rank = t.permutation.len();
     rank > 4 && t.permutation[1] == rank as i64 - 1
