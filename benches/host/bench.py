@@ -128,7 +128,8 @@ def openvino_side(name, threads, folder):
     data = dict(np.load(os.path.join(folder, name + ".npz")))
     for i in range(len([k for k in data if k.startswith("input_")])):
         request.set_input_tensor(i, ov.Tensor(data[f"input_{i}"], shared_memory=True))
-    def call():
+    # The request's tensors do not own the arrays.
+    def call(arrays=data):
         request.infer()
         return request.get_output_tensor(0)
     return call, lambda r: r.data
