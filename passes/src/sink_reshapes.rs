@@ -10,7 +10,9 @@
 //!
 //! An op goes above the reshape if its other operands are reshapes alike, splats, or broadcasts
 //! along dimensions that the reshape keeps: a stored tensor would end up behind a reshape from the
-//! ops that compute it. A conversion to wider floats stays with its readers.
+//! ops that compute it. What an elementwise op or a reduction below reads stays with it, and so does
+//! a conversion to wider floats: their kernel computes it, and the narrower image is stored. Of more
+//! ops than `most` none goes.
 //!
 //! Numerics: exact; only indexing changes.
 //!
@@ -50,7 +52,7 @@ impl Pass for SinkReshapes {
         for block in bodies.filter_map(|r| r.first()) {
             for op in reshapes_of_convolutions(&block.ops()) {
                 let Some(r) = Flattening::of(op) else { continue };
-                let sunk = r.readers(&block.ops(), self.most);
+                let sunk = r.readers(self.most);
                 if !sunk.is_empty() {
                     r.sink(&sunk).at(op)?;
                 }
@@ -131,27 +133,31 @@ impl Flattening {
     }
 
     /// The elementwise ops that go above the reshape, in order.
-    fn readers(&self, ops: &[Op], most: usize) -> Vec<Op> {
+    fn readers(&self, most: usize) -> Vec<Op> {
         let mut above = HashSet::from([self.op.result(0)]);
         let mut sunk: Vec<Op> = vec![];
-        for op in ops {
+        for op in std::iter::successors(self.op.next(), |op| op.next()) {
             let elementwise = op.kind().is_some_and(OpKind::is_elementwise);
             let operands = op.operands();
             let reads = elementwise && operands.iter().any(|v| above.contains(v));
             let whole = op.results().iter().all(|v| v.ty().dims() == self.to);
             if reads && whole && operands.iter().all(|v| self.has_form(*v, &above)) {
                 above.insert(op.result(0));
-                sunk.push(*op);
+                sunk.push(op);
             }
         }
-        // What only widens for readers that stay below stays with them.
+        // What elementwise ops or reductions below read, their kernel computes, and so it does what
+        // only widens.
         loop {
-            let read = |op: &Op| {
+            let stays = |op: &Op| {
                 let uses = op.result(0).uses();
-                uses.iter().any(|(user, _)| sunk.contains(user))
+                let (above, below): (Vec<Op>, Vec<Op>) =
+                    uses.iter().map(|(user, _)| *user).partition(|user| sunk.contains(user));
+                let fuses = |kind: OpKind| kind.is_elementwise() || kind == OpKind::Reduce;
+                below.iter().any(|user| user.kind().is_some_and(fuses))
+                    || widens(*op) && above.is_empty()
             };
-            let kept: Vec<Op> =
-                sunk.iter().copied().filter(|op| !widens(*op) || read(op)).collect();
+            let kept: Vec<Op> = sunk.iter().copied().filter(|op| !stays(op)).collect();
             if kept.len() == sunk.len() {
                 break;
             }

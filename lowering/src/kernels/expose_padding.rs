@@ -102,7 +102,7 @@ fn image(o: &Convolution) -> Option<Value> {
 }
 
 /// Marks the input of a convolution that pads as it loads as materialised in its layout, even if it
-/// is only a transposed argument.
+/// is only a transposed argument; a reshape as a view, whose operand is materialised.
 fn store_image(op: Op) {
     let made = Convolution::of(op).and_then(|o| image(&o)).and_then(Value::def);
     let Some(made) = made else { return };
