@@ -156,10 +156,13 @@ fn picked<T: Clone>(all: &[T]) -> Vec<T> {
     channels_last(all.len()).iter().map(|d| all[*d as usize].clone()).collect()
 }
 
+/// Elements behind batch and channels, if they are known.
+fn pixels(dims: &[SymDim]) -> Option<i64> {
+    dims.iter().skip(2).try_fold(1i64, |n, d| n.checked_mul(d.known()?))
+}
+
 /// Whether a reshape keeps batch and channels, and images of another rank have as many pixels.
 fn regroups_pixels(from: &[SymDim], to: &[SymDim]) -> bool {
-    let pixels =
-        |dims: &[SymDim]| dims[2..].iter().try_fold(1i64, |n, d| n.checked_mul(d.known()?));
     let images = from.len() >= 4 && to.len() >= 4;
     images && from[..2] == to[..2] && from[1].known().is_some() && {
         let count = pixels(from);
@@ -171,8 +174,7 @@ fn regroups_pixels(from: &[SymDim], to: &[SymDim]) -> bool {
 fn split_pixels(o: &Reshape, to: &[SymDim]) -> Option<Value> {
     let t = o.input.def().and_then(Transpose::of).filter(|t| t.permutation == [0, 2, 1])?;
     let from = o.input.ty().dims();
-    let pixels = to.iter().skip(2).try_fold(1i64, |n, d| n.checked_mul(d.known()?));
-    let count = from[2].known().is_some() && from[2].known() == pixels;
+    let count = from[2].known().is_some() && from[2].known() == pixels(to);
     let images = from[0].known().is_some() && from[0] == to[0];
     // Of three sizes that a reshape keeps in all, two are known to be kept.
     let kept = to.len() >= 4 && from[1].known().is_some() && from[1] == to[1] && (count || images);
@@ -305,7 +307,7 @@ impl ChannelsLast {
             (OpKind::Reshape, Some(x)) => {
                 let o = Reshape::of(op).ok_or_malformed(op)?;
                 let (from, to) = (o.input.ty().dims(), op.result(0).ty().dims());
-                let area = from.iter().skip(2).try_fold(1i64, |n, d| n.checked_mul(d.known()?));
+                let area = pixels(&from);
                 // A length of any size is known to be kept where the batch is.
                 let length = from.len() == 4 && from[2].known() == Some(1);
                 let kept = match area {
