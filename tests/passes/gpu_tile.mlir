@@ -600,6 +600,48 @@ module attributes {kiln.level = "linalg"} {
 }
 
 // -----
+// A mask by query and key: TMA loads its tiles beside those of keys, and the map of scores takes
+// their elements.
+// CASE: attention_with_a_mask_in_memory
+// CHECK: kiln.tile.pipeline : memref<2x128x16xi8, 3>
+// CHECK-COUNT-4: kiln.tile.tma_load
+// CHECK: kiln.tile.local_load {{.*}} -> tensor<128x16xi8, #accumulator>
+// CHECK: kiln.tile.map fast({{.*}}tensor<128x16xi8, #accumulator>
+#query = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d4)>
+#key = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>
+#mask = affine_map<(d0, d1, d2, d3) -> (d0, d2, d3)>
+#value = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d4, d3)>
+#result = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+module attributes {kiln.level = "linalg"} {
+  module @k attributes {kiln.kernel = {kind = "attention"}} {
+    func.func @k(%arg0: tensor<2x4x200x8xbf16> {kiln.sizes = array<i64: 2, 4, 200, 8>}, %arg1: tensor<2x4x208x8xbf16> {kiln.sizes = array<i64: 2, 4, 208, 8>}, %arg2: tensor<2x4x208x8xbf16> {kiln.sizes = array<i64: 2, 4, 208, 8>}, %arg3: tensor<2x200x208xi8> {kiln.sizes = array<i64: 2, 200, 208>}) -> tensor<2x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention", {block_kv = 16 : i64, ctas = 0 : i64, kv_stages = 2 : i64, q_stages = 1 : i64, warpgroups = 2 : i64}>} {
+      %low = arith.constant 0xFF800000 : f32
+      %scale = arith.constant 0.353553385 : f32
+      %0 = tensor.empty() : tensor<2x4x200x8xbf16>
+      %1 = kiln.structured.attention sizes [2, 4, 200, 208, 8, 8] lengths []
+          inputs(%arg0, %arg1 : tensor<2x4x200x8xbf16>, tensor<2x4x208x8xbf16>) modifiers(%arg3 : tensor<2x200x208xi8>)
+          values(%arg2 : tensor<2x4x208x8xbf16>) outs(%0 : tensor<2x4x200x8xbf16>) maps = [#query, #key, #mask, #value, #result] factors {
+      ^bb0(%q: bf16, %k: bf16):
+        %2 = arith.extf %q : bf16 to f32
+        %3 = arith.extf %k : bf16 to f32
+        kiln.yield %2, %3 : f32, f32
+      } score {
+      ^bb0(%s: f32, %m: i8):
+        %2 = arith.mulf %s, %scale : f32
+        %3 = arith.trunci %m : i8 to i1
+        %4 = arith.select %3, %2, %low : f32
+        kiln.yield %4, %4 : f32, f32
+      } weighted {
+      ^bb0(%v: bf16):
+        %2 = arith.extf %v : bf16 to f32
+        kiln.yield %2 : f32
+      } -> tensor<2x4x200x8xbf16>
+      return %1 : tensor<2x4x200x8xbf16>
+    }
+  }
+}
+
+// -----
 // Split attention: keys of two query heads are distributed over the warps of two CTAs, 16 at a
 // time.
 // CASE: split_attention

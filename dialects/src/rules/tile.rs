@@ -58,7 +58,7 @@ fn epilogue(op: Op, region: usize) -> Result<(Vec<Type>, Vec<Type>)> {
     })?;
     for (ty, to) in yields.iter().zip(&o.destinations) {
         let element = ty.element().unwrap_or(*ty);
-        let fits = element.dtype().is_ok_and(|d| d.is_float() && [2, 4].contains(&d.byte_size()));
+        let fits = element.dtype().is_ok_and(is_tile_float);
         let same = !to.ty().is_memref() || to.ty().element() == Some(element);
         ensure(fits && same && *ty == some(element), || {
             format!("yields {ty} for a destination {}", to.ty())
@@ -71,10 +71,22 @@ fn epilogue(op: Op, region: usize) -> Result<(Vec<Type>, Vec<Type>)> {
 fn shared(v: Value, rank: usize) -> Result<Vec<i64>> {
     let all = sizes(v.ty())?;
     let element = v.ty().element().and_then(|e| e.dtype().ok());
-    let float = element.is_some_and(|d| d.is_float() && [2, 4].contains(&d.byte_size()));
-    ensure(v.ty().memory_space() == Some(3) && all.len() == rank && float, || {
-        format!("has type {}, not {rank} sizes of 16- or 32-bit floats in shared memory", v.ty())
+    let fits = element.is_some_and(|d| d == DType::I8 || is_tile_float(d));
+    ensure(v.ty().memory_space() == Some(3) && all.len() == rank && fits, || {
+        format!("has type {}, not {rank} sizes of i8, 16- or 32-bit floats in shared memory", v.ty())
     })?;
+    Ok(all)
+}
+
+fn is_tile_float(d: DType) -> bool {
+    d.is_float() && [2, 4].contains(&d.byte_size())
+}
+
+/// The sizes of a factor in shared memory.
+fn shared_factor(v: Value) -> Result<Vec<i64>> {
+    let all = shared(v, 2)?;
+    let float = v.ty().element().and_then(|e| e.dtype().ok()).is_some_and(is_tile_float);
+    ensure(float, || format!("multiplies {}, which are no floats", v.ty()))?;
     Ok(all)
 }
 
@@ -131,14 +143,14 @@ pub(super) fn verify(op: Op) -> Result<()> {
             let o = TileMma::of(op).ok_or_malformed(op)?;
             let result = fragment(op.result(0), &[Accumulator])?;
             let mut left = match o.lhs.ty().is_memref() {
-                true => shared(o.lhs, 2)?,
+                true => shared_factor(o.lhs)?,
                 false => fragment(o.lhs, &[Operand])?,
             };
             if o.transposed_lhs {
                 ensure(o.lhs.ty().is_memref(), || "transposes a fragment".into())?;
                 left.reverse();
             }
-            let mut right = shared(o.rhs, 2)?;
+            let mut right = shared_factor(o.rhs)?;
             if o.transposed {
                 right.reverse();
             }
@@ -181,8 +193,12 @@ pub(super) fn verify(op: Op) -> Result<()> {
         Some(OpKind::TileLocalLoad) => {
             let (from, to) =
                 (shared(op.operand(0), 2)?, fragment(op.result(0), &[Accumulator, Operand])?);
-            let same = op.operand(0).ty().element() == op.result(0).ty().element();
-            ensure(from == to && same && to[1] % 16 == 0, || {
+            let element = op.operand(0).ty().element();
+            let same = element == op.result(0).ty().element();
+            // ldmatrix gives a left operand.
+            let half = element.and_then(|e| e.dtype().ok()).is_some_and(|d| d.byte_size() == 2);
+            let operand = op.result(0).ty().fragment_layout() == Some(Operand);
+            ensure(from == to && same && to[1] % 16 == 0 && (half || !operand), || {
                 format!("reads {to:?} elements of {from:?}")
             })
         }

@@ -29,6 +29,7 @@ pub fn chip_options(chip: Chip, features: Features) -> PassOptions {
         "kiln-merge-groups",
         "kiln-expose-padding",
         "kiln-space-to-depth",
+        "kiln-pad-biases",
         "kiln-pad-products",
         "kiln-split-products",
         "kiln-prologues",

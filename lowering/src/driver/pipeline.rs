@@ -254,6 +254,12 @@ pub const PIPELINE: &[PipelineStep] = &[
     cuda(
         Level::Prims,
         On::Module,
+        "kiln-pad-biases",
+        "after passes that would remove the zeros; before a frozen bias is stored",
+    ),
+    cuda(
+        Level::Prims,
+        On::Module,
         "kiln-pad-products",
         "after passes that would remove the zeros; before split-K",
     ),

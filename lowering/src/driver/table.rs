@@ -31,6 +31,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<kernels::merge_groups::MergeGroups>(),
     PassRow::of::<kernels::outline_control::OutlineControl>(),
     PassRow::of::<kernels::pack::Pack>(),
+    PassRow::of::<kernels::pad_biases::PadBiases>(),
     PassRow::of::<kernels::pad_products::PadProducts>(),
     PassRow::of::<program::plan::PlanMemory>(),
     PassRow::of::<kernels::prologues::Prologues>(),

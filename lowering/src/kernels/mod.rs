@@ -14,6 +14,7 @@ pub mod merge_groups;
 pub(crate) mod op_facts;
 pub mod outline_control;
 pub mod pack;
+pub mod pad_biases;
 pub mod pad_products;
 pub mod prologues;
 pub mod rematerialize;

@@ -19,7 +19,7 @@
 //!          %0 = kiln.dot_general %a, %b batch = [] x [] contract = [1] x [1] : tensor<512x1008xbf16>, tensor<512x1008xbf16>
 //! ```
 mod operand;
-mod zeros;
+pub(super) mod zeros;
 
 use crate::{
     kernels::frozen::Frozen,

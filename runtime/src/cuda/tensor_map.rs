@@ -38,6 +38,7 @@ impl TensorMapDesc<'_> {
         use sys::CUtensorMapDataType::{
             CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 as BF16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16 as F16,
             CU_TENSOR_MAP_DATA_TYPE_FLOAT32 as F32, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 as TF32,
+            CU_TENSOR_MAP_DATA_TYPE_UINT8 as U8,
         };
         let fail = |reason: String| CudaError::Launch {
             what: format!("kernel {}: describing a tensor", self.kernel),
@@ -49,6 +50,7 @@ impl TensorMapDesc<'_> {
             "f32" => (F32, 4),
             // f32 elements, which TMA rounds.
             "tf32" => (TF32, 4),
+            "i8" => (U8, 1),
             other => return Err(fail(format!("TMA does not support the element type {other}"))),
         };
         let rank = self.sizes.len();

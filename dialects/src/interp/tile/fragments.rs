@@ -88,6 +88,10 @@ impl Unit<'_> {
         let ((ring, tile, stage), (dtype, _)) =
             (self.tile(op.operand(0))?, form(op.result(0).ty())?);
         let all = self.ring_mut(ring)?.read(stage, tile)?;
-        Ok(Val::Elements(Elements::exact(dtype, 1, Data::F(all))))
+        let all = match dtype.is_float() {
+            true => Data::F(all),
+            false => Data::I(all.into_iter().map(|x| x as i64).collect()),
+        };
+        Ok(Val::Elements(Elements::exact(dtype, 1, all)))
     }
 }

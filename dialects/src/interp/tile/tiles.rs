@@ -106,8 +106,10 @@ impl Unit<'_> {
                 *first = first.wrapping_add((slice * form.slice) as i64);
             }
             let places = map.places(&corner, &window)?;
-            let Data::F(mut loaded) = self.global.memory.read(&map.view, &places)? else {
-                return Err("loads what are no floats".into());
+            let mut loaded = match self.global.memory.read(&map.view, &places)? {
+                Data::F(all) => all,
+                // Eight bits.
+                Data::I(all) => all.into_iter().map(|i| i as f64).collect(),
             };
             if map.tf32 {
                 loaded.iter_mut().for_each(|x| *x = super::tensor_map::tf32(*x));

@@ -82,7 +82,7 @@ impl Role<'_> {
         let at = p.add(p.mul_const(p.add(first, row)?, ROW)?, swizzled)?;
         p.ldmatrix(p.add(slice, at)?, false).map(Vec::from)
     }
-    /// The `k`-th 16 columns of 32-bit elements: half a slice.
+    /// The `k`-th 16 columns of 32-bit elements, half a slice, or of bytes, a chunk.
     fn pairs(
         &self,
         p: Ptx,
@@ -91,14 +91,18 @@ impl Role<'_> {
         first: Value,
         k: usize,
     ) -> Result<Vec<[Value; 2]>> {
-        let lane = self.thread()?.lane;
-        let slice = p.add_const(tile.address, k / 2 * tile.rows * ROW)?;
+        let (lane, size) = (self.thread()?.lane, element.dtype()?.byte_size());
+        // Bytes of 16 columns divide a slice.
+        let each = ROW / (16 * size);
+        let slice = p.add_const(tile.address, k / each * tile.rows * ROW)?;
         let (row, pair) = (p.div_const(lane, 4)?, p.rem_const(lane, 4)?);
         let one = |i: usize| {
-            let chunk = p.add_const(p.div_const(pair, 2)?, k % 2 * 4 + i / 2 * 2)?;
+            // The pair's bytes in the slice.
+            let byte = p.add_const(p.mul_const(pair, 2 * size)?, size * (k % each * 16 + i / 2 * 8))?;
+            let (chunk, rest) = (p.div_const(byte, CHUNK)?, p.rem_const(byte, CHUNK)?);
             let begin = p.mul_const(p.add_const(p.add(first, row)?, i % 2 * 8)?, ROW)?;
             let swizzled = p.mul_const(arith::xori(p, chunk, row)?, CHUNK)?;
-            let at = p.add(p.add(begin, swizzled)?, p.mul_const(p.rem_const(pair, 2)?, 8)?)?;
+            let at = p.add(p.add(begin, swizzled)?, rest)?;
             p.load_shared_pair(p.add(slice, at)?, element)
         };
         (0..4).map(one).collect()

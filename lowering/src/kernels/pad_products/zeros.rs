@@ -15,7 +15,7 @@ pub(super) struct Padding {
 
 /// The padded values of a block, so that the gradients of both factors share one.
 #[derive(Default)]
-pub(super) struct Pads {
+pub(in crate::kernels) struct Pads {
     padded: HashMap<(Value, Vec<i64>), Value>,
     zeros: HashMap<DType, Value>,
 }
@@ -58,6 +58,32 @@ impl Pads {
         self.padded.insert((v, high), made);
         Ok(made)
     }
+    /// A value whose rows are so many elements longer in memory: the first elements of a padded one.
+    pub(in crate::kernels) fn longer_rows(
+        &mut self,
+        b: &Builder,
+        v: Value,
+        more: i64,
+    ) -> Result<Value> {
+        let mut high = vec![0; v.ty().dims().len()];
+        if let Some(last) = high.last_mut() {
+            *last = more;
+        }
+        let input = self.of(b, v, high)?;
+        // The padded tensor: that of which a reshape is read is one already.
+        let mut stored = input;
+        while let Some(o) = stored.def().and_then(Reshape::of) {
+            stored = o.input;
+        }
+        if let Some(op) = stored.def() {
+            op.set_attr(STORED, Attr::unit(b.ctx));
+        }
+        let mut sizes = b.sizes_of(input)?;
+        if let Some(Size::Static(n)) = sizes.last_mut() {
+            *n -= more;
+        }
+        front(b, input, sizes)
+    }
 }
 
 /// The product of the padded operands, without the results of the padding.
@@ -82,22 +108,11 @@ pub(super) fn padded(
         if high.iter().all(|n| *n == 0) {
             return Ok(v);
         }
-        let mut input = pads.of(b, base, high)?;
-        if depth > 0 && alone {
-            // The padded tensor: that of which a reshape is read is one already.
-            let mut stored = input;
-            while let Some(o) = stored.def().and_then(Reshape::of) {
-                stored = o.input;
-            }
-            if let Some(op) = stored.def() {
-                op.set_attr(STORED, Attr::unit(b.ctx));
-            }
-            let mut sizes = b.sizes_of(input)?;
-            if let Some(Size::Static(n)) = sizes.last_mut() {
-                *n -= depth;
-            }
-            input = front(b, input, sizes)?;
-        }
+        // K is innermost in memory.
+        let input = match depth > 0 && alone {
+            true => pads.longer_rows(b, base, depth)?,
+            false => pads.of(b, base, high)?,
+        };
         match order.is_sorted() {
             true => Ok(input),
             false => b.add(&Transpose { input, permutation: order }),

@@ -59,6 +59,31 @@ impl Flash<'_> {
         t.mma(s.weights, t.view(self.values_ring, s.values)?, Some(sums), false, sums.ty())
     }
 
+    /// Masked scores of a key tile, with its biases.
+    fn seen(
+        &self,
+        c: Code,
+        at: &Place<'_>,
+        stage: Value,
+        scores: Value,
+        key_tile: (Value, Edges),
+    ) -> Result<Value> {
+        let (t, f) = (Tile(c), self.fragments());
+        let mut biases = vec![];
+        for (bias, ring) in &self.biases {
+            t.wait(*ring, stage)?;
+            let ty = f.accumulator(Type::scalar(c.ctx(), bias.element), self.keys);
+            let own = self.bias_argument(bias).ok_or("has a bias that nothing reads")?;
+            biases.push((own, t.local_load(t.view(*ring, stage)?, ty)?));
+        }
+        let seen =
+            self.masked_scores(c, at.query_tile, &at.rows, (scores, &biases), key_tile)?;
+        for (_, ring) in &self.biases {
+            t.release(*ring, stage)?;
+        }
+        Ok(seen)
+    }
+
     /// Exponentials as the left operand of the product with values.
     fn weights(&self, c: Code, exponentials: Value) -> Result<Value> {
         let element = Type::scalar(c.ctx(), self.pattern.element);
@@ -73,7 +98,7 @@ impl Flash<'_> {
         let scores = t.mma_wait(0, &[scores], &[])?[0];
         t.release(self.keys_ring, keys)?;
         let edges = Edges { last: true, window: true };
-        let seen = self.masked_scores(c, at.query_tile, &at.rows, scores, (p.number(0)?, edges))?;
+        let seen = self.seen(c, at, keys, scores, (p.number(0)?, edges))?;
         let (made, rows, _) = self.exponentials(c, seen, None)?;
         if self.pattern.at.limits.lengths[1].is_some() {
             self.zero_masked_values(c, at.query_tile, keys)?;
@@ -105,7 +130,7 @@ impl Flash<'_> {
         let scores = t.mma_wait(1, &[scores], &[])?[0];
         t.release(self.keys_ring, s.keys)?;
         let back = Ptx(c).index_to_i32(back)?;
-        let seen = self.masked_scores(c, at.query_tile, &at.rows, scores, (back, edges))?;
+        let seen = self.seen(c, at, s.keys, scores, (back, edges))?;
         let (made, rows, factor) = self.exponentials(c, seen, Some(s.rows))?;
         // Ends a basic block: otherwise ptxas sinks the exponentials below the wgmma wait.
         t.wait(self.values_ring, s.values)?;

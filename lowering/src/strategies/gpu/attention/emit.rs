@@ -12,7 +12,7 @@ use crate::{
     analysis::Poly,
     emit::{body::Scope, code::Code},
     strategies::gpu::{
-        attention::{FlashPattern, Params, ROWS, flash::Flash},
+        attention::{FlashPattern, Params, ROWS, biases::Bias, flash::Flash},
         common::{ptx::Ptx, score::Score, tile::Tile},
     },
 };
@@ -21,12 +21,14 @@ use kiln_dialects::ir::*;
 /// Registers of a producer and of a consumer thread (setmaxnreg), by consumer warpgroups.
 const REGISTERS: [Option<(usize, usize)>; 3] = [None, Some((40, 232)), Some((32, 160))];
 
-/// Emits the kernel's tile program. `maps`: the tensor maps of queries, keys and values.
+/// Emits the kernel's tile program. `maps`: the tensor maps of queries, keys, values and biases.
 pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Result<()> {
     let missing = "is no attention that wgmma and TMA take";
     let pattern = FlashPattern::of(scope.kernel).ok_or(missing)?;
-    let maps =
-        <[Value; 3]>::try_from(maps).map_err(|_| "has no parameters for three tensor maps")?;
+    let biases = pattern.staged_biases(params);
+    if maps.len() != 3 + biases.len() {
+        return Err("has not as many parameters as tensor maps".into());
+    }
     let (outer, queries, count) = pattern.at.sizes(scope.kernel).ok_or("has no loops")?;
     let (rows, keys) = (params.warpgroups * ROWS, params.block_kv);
     let even = |p: &Poly, by: usize| !p.is_zero() && p.multiple_of(by as i64);
@@ -45,6 +47,9 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Resu
     let ring = |stages: usize, rows: usize, columns: i64| {
         Tile(c).pipeline(element, stages, [rows, columns as usize])
     };
+    let staged = |b: &'_ Bias| {
+        Tile(c).pipeline(Type::scalar(c.ctx(), b.element), params.kv_stages, [rows, keys])
+    };
     let f = Flash {
         scope,
         pattern: &pattern,
@@ -53,6 +58,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Resu
         queries_ring: ring(params.q_stages, rows, pattern.at.depth)?,
         keys_ring: ring(params.kv_stages, keys, pattern.at.depth)?,
         values_ring: ring(params.kv_stages, keys, pattern.at.columns)?,
+        biases: biases.iter().map(|b| Ok((b, staged(b)?))).collect::<Result<_>>()?,
         rows,
         keys,
         outer_sizes: around,

@@ -72,7 +72,8 @@ impl Flash<'_> {
         // From the root down to what is computed once.
         let (mut seen, mut stack, mut own) = (HashSet::new(), vec![s.root], vec![]);
         while let Some(v) = stack.pop().map(|v| self.replaced(v)) {
-            if !s.graph.has(v) || v == s.raw || !seen.insert(v) || self.hoisted(v, 0) {
+            let element = v == s.raw || self.is_staged(v);
+            if !s.graph.has(v) || element || !seen.insert(v) || self.hoisted(v, 0) {
                 continue;
             }
             if self.hoisted(v, ROW) {
@@ -118,13 +119,14 @@ impl Flash<'_> {
         self.score.product.filter(|(product, _)| *product == v).map_or(v, |(_, rest)| rest)
     }
 
-    /// Masked scores, unscaled, of the key tile `back` tiles before the last one.
+    /// Masked scores, unscaled, of the key tile `back` tiles before the last one. `biases`: tiles,
+    /// each with the argument of the score's body that is its element.
     pub(super) fn masked_scores(
         &self,
         c: Code,
         at: &QueryTile,
         rows: &ScoreRows,
-        scores: Value,
+        (scores, biases): (Value, &[(Value, Value)]),
         (back, edges): (Value, Edges),
     ) -> Result<Value> {
         let (t, f, p, s) = (Tile(c), self.fragments(), Ptx(c), &self.score);
@@ -162,7 +164,7 @@ impl Flash<'_> {
             inputs.push(rows.existing);
         }
         inputs.extend(rows.outer.iter().filter_map(|d| at.outer.get(*d)));
-        inputs.extend(rows.rows.iter().map(|(_, v)| *v));
+        inputs.extend(biases.iter().chain(&rows.rows).map(|(_, v)| *v));
         let made = t.map_as(&inputs, &[scores.ty()], true, &mut |c, x| {
             let mut x = x.iter().copied();
             let mut next = || x.next().ok_or("has too few operands");
@@ -176,7 +178,7 @@ impl Flash<'_> {
             }
             let mut known = rows.uniform.clone();
             known.insert(s.raw, raw);
-            for (v, _) in &rows.rows {
+            for (v, _) in biases.iter().chain(&rows.rows) {
                 known.insert(*v, next()?);
             }
             // Positions that nothing reads have no operand.

@@ -1,5 +1,6 @@
 //! Attention on Hopper: a producer warp loads queries, keys and values by TMA, consumer warpgroups
 //! compute scores and values by wgmma with the softmax in registers between them.
+mod biases;
 mod body;
 mod consumer;
 mod emit;
@@ -20,6 +21,7 @@ use crate::{
         },
     },
 };
+use biases::Bias;
 use kiln_dialects::{ir::*, value::DType};
 
 /// Attention of bf16 and f16.
@@ -106,6 +108,8 @@ pub struct FlashPattern {
     pub key: MatrixOperand,
     /// Values, MN-major; dimensions are those of the product stage.
     pub value: MatrixOperand,
+    /// What scores take by query and key.
+    pub(crate) biases: Vec<Bias>,
 }
 
 impl FlashPattern {
@@ -126,6 +130,7 @@ impl FlashPattern {
             query: rows(scores, 0, loops, outer)?,
             key: rows(scores, 1, loops, outer + 1)?,
             value: rows(product, 1, outer + 1, loops)?,
+            biases: biases::of(k, &at),
             at,
         };
         let out = k.stages.get(pattern.at.result)?.outputs.first()?;
@@ -143,25 +148,31 @@ impl FlashPattern {
     }
     /// Bytes of shared memory of a CTA: pipeline stages, mbarriers, and padding for alignment.
     pub fn shared(&self, p: &Params) -> usize {
+        self.shared_with(p, self.staged_biases(p))
+    }
+    fn shared_with(&self, p: &Params, biases: &[Bias]) -> usize {
         let [query, key, value] = self.bytes(p);
         let (queries, stages) = (p.q_stages, p.kv_stages);
-        query * queries + (key + value) * stages + 16 * queries + 32 * stages + 1024
+        let biases: usize = biases.iter().map(|b| b.bytes(p) + 16).sum();
+        query * queries + (key + value + biases) * stages + 16 * queries + 32 * stages + 1024
+    }
+    /// The biases that TMA loads: as many as fit shared memory beside all else.
+    pub(super) fn staged_biases(&self, p: &Params) -> &[Bias] {
+        let fit = |n: &usize| self.shared_with(p, &self.biases[..*n]) <= SHARED;
+        let most = (0..=self.biases.len()).rev().find(fit).unwrap_or(0);
+        &self.biases[..most]
     }
     fn maps(&self, k: &Kernel, p: &Params) -> Result<Attr> {
-        let one = |o: &MatrixOperand, rows: usize| {
-            wgmma_gemm::tensor_maps::map(
-                k,
-                o,
-                Type::scalar(k.func.ctx(), self.element),
-                &[wgmma_gemm::DEPTH, rows],
-                None,
-            )
+        let one = |o: &MatrixOperand, element: DType, rows: usize| {
+            let columns = wgmma_gemm::ROW / element.byte_size();
+            let element = Type::scalar(k.func.ctx(), element);
+            wgmma_gemm::tensor_maps::map(k, o, element, &[columns, rows], None)
         };
-        let (queries, keys) = (p.warpgroups * ROWS, p.block_kv);
-        Ok(Attr::array(
-            k.func.ctx(),
-            &[one(&self.query, queries)?, one(&self.key, keys)?, one(&self.value, keys)?],
-        ))
+        let (queries, keys, element) = (p.warpgroups * ROWS, p.block_kv, self.element);
+        let own = [(&self.query, queries), (&self.key, keys), (&self.value, keys)];
+        let own = own.into_iter().map(|(o, rows)| one(o, element, rows));
+        let biases = self.staged_biases(p).iter().map(|b| one(&b.operand, b.element, queries));
+        Ok(Attr::array(k.func.ctx(), &own.chain(biases).collect::<Result<Vec<_>>>()?))
     }
     /// Tiles of queries for each position of the outer loops, and the number of such positions.
     fn sizes(&self, k: &Kernel) -> Option<(Poly, Poly)> {
@@ -201,15 +212,21 @@ fn params(k: &Kernel, pattern: &FlashPattern) -> Params {
     // the producer few registers too, not enough to compute with dynamic sizes.
     let most = if widest <= 64 && simple { 3 } else { 2 };
     let groups = sizes.map_or(2, |(queries, _)| warpgroups(queries, most, &TILE_TIMES));
-    let keys = if widest > 128 { 64 } else { 128 };
-    let make = |q_stages: usize, ctas: usize| Params {
-        block_kv: keys,
+    let most_keys = if widest > 128 { 64 } else { 128 };
+    let sized = |block_kv: usize, q_stages: usize, ctas: usize| Params {
+        block_kv,
         ctas,
         kv_stages: 2,
         q_stages,
         warpgroups: groups,
     };
-    let queries = if pattern.shared(&make(2, 0)) <= SHARED { 2 } else { 1 };
+    // All biases go through shared memory if they fit.
+    let fits = |(keys, queries): &(usize, usize)| {
+        pattern.shared_with(&sized(*keys, *queries, 0), &pattern.biases) <= SHARED
+    };
+    let all = [(most_keys, 2), (most_keys, 1), (64, 1)];
+    let (keys, queries) = all.into_iter().find(fits).unwrap_or((most_keys, 1));
+    let make = |q_stages: usize, ctas: usize| sized(keys, q_stages, ctas);
     let rows = (groups * ROWS) as i64;
     let tiles = sizes.and_then(|(queries, around)| around.checked_mul((queries + rows - 1) / rows));
     // The hardware balances causal tiles, which differ in length, but does not overlap the end of

@@ -118,7 +118,8 @@ impl Ptx {
         element: Type,
         count: usize,
     ) -> Result<Vec<Value>> {
-        let all = self.aligned_load(address, Type::vector(element, count), 4 * count)?;
+        let bytes = element.dtype()?.byte_size() * count;
+        let all = self.aligned_load(address, Type::vector(element, count), bytes)?;
         (0..count).map(|i| partials::extract_lane(self.0, all, i)).collect()
     }
     /// The same for two elements.
