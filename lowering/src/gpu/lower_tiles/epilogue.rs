@@ -4,6 +4,7 @@ use crate::{
     emit::code::{BranchBody, Code, constant_value},
     gpu::lower_tiles::{
         fragments::registers,
+        lines::Lines,
         role::Role,
         staging::{Destination, Staging},
         thread::ROWS,
@@ -160,7 +161,9 @@ impl Epilogue<'_> {
                             let all = self.role.inlined(c, lines, &[at, column])?;
                             all.get(which).copied().ok_or_else(|| "has no such line".into())
                         };
-                        staging.store_lines(c, d, memory, [row, column], self.bounds, &begin)?;
+                        let (staging, buffer) = (&staging, memory);
+                        let (to, line, bounds) = (d, &begin, self.bounds);
+                        Lines { staging, to, buffer, row, column, bounds, line }.store(c)?;
                     }
                 }
             }

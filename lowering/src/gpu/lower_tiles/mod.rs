@@ -19,6 +19,7 @@ mod cluster_reduce;
 mod elementwise;
 mod epilogue;
 mod fragments;
+mod lines;
 mod loads;
 mod map;
 mod products;

@@ -1,10 +1,7 @@
 //! Staging of results: a warp writes 16 rows of 128 bytes to shared memory, and TMA stores them while
-//! the next ones are computed. Where rows are not 16-byte aligned, the warp stores them row by row.
+//! the next ones are computed. Where rows are not 16-byte aligned, `lines` stores them.
 use crate::{
-    emit::{
-        code::Code,
-        lanes::{LaneValue, Lanes},
-    },
+    emit::code::Code,
     gpu::lower_tiles::{
         role::Role,
         thread::{Thread, WARPS},
@@ -31,14 +28,11 @@ impl Destination {
     }
 }
 
-/// The element at which a row begins, given the row and its first column.
-pub(super) type Line<'a> = dyn Fn(Code, Value, Value) -> Result<Value> + 'a;
-
 /// A warp's staging buffers.
 pub(super) struct Staging {
     /// The base of its two buffers.
     memory: Value,
-    lane: Value,
+    pub(super) lane: Value,
     elected: Value,
     /// Buffers used so far for this tile.
     used: usize,
@@ -77,7 +71,13 @@ impl Staging {
         Ok(at)
     }
     /// The address of 16-byte chunk `chunk` of a row, under the 128-byte swizzle.
-    fn chunk_address(&self, p: Ptx, buffer: Value, row: Value, chunk: Value) -> Result<Value> {
+    pub(super) fn chunk_address(
+        &self,
+        p: Ptx,
+        buffer: Value,
+        row: Value,
+        chunk: Value,
+    ) -> Result<Value> {
         let swizzled = arith::xori(p.0, chunk, p.rem_const(row, 8)?)?;
         p.add(buffer, p.add(p.mul_const(row, ROW)?, p.mul_const(swizzled, 16)?)?)
     }
@@ -139,78 +139,5 @@ impl Staging {
         p.fence_proxy_async()?;
         p.warp_barrier()?;
         c.if_else(self.elected, &mut |c| Ptx(c).tma_store(d.to, buffer, at), None)
-    }
-
-    /// Stores the rows of a buffer. A warp stores a row of 32-bit elements as it is, one of 16-bit
-    /// elements as 32 pairs aligned to 4 bytes, plus the unaligned elements at either end.
-    pub(super) fn store_lines(
-        &self,
-        c: Code,
-        d: &Destination,
-        buffer: Value,
-        [row, column]: [Value; 2],
-        [rows, columns]: [Option<Value>; 2],
-        line: &Line<'_>,
-    ) -> Result<()> {
-        let (row, column, lane) = (
-            Ptx(c).i32_to_index(row)?,
-            Ptx(c).i32_to_index(column)?,
-            Ptx(c).i32_to_index(self.lane)?,
-        );
-        let single = Lanes { count: 1, mask: None };
-        let (size, each) = (d.element.dtype()?.byte_size(), 16 / d.element.dtype()?.byte_size());
-        let one_row = |c: Code, r: Value, at: Value| -> Result<()> {
-            let begin = line(c, at, column)?;
-            let read = |c: Code, e: Value| -> Result<Value> {
-                let (p, e) = (Ptx(c), Ptx(c).index_to_i32(e)?);
-                let chunk = p.div_const(e, each)?;
-                let at = self.chunk_address(p, buffer, p.index_to_i32(r)?, chunk)?;
-                let at = p.add(at, p.mul_const(p.rem_const(e, each)?, size)?)?;
-                p.load_shared(at, d.element)
-            };
-            let there = |c: Code, e: Value| -> Result<Value> {
-                let inside = c.less_than(e, c.index(d.columns as i64)?)?;
-                let Some(columns) = columns else { return Ok(inside) };
-                let left = c.less_than(c.add(column, e)?, columns)?;
-                c.all_of(&[inside, left])?.ok_or_else(|| "has no bounds".into())
-            };
-            let one = |c: Code, e: Value| -> Result<()> {
-                let store = &mut |c: Code| {
-                    let at = LaneValue::Uniform(c.add(begin, e)?);
-                    single.store(c, d.to, at, LaneValue::Uniform(read(c, e)?), false)
-                };
-                c.if_else(there(c, e)?, store, None)
-            };
-            if size == 4 {
-                return one(c, lane);
-            }
-            let odd = c.rem(begin, c.index(2)?)?;
-            let first = c.add(c.mul(lane, c.index(2)?)?, odd)?;
-            let second = c.add(first, c.index(1)?)?;
-            let mut pair = |c: Code| -> Result<()> {
-                let all = [read(c, first)?, read(c, second)?];
-                let both = vector::from_elements(c, &all, Type::vector(d.element, 2))?;
-                let at = LaneValue::Strided(c.add(begin, first)?, 1);
-                let lanes = Lanes { count: 2, mask: None };
-                lanes.store(c, d.to, at, LaneValue::Vector(both), false)
-            };
-            c.if_else(there(c, second)?, &mut pair, Some(&mut |c| one(c, first)))?;
-            let front = [c.compare(CmpIPredicate::Eq, odd, c.index(1)?)?, self.elected];
-            let front = c.all_of(&front)?.ok_or("has no bounds")?;
-            c.if_else(front, &mut |c| one(c, c.index(0)?), None)
-        };
-        let (from, to, by) = (c.index(0)?, c.index(STORED as i64)?, c.index(1)?);
-        c.for_dynamic_step(from, to, by, &[], &mut |c, r, _| {
-            let at = c.add(row, r)?;
-            match rows {
-                None => one_row(c, r, at)?,
-                Some(n) => {
-                    c.if_else(c.less_than(at, n)?, &mut |c| one_row(c, r, at), None)?;
-                }
-            }
-            Ok(vec![])
-        })?;
-        // Reconverge: wgmma needs whole warps.
-        Ptx(c).warp_barrier()
     }
 }
