@@ -40,7 +40,7 @@ class CudaGraphs:
         out = cudagraphify_impl(
             fn,
             inputs,
-            range(fixed),
+            self.static_inputs(backward, fixed),
             device_index=device,
             is_backward=backward,
             is_inference=kind == "inference",
@@ -50,6 +50,15 @@ class CudaGraphs:
         )
         out._boxed_call = True
         return out
+
+    @staticmethod
+    def static_inputs(backward: bool, fixed: int):
+        """The inputs whose memory a CUDA graph reads, instead of a copy of them: the first `fixed` ones, and parameters and buffers, which are
+        inputs of Dynamo's graphs. Where one has moved since, the graph is captured again."""
+        context = torch._guards.TracingContext.try_get()
+        if backward or context is None or context.fw_metadata is None:
+            return range(fixed)
+        return sorted({*range(fixed), *context.fw_metadata.static_input_indices})
 
     def uncapturable(self, fn) -> str | None:
         """Why a CUDA graph of a compiled function would be wrong."""

@@ -100,6 +100,28 @@ def test_modes_with_cuda_graphs_in_inference(mode):
     assert get_manager(0, create_if_none_exists=False) is not None, "captured"
 
 
+def test_cuda_graphs_read_parameters_where_they_are():
+    model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64), nn.BatchNorm1d(64)).eval()
+    x = torch.randn(8, 64)
+    fast = torch.compile(model, backend=kiln, mode="reduce-overhead")
+    with torch.no_grad():
+        for _ in range(4):
+            fast(x)
+        torch.cuda.synchronize()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+            fast(x)
+            torch.cuda.synchronize()
+        copies = sum(e.count for e in found.key_averages() if "Memcpy DtoD" in e.key)
+        assert copies <= 1, f"{copies} copies for one input"
+        # In place, and moved.
+        model[2].bias.add_(1)
+        torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+        model[0].weight.data = torch.randn(64, 64)
+        for _ in range(4):
+            torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+    assert all_compiled()
+
+
 def test_training_with_cuda_graphs():
     model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 8))
     twin = copy.deepcopy(model)

@@ -89,6 +89,23 @@ func.func @f(%x: f32) -> (f32, f32) {
 }
 
 // -----
+// gelu's approximation: a sigmoid instead of 1 + tanh, which cancels where tanh is near -1. Where
+// tanh has another use it stays.
+// CASE: one_plus_tanh
+// CHECK: math.exp2
+// CHECK: arith.divf
+// CHECK: arith.mulf
+// CHECK: arith.select
+func.func @f(%x: vector<4xf32>, %y: vector<4xf32>) -> (vector<4xf32>, vector<4xf32>, vector<4xf32>) {
+  %one = arith.constant dense<1.0> : vector<4xf32>
+  %0 = math.tanh %x : vector<4xf32>
+  %1 = arith.addf %0, %one : vector<4xf32>
+  %2 = math.tanh %y : vector<4xf32>
+  %3 = arith.addf %one, %2 : vector<4xf32>
+  return %1, %2, %3 : vector<4xf32>, vector<4xf32>, vector<4xf32>
+}
+
+// -----
 // The first element is the lower half.
 // CASE: pair_rounded_to_bf16
 // CHECK: vector.bitcast

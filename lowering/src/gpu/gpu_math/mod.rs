@@ -14,7 +14,8 @@
 //! so a sigmoid is within 4 ulp, too. A kernel whose results are all 16-bit floats and that rounds
 //! nothing to integers takes cheaper forms: f32 exponentials, quotients and erf have a relative
 //! error of at most 2^-16, far below the rounding of the results, and subnormal ones are flushed to
-//! zero. If 1 is added to erf at once, its absolute error is at most 1.6e-7. With `fast`, every
+//! zero. If 1 is added to erf at once, its absolute error is at most 1.6e-7. If 1 is added to tanh x
+//! at once, the sum is 2 / (1 + e^-2x), within 2^-22 |x| relative. With `fast`, every
 //! kernel takes these forms, and more functions have one (`gpu_math/fast.rs` states their errors).
 //!
 //! ```text
@@ -70,6 +71,8 @@ impl Pass for GpuMath {
             let all = walk(func);
             let full = all.iter().any(|o| o.isa::<nvvm::WgmmaMmaAsync>());
             let narrow = self.fast || is_narrow(&all) || (full && gives_narrow(func, &all));
+            // Erased at the end, since the loop comes to them.
+            let mut dead: Vec<Op> = vec![];
             for op in all {
                 let Some(b) = Builder::before(op) else { continue };
                 let name = op.name();
@@ -85,6 +88,10 @@ impl Pass for GpuMath {
                 {
                     continue;
                 }
+                if op.isa::<math::Tanh>() && is_added_to_one(op) {
+                    dead.extend(one_plus_tanh(op).at(op)?);
+                    continue;
+                }
                 let Some(e) = Emit::new(b, op.result(0).ty(), DType::F32) else { continue };
                 let made = match name.as_str() {
                     name if faster => fast::fast(&e, name, op.operand(0)),
@@ -96,6 +103,7 @@ impl Pass for GpuMath {
                     op.erase();
                 }
             }
+            dead.into_iter().for_each(Op::erase);
         }
         Ok(())
     }
@@ -284,6 +292,29 @@ fn tanh(e: &Emit, x: Value) -> Res {
     let reciprocal = reciprocal(e, e.c(1.0)?, e.add(power, e.c(1.0)?)?)?;
     let large = e.fmac(reciprocal, -2.0, e.c(1.0)?)?;
     e.unless_tiny(x, e.select(e.lt(a, e.c(0.625)?)?, small, e.copysign(large, x)?)?)
+}
+
+/// Whether 1 is added to a result of f32 wherever it is used, as in gelu's approximation.
+fn is_added_to_one(op: Op) -> bool {
+    let ty = op.result(0).ty();
+    let uses = op.result(0).uses();
+    let f32 = ty.element().unwrap_or(ty).dtype() == Ok(DType::F32);
+    f32 && !uses.is_empty() && uses.into_iter().all(|(user, _)| adds_one(user))
+}
+
+/// Replaces the sums of 1 and tanh x by 2 / (1 + e^-2x), in which nothing cancels. Returns the ops
+/// without uses.
+fn one_plus_tanh(op: Op) -> Result<Vec<Op>> {
+    let sums: Vec<Op> = op.result(0).uses().into_iter().map(|(user, _)| user).collect();
+    for user in &sums {
+        let user = *user;
+        let b = Builder::before(user).ok_or("is in no block")?;
+        let e = Emit::new(b, op.result(0).ty(), DType::F32).ok_or("has no f32 elements")?;
+        let power = near_exp2(&e, e.mul(op.operand(0), e.c(-2.0 * LOG2_E)?)?)?;
+        let reciprocal = reciprocal(&e, e.c(1.0)?, e.add(power, e.c(1.0)?)?)?;
+        user.result(0).replace_uses(e.mul(reciprocal, e.c(2.0)?)?);
+    }
+    Ok(sums.into_iter().chain([op]).collect())
 }
 
 /// Whether an op extends two bf16 that were truncated from f32 just before.
