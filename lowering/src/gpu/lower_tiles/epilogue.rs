@@ -6,7 +6,7 @@ use crate::{
         fragments::registers,
         lines::Lines,
         role::Role,
-        staging::{Destination, Staging},
+        staging::{BUFFERS, Destination, Staging},
         thread::ROWS,
     },
     strategies::gpu::{
@@ -139,7 +139,10 @@ impl Epilogue<'_> {
         let mut staging = Staging::of(p, self.role, thread, &destinations, buffers)?;
         let outer: Vec<Value> = self.o.outer.iter().map(|v| self.role.scalar(*v)).collect();
         let row0 = p.add(self.row, self.warp_row)?;
+        // Of one result both buffers are stored as lines at once, which have fewer ends.
+        let together = if destinations.len() == 1 { BUFFERS } else { 1 };
         for block in 0..self.blocks() {
+            let mut staged = vec![];
             for slice in 0..slices {
                 let found = self.slice(c, &destinations, row0, (block, slice))?;
                 for (i, (d, found)) in destinations.iter().zip(found).enumerate() {
@@ -154,6 +157,11 @@ impl Epilogue<'_> {
                             continue;
                         }
                         p.warp_barrier()?;
+                        staged.push((memory, column));
+                        let last = slice + 1 == slices && (part + 1) * d.columns == DEPTH;
+                        if staged.len() < together && !last {
+                            continue;
+                        }
                         let lines = lines.ok_or("has no lines")?;
                         let before = destinations[..i].iter().filter(|d| !d.is_tensor_map());
                         let which = before.count();
@@ -161,9 +169,15 @@ impl Epilogue<'_> {
                             let all = self.role.inlined(c, lines, &[at, column])?;
                             all.get(which).copied().ok_or_else(|| "has no such line".into())
                         };
-                        let (staging, buffer) = (&staging, memory);
-                        let (to, line, bounds) = (d, &begin, self.bounds);
-                        Lines { staging, to, buffer, row, column, bounds, line }.store(c)?;
+                        let (buffer, column) = staged.first().copied().unwrap_or((memory, column));
+                        let (to, line, bounds, buffers) = (d, &begin, self.bounds, staged.len());
+                        let staged_lines =
+                            Lines { staging: &staging, to, buffer, buffers, row, column, bounds, line };
+                        staged_lines.store(c)?;
+                        staged.clear();
+                        if together > 1 {
+                            staging.restart();
+                        }
                     }
                 }
             }

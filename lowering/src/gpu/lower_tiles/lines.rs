@@ -10,12 +10,14 @@ use crate::{
     },
     target::launch::WARP,
 };
-use kiln_dialects::ir::*;
+use kiln_dialects::{ir::*, value::DType};
 
 /// Bytes of a chunk.
 const CHUNK: usize = 16;
-/// Chunks of a row, each of which a lane stores.
+/// Chunks of a row of a staging buffer.
 const CHUNKS: usize = ROW / CHUNK;
+/// Chunks that a lane reads before it stores them, which hides the latency of the reads.
+const AHEAD: usize = 4;
 
 /// The element at which a row begins, given the row and its first column.
 pub(super) type Line<'a> = dyn Fn(Code, Value, Value) -> Result<Value> + 'a;
@@ -24,7 +26,9 @@ pub(super) type Line<'a> = dyn Fn(Code, Value, Value) -> Result<Value> + 'a;
 pub(super) struct Lines<'a> {
     pub(super) staging: &'a Staging,
     pub(super) to: &'a Destination,
+    /// The staging buffer of its first columns, and how many adjacent ones it has.
     pub(super) buffer: Value,
+    pub(super) buffers: usize,
     /// Its first row and column.
     pub(super) row: Value,
     pub(super) column: Value,
@@ -37,11 +41,27 @@ pub(super) struct Lines<'a> {
 struct Row {
     /// Its number in the tile.
     number: Value,
-    /// Where it begins in memory, and how many elements that is behind a multiple of 16 bytes.
+    /// Where it begins in memory, in elements, and how many that is behind a multiple of 16 bytes.
     begin: Value,
     behind: Value,
     /// Whether it is stored, if not all are.
     inside: Option<Value>,
+}
+
+impl Row {
+    /// A condition, where the row is stored.
+    fn if_inside(&self, c: Code, condition: Value) -> Result<Value> {
+        let all: Vec<Value> = self.inside.into_iter().chain([condition]).collect();
+        c.all_of(&all)?.ok_or_else(|| "has no condition".into())
+    }
+}
+
+/// A store of words or of an element, at an element of a row, if a condition holds.
+struct Store {
+    condition: Value,
+    begin: Value,
+    element: Value,
+    values: Vec<Value>,
 }
 
 impl Lines<'_> {
@@ -52,13 +72,27 @@ impl Lines<'_> {
     fn each(&self) -> Result<usize> {
         Ok(CHUNK / self.size()?)
     }
+    /// Chunks of a row, each of which a lane stores.
+    fn chunks(&self) -> usize {
+        CHUNKS * self.buffers
+    }
+    fn columns(&self) -> usize {
+        self.to.columns * self.buffers
+    }
+    /// The address of a chunk of a row.
+    fn address(&self, p: Ptx, row: &Row, chunk: Value) -> Result<Value> {
+        let buffer = p.mul_const(p.div_const(chunk, CHUNKS)?, STORED * ROW)?;
+        let buffer = p.add(self.buffer, buffer)?;
+        self.staging.chunk_address(p, buffer, row.number, p.rem_const(chunk, CHUNKS)?)
+    }
+
     /// Stores the tile.
     pub(super) fn store(&self, c: Code) -> Result<()> {
         let whole = &mut |c: Code| self.store_whole(c);
         match self.bounds[1] {
             None => whole(c)?,
             Some(n) => {
-                let end = Ptx(c).add_const(self.column, self.to.columns)?;
+                let end = Ptx(c).add_const(self.column, self.columns())?;
                 let end = Ptx(c).i32_to_index(end)?;
                 let cut = &mut |c: Code| self.store_cut(c, n);
                 c.if_else(c.compare(CmpIPredicate::Sle, end, n)?, whole, Some(cut))?;
@@ -68,126 +102,121 @@ impl Lines<'_> {
         Ptx(c).warp_barrier()
     }
 
-    /// Stores a tile that the bound of columns does not cut. All reads come before the stores, which
-    /// hides their latency.
+    /// Stores a tile that the bound of columns does not cut.
     fn store_whole(&self, c: Code) -> Result<()> {
-        let (lane, each) = (Ptx(c).i32_to_index(self.staging.lane)?, self.each()?);
-        let (mut chunks, mut ends) = (vec![], vec![]);
-        let chunk = c.rem(lane, c.index(CHUNKS as i64)?)?;
-        let down = c.div(lane, c.index(CHUNKS as i64)?)?;
-        for first in (0..STORED).step_by(WARP / CHUNKS) {
-            let row = self.row(c, c.add(down, c.index(first as i64)?)?)?;
-            chunks.push((self.chunk(c, &row, chunk)?, row));
+        let (p, lane, memory) = (Ptx(c), self.staging.lane, Ptx(c).base_address(self.to.to)?);
+        let (chunk, down) =
+            (p.rem_const(lane, self.chunks())?, p.div_const(lane, self.chunks())?);
+        let rows: Vec<usize> = (0..STORED).step_by(WARP / self.chunks()).collect();
+        for some in rows.chunks(AHEAD) {
+            let mut stores = vec![];
+            for first in some {
+                let row = self.row(c, p.add_const(down, *first)?)?;
+                stores.push(self.chunk(c, &row, chunk)?);
+            }
+            self.write(p, memory, &stores)?;
         }
-        let (i, down) = (c.rem(lane, c.index(each as i64)?)?, c.div(lane, c.index(each as i64)?)?);
+        let each = self.each()?;
+        let (i, down) = (p.rem_const(lane, each)?, p.div_const(lane, each)?);
+        let mut stores = vec![];
         for first in (0..STORED).step_by(WARP / each) {
-            let row = self.row(c, c.add(down, c.index(first as i64)?)?)?;
-            let e = self.end(c, &row, i)?;
-            ends.push((self.read(c, &row, e)?, e, row));
+            let row = self.row(c, p.add_const(down, first)?)?;
+            stores.push(self.end(c, &row, i)?);
         }
-        for ((all, first), row) in chunks {
-            let at = c.compare(CmpIPredicate::Sge, first, c.index(0)?)?;
-            self.when(c, &row, at, &mut |c| {
-                let store = vector::Store::new(c, all, self.to.to, &[c.add(row.begin, first)?]);
-                store.alignment(CHUNK as i64).build().map(drop)
-            })?;
-        }
-        for (v, e, row) in ends {
-            let some = c.compare(CmpIPredicate::Ne, row.behind, c.index(0)?)?;
-            self.when(c, &row, some, &mut |c| self.write(c, &row, e, v))?;
-        }
-        Ok(())
+        self.write(p, memory, &stores)
     }
     /// Stores a tile that the bound of columns cuts, element by element.
     fn store_cut(&self, c: Code, n: Value) -> Result<()> {
-        let lane = Ptx(c).i32_to_index(self.staging.lane)?;
         // None where the tile begins beyond the bound: indices are not negative.
-        let left = c.sub(n, c.min(n, Ptx(c).i32_to_index(self.column)?)?)?;
+        let begin = c.min(n, Ptx(c).i32_to_index(self.column)?)?;
+        let left = Ptx(c).index_to_i32(c.sub(n, begin)?)?;
+        let memory = Ptx(c).base_address(self.to.to)?;
         let (from, to, by) = (c.index(0)?, c.index(STORED as i64)?, c.index(1)?);
         c.for_dynamic_step(from, to, by, &[], &mut |c, number, _| {
-            let row = self.row(c, number)?;
-            for first in (0..self.to.columns).step_by(WARP) {
-                let e = c.add(lane, c.index(first as i64)?)?;
-                let v = self.read(c, &row, e)?;
-                self.when(c, &row, c.less_than(e, left)?, &mut |c| self.write(c, &row, e, v))?;
+            let p = Ptx(c);
+            let (row, mut stores) = (self.row(c, p.index_to_i32(number)?)?, vec![]);
+            for first in (0..self.columns()).step_by(WARP) {
+                let e = p.add_const(self.staging.lane, first)?;
+                let there = c.compare(CmpIPredicate::Slt, e, left)?;
+                stores.push(self.element(c, &row, e, there)?);
             }
+            self.write(p, memory, &stores)?;
             Ok(vec![])
         })?;
         Ok(())
     }
 
     fn row(&self, c: Code, number: Value) -> Result<Row> {
-        let at = c.add(Ptx(c).i32_to_index(self.row)?, number)?;
-        let begin = (self.line)(c, at, Ptx(c).i32_to_index(self.column)?)?;
-        let behind = c.rem(begin, c.index(self.each()? as i64)?)?;
+        let p = Ptx(c);
+        let at = p.i32_to_index(p.add(self.row, number)?)?;
+        let begin = (self.line)(c, at, p.i32_to_index(self.column)?)?;
+        let behind = p.rem_const(p.index_to_i32(begin)?, self.each()?)?;
         let inside = self.bounds[0].map(|n| c.less_than(at, n)).transpose()?;
         Ok(Row { number, begin, behind, inside })
     }
-    /// Runs `then` if a condition holds and the row is stored.
-    fn when(
-        &self,
-        c: Code,
-        row: &Row,
-        condition: Value,
-        then: &mut dyn FnMut(Code) -> Result<()>,
-    ) -> Result<()> {
-        let all: Vec<Value> = row.inside.into_iter().chain([condition]).collect();
-        c.if_else(c.all_of(&all)?.ok_or("has no condition")?, then, None)
-    }
 
-    /// A chunk of memory, of the two in shared memory in which it is, and its first element. That is
-    /// negative where the chunk begins before the row.
-    fn chunk(&self, c: Code, row: &Row, chunk: Value) -> Result<(Value, Value)> {
+    /// A chunk of memory, unless the row begins in it: the last elements of the chunk before it in
+    /// shared memory, as many as the row is behind, then the first ones of this.
+    fn chunk(&self, c: Code, row: &Row, chunk: Value) -> Result<Store> {
         let (p, size, each) = (Ptx(c), self.size()?, self.each()?);
-        let first = c.sub(c.mul(chunk, c.index(each as i64)?)?, row.behind)?;
-        let (first32, number) = (p.index_to_i32(first)?, p.index_to_i32(row.number)?);
-        let from = p.max(first32, p.number(0)?)?;
-        let near = p.div_const(from, each)?;
-        // Of an aligned row the second chunk is not used.
-        let far = p.min(p.add_const(near, 1)?, p.number(CHUNKS - 1)?)?;
+        let before = p.max(p.add_signed(chunk, -1)?, p.number(0)?)?;
         let mut words = vec![];
-        for chunk in [near, far] {
-            let at = self.staging.chunk_address(p, self.buffer, number, chunk)?;
+        for chunk in [before, chunk] {
+            let at = self.address(p, row, chunk)?;
             words.extend(p.load_shared_vector(at, p.i32(), CHUNK / 4)?);
         }
-        let shift = p.mul_const(p.rem_const(from, each)?, size)?;
         let has = |bytes: usize| {
-            let bit = arith::andi(p, shift, p.number(bytes)?)?;
+            let bit = arith::andi(p, row.behind, p.number(bytes / size)?)?;
             c.compare(CmpIPredicate::Ne, bit, p.number(0)?)
         };
         for bytes in [8, 4] {
             let (taken, by) = (has(bytes)?, bytes / 4);
-            let moved = |i: usize| c.select(taken, words[i + by], words[i]);
-            words = (0..words.len() - by).map(moved).collect::<Result<_>>()?;
+            let moved = |i: usize| c.select(taken, words[i - by], words[i]);
+            words = (by..words.len()).map(moved).collect::<Result<_>>()?;
         }
         if size == 2 {
             let (taken, half) = (has(2)?, p.number(16)?);
             let moved = |i: usize| {
-                let low = arith::shrui(p, words[i], half)?;
-                let both = arith::ori(p, low, arith::shli(p, words[i + 1], half)?)?;
+                let low = arith::shrui(p, words[i - 1], half)?;
+                let both = arith::ori(p, low, arith::shli(p, words[i], half)?)?;
                 c.select(taken, both, words[i])
             };
-            words = (0..CHUNK / 4).map(moved).collect::<Result<_>>()?;
+            words = (1..words.len()).map(moved).collect::<Result<_>>()?;
         }
-        let all = vector::from_elements(c, &words[..CHUNK / 4], Type::vector(p.i32(), CHUNK / 4))?;
-        Ok((vector::bitcast(c, all, Type::vector(self.to.element, each))?, first))
+        let values = words.split_off(words.len() - CHUNK / 4);
+        let first = p.sub(p.mul_const(chunk, each)?, row.behind)?;
+        let there = c.compare(CmpIPredicate::Sge, first, p.number(0)?)?;
+        let condition = row.if_inside(c, there)?;
+        Ok(Store { condition, begin: row.begin, element: first, values })
     }
     /// The `i`-th element that no whole chunk of memory has: those before the first one, then those
     /// behind the last one.
-    fn end(&self, c: Code, row: &Row, i: Value) -> Result<Value> {
-        let each = self.each()? as i64;
-        let before = c.less_than(i, c.sub(c.index(each)?, row.behind)?)?;
-        c.select(before, i, c.add(i, c.index(self.to.columns as i64 - each)?)?)
+    fn end(&self, c: Code, row: &Row, i: Value) -> Result<Store> {
+        let (p, each) = (Ptx(c), self.each()?);
+        let left = p.sub(p.number(each)?, row.behind)?;
+        let before = c.compare(CmpIPredicate::Slt, i, left)?;
+        let e = c.select(before, i, p.add_const(i, self.columns() - each)?)?;
+        let some = c.compare(CmpIPredicate::Ne, row.behind, p.number(0)?)?;
+        self.element(c, row, e, some)
     }
-    fn read(&self, c: Code, row: &Row, e: Value) -> Result<Value> {
+    /// An element of a row, if a condition holds.
+    fn element(&self, c: Code, row: &Row, e: Value, condition: Value) -> Result<Store> {
         let (p, size, each) = (Ptx(c), self.size()?, self.each()?);
-        let (e, number) = (p.index_to_i32(e)?, p.index_to_i32(row.number)?);
-        let chunk = p.div_const(e, each)?;
-        let at = self.staging.chunk_address(p, self.buffer, number, chunk)?;
+        let at = self.address(p, row, p.div_const(e, each)?)?;
         let at = p.add(at, p.mul_const(p.rem_const(e, each)?, size)?)?;
-        p.load_shared_scalar(at, self.to.element, size)
+        let bits = Type::scalar(c.ctx(), if size == 2 { DType::I16 } else { DType::I32 });
+        let values = vec![p.load_shared_scalar(at, bits, size)?];
+        let condition = row.if_inside(c, condition)?;
+        Ok(Store { condition, begin: row.begin, element: e, values })
     }
-    fn write(&self, c: Code, row: &Row, e: Value, v: Value) -> Result<()> {
-        memref::store(c, v, self.to.to, &[c.add(row.begin, e)?])
+    /// Predicated stores: in a branch LLVM would sink the reads to each of them.
+    fn write(&self, p: Ptx, memory: Value, stores: &[Store]) -> Result<()> {
+        for s in stores {
+            // Signed: a chunk that is not stored may begin before its row.
+            let element = arith::index_cast(p, s.element, Type::index(p.0.ctx()))?;
+            let at = p.element_address(memory, arith::addi(p, s.begin, element)?, self.size()?)?;
+            p.store_global_if(s.condition, at, &s.values)?;
+        }
+        Ok(())
     }
 }

@@ -13,6 +13,9 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
+/// Staging buffers of a warp.
+pub(super) const BUFFERS: usize = 2;
+
 /// Where a result is stored.
 pub(super) struct Destination {
     /// A tensor map, or memory.
@@ -53,7 +56,7 @@ impl Staging {
     ) -> Result<Staging> {
         let own = p.add(p.mul_const(thread.group, WARPS)?, thread.warp)?;
         Ok(Staging {
-            memory: p.add(role.rings.staging(p)?, p.mul_const(own, 2 * STORED * ROW)?)?,
+            memory: p.add(role.rings.staging(p)?, p.mul_const(own, BUFFERS * STORED * ROW)?)?,
             lane: thread.lane,
             elected: thread.elected,
             used: 0,
@@ -69,6 +72,10 @@ impl Staging {
         let at = Ptx(c).add_const(self.memory, self.used % 2 * STORED * ROW)?;
         self.used += 1;
         Ok(at)
+    }
+    /// Begins with the first buffer again, since nothing reads either.
+    pub(super) fn restart(&mut self) {
+        self.used = 0;
     }
     /// The address of 16-byte chunk `chunk` of a row, under the 128-byte swizzle.
     pub(super) fn chunk_address(

@@ -1,7 +1,7 @@
 //! TMA stores from shared memory to global memory, and how a warp stages accumulator fragments in
 //! shared memory for them.
 use crate::{emit::partials, strategies::gpu::common::ptx::Ptx};
-use kiln_dialects::ir::*;
+use kiln_dialects::{ir::*, value::DType};
 
 impl Ptx {
     /// Warp barrier: orders shared-memory writes among the lanes (`bar.warp.sync`).
@@ -126,6 +126,35 @@ impl Ptx {
     pub fn load_shared_pair(self, address: Value, element: Type) -> Result<[Value; 2]> {
         let both = self.load_shared_vector(address, element, 2)?;
         Ok([both[0], both[1]])
+    }
+    /// The address of an element of memory whose first one has an address, given as an integer.
+    pub fn element_address(self, memory: Value, element: Value, bytes: usize) -> Result<Value> {
+        let at = arith::index_cast(self, element, memory.ty())?;
+        let bytes = self.0.integer(bytes as i64, memory.ty())?;
+        arith::addi(self, memory, arith::muli(self, at, bytes)?)
+    }
+    /// Stores an element of 16 or 32 bits, or a vector of words, to global memory if a condition
+    /// holds: one predicated instruction, no branch. Aligned to the size of what it stores.
+    pub fn store_global_if(self, condition: Value, address: Value, values: &[Value]) -> Result<()> {
+        let narrow = values.iter().all(|v| v.ty().dtype() == Ok(DType::I16));
+        let (bits, kind) = if narrow { (16, "h") } else { (32, "r") };
+        let list: Vec<String> = (0..values.len()).map(|i| format!("${}", i + 2)).collect();
+        let (vector, list) = match list.as_slice() {
+            [one] => (String::new(), one.clone()),
+            all => (format!(".v{}", all.len()), format!("{{{}}}", all.join(", "))),
+        };
+        let text = format!(
+            "{{ .reg .pred p; setp.ne.b32 p, $0, 0; @p st.global{vector}.b{bits} [$1], {list}; }}"
+        );
+        let constraints = ["r", "l"].into_iter().chain(values.iter().map(|_| kind));
+        let constraints = constraints.collect::<Vec<_>>().join(",");
+        let condition = arith::extui(self, condition, self.i32())?;
+        let operands = [&[condition, address], values].concat();
+        llvm::InlineAsm::new(self, &operands, &text, &constraints, &[])
+            .asm_dialect(llvm::AsmDialect::AdAtt)
+            .has_side_effects(true)
+            .build()
+            .map(drop)
     }
     /// Vector store to shared memory, aligned to its size.
     pub fn store_shared(self, address: Value, vector: Value, bytes: usize) -> Result<()> {
