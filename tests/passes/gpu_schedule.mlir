@@ -1450,7 +1450,7 @@ func.func @k0(%x: tensor<2x9x7x16xbf16> {kiln.sizes = array<i64: 2, 9, 7, 16>}, 
 // -----
 // Dynamic rows are 16-byte aligned.
 // CASE: divisible_rows
-// CHECK: #kiln.schedule<"elementwise", {threads = 256 : i64, vector = 8 : i64}>
+// CHECK: #kiln.schedule<"elementwise", {threads = 256 : i64, unroll = 1 : i64, vector = 8 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor<?xbf16> {kiln.sizes = array<i64: -2>}, %s0: index, %s1: index {kiln.divisor = 16 : i64, kiln.least = 16 : i64}) -> tensor<?x?xbf16> {
@@ -1931,7 +1931,7 @@ func.func @k0(%i: tensor<300xi64> {kiln.sizes = array<i64: 300>}) -> tensor<1001
 // -----
 // A thread sums a vector of results: a tile of one product would be empty for the most part.
 // CASE: small_products
-// CHECK: #kiln.schedule<"elementwise", {threads = 256 : i64, vector = 8 : i64}>
+// CHECK: #kiln.schedule<"elementwise", {threads = 256 : i64, unroll = 1 : i64, vector = 8 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<37632x9x9xbf16> {kiln.sizes = array<i64: 37632, 9, 9>}, %b: tensor<37632x9x32xbf16> {kiln.sizes = array<i64: 37632, 9, 32>}) -> tensor<37632x9x32xbf16> {

@@ -23,6 +23,37 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 }
 
 // -----
+// Rows of 77 elements are padded to 80: four single elements of a thread are read before one is
+// stored.
+// CASE: elementwise_unrolled
+// CHECK-COUNT-4: memref.load
+// CHECK: memref.store
+// IMPLICIT-CHECK-NOT: tensor
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<40x77xf16> {kiln.sizes = array<i64: 40, 77>}) -> tensor<40x80xf16> attributes {kiln.schedule = #kiln.schedule<"elementwise", {threads = 64 : i64, unroll = 4 : i64, vector = 1 : i64}>} {
+  %e = tensor.empty() : tensor<40x80xf16>
+  %o = tensor.extract_slice %e[0, 0] [40, 77] [1, 1] : tensor<40x80xf16> to tensor<40x77xf16>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<40x77xf16>) outs(%o : tensor<40x77xf16>) {
+  ^bb0(%a: f16, %b: f16):
+    %0 = arith.negf %a : f16
+    linalg.yield %0 : f16
+  } -> tensor<40x77xf16>
+  %w = tensor.insert_slice %r into %e[0, 0] [40, 77] [1, 1] : tensor<40x77xf16> into tensor<40x80xf16>
+  %t = tensor.extract_slice %w[0, 77] [40, 3] [1, 1] : tensor<40x80xf16> to tensor<40x3xf16>
+  %f = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%t : tensor<40x3xf16>) {
+  ^bb0(%b: f16):
+    %0 = arith.constant 0.0 : f16
+    linalg.yield %0 : f16
+  } -> tensor<40x3xf16>
+  %y = tensor.insert_slice %f into %w[0, 77] [40, 3] [1, 1] : tensor<40x3xf16> into tensor<40x80xf16>
+  return %y : tensor<40x80xf16>
+}
+}
+}
+
+// -----
 // CASE: softmax
 // SIZES: s0 = 11
 // CHECK: gpu.shuffle
@@ -1234,7 +1265,7 @@ func.func @k0(%i: tensor<300xi64> {kiln.sizes = array<i64: 300>}) -> tensor<1001
 // CHECK: vector.load {{.*}}vector<8xbf16>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<5x9x9xbf16> {kiln.sizes = array<i64: 5, 9, 9>}, %b: tensor<5x9x32xbf16> {kiln.sizes = array<i64: 5, 9, 32>}) -> tensor<5x9x32xbf16> attributes {kiln.schedule = #kiln.schedule<"elementwise", {threads = 256 : i64, vector = 8 : i64}>} {
+func.func @k0(%a: tensor<5x9x9xbf16> {kiln.sizes = array<i64: 5, 9, 9>}, %b: tensor<5x9x32xbf16> {kiln.sizes = array<i64: 5, 9, 32>}) -> tensor<5x9x32xbf16> attributes {kiln.schedule = #kiln.schedule<"elementwise", {threads = 256 : i64, unroll = 1 : i64, vector = 8 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<5x9x32xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<5x9x32xf32>) -> tensor<5x9x32xf32>

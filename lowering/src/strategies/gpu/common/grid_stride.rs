@@ -25,6 +25,27 @@ pub fn grid(
     threads: usize,
     most: usize,
 ) -> Result<()> {
+    grid_of(c, scope, plan, nest, threads, Items { most, unroll: 1 })
+}
+
+/// Items of a thread: the most elements of each, and how many have their loads in flight at once.
+#[derive(Clone, Copy)]
+pub struct Items {
+    /// Most elements per item.
+    pub most: usize,
+    /// Items whose loads are in flight at once.
+    pub unroll: usize,
+}
+
+/// The same with several items in flight.
+pub fn grid_of(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &NestPlan,
+    nest: &Nest,
+    threads: usize,
+    Items { most, unroll }: Items,
+) -> Result<()> {
     let threads = c.index(threads as i64)?;
     let [first, step] = threads::grid_stride(c, threads)?;
     let none: FixedDims = vec![None; nest.extents.len()];
@@ -34,7 +55,7 @@ pub fn grid(
         plan,
         nest,
         &none,
-        &ThreadItems { first, step, active: None, max_vector: most, unroll: 1 },
+        &ThreadItems { first, step, active: None, max_vector: most, unroll },
     )
 }
 

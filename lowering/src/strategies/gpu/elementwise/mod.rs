@@ -2,7 +2,7 @@
 //!
 //! A reduction is a sequential loop within a thread here; longer ones have strategies of their own.
 use crate::{
-    analysis::Nest,
+    analysis::{Body, Kernel, Nest, NestPlan, Stage},
     strategies::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         doubled_and_halved,
@@ -10,7 +10,7 @@ use crate::{
             dims,
             grid::{grid, largest},
             grid_stride, size,
-            vector_width::{fast_dim, width},
+            vector_width::{bytes, fast_dim, width},
         },
     },
 };
@@ -25,6 +25,9 @@ pub struct Params {
     /// Threads of a CTA
     #[parameter(PowerOfTwo(32, 1024))]
     pub threads: usize,
+    /// Vectors whose loads are in flight at once
+    #[parameter(PowerOfTwo(1, 8))]
+    pub unroll: usize,
     /// Elements of a vector access
     #[parameter(PowerOfTwo(1, 16))]
     pub vector: usize,
@@ -35,6 +38,11 @@ const MIN_VECTOR_RESULTS: i64 = 1 << 16;
 
 /// The same for results that are reductions: each thread has a loop, so that all SMs must be full.
 const MIN_VECTOR_REDUCTIONS: i64 = 1 << 20;
+
+/// Results from which on a thread has several single elements in flight: there are enough threads.
+const MIN_UNROLLED_RESULTS: i64 = 1 << 22;
+/// The longest body, in ops, and the most operands, of which several copies fit registers.
+const MOST_UNROLLED: (usize, usize) = (32, 4);
 
 impl Strategy for Elementwise {
     type Params = Params;
@@ -55,24 +63,49 @@ impl Strategy for Elementwise {
             Some(if few { 1 } else { width(r.kernel, r.plan, n, d) })
         };
         let vector = r.plan.nests.iter().filter_map(vector).max().unwrap_or(1);
-        Match::first(r.gpu().ok().map(|g| Params { threads: g.threads as usize, vector }))
+        let unroll = if vector > 1 { 1 } else { unroll(r.kernel, r.plan) };
+        Match::first(r.gpu().ok().map(|g| Params { threads: g.threads as usize, unroll, vector }))
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
-            Some(format!("({}) ceildiv {}", e.parallel(largest(r.plan)?)?, p.threads * p.vector))
+            let each = p.threads * p.vector * p.unroll;
+            Some(format!("({}) ceildiv {each}", e.parallel(largest(r.plan)?)?))
         })?;
         Ok(Launch { grid: Some(grid), threads: p.threads, ..Launch::default() })
     }
     fn candidates(params: &Params) -> Vec<Params> {
-        doubled_and_halved(params, &["threads"])
+        doubled_and_halved(params, &["threads", "unroll"])
     }
     fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         if e.plan.dependent {
             return Err(Self::MISMATCH.into());
         }
         let nests = &e.plan.nests;
-        nests
-            .iter()
-            .try_for_each(|n| grid_stride::grid(e.c, e.scope, e.plan, n, p.threads, p.vector))
+        nests.iter().try_for_each(|n| {
+            let items = grid_stride::Items { most: p.vector, unroll: p.unroll };
+            grid_stride::grid_of(e.c, e.scope, e.plan, n, p.threads, items)
+        })
     }
+}
+
+/// Single elements of a thread in flight, 16 bytes where there is room for them: rows that are not
+/// aligned, as those of a vocabulary of 50,257, are else read at the latency of memory.
+fn unroll(k: &Kernel, plan: &NestPlan) -> usize {
+    let of = |n: &Nest| {
+        let stages: Vec<&Stage> = n.all().filter_map(|s| k.stages.get(s)).collect();
+        let ops: usize = stages
+            .iter()
+            .map(|s| match s.body {
+                Body::Block(block) => block.ops().len(),
+                _ => 0,
+            })
+            .sum();
+        let reads: Vec<usize> = stages.iter().flat_map(|s| s.reads()).map(|a| bytes(k, a)).collect();
+        let many = size(n, &dims(n, 0, false))? >= MIN_UNROLLED_RESULTS;
+        let short = ops <= MOST_UNROLLED.0 && reads.len() <= MOST_UNROLLED.1;
+        let widest = reads.iter().max()?;
+        (many && short && n.split.is_none() && !n.reduction.contains(&true))
+            .then_some((16 / widest).clamp(1, 8))
+    };
+    plan.nests.iter().filter_map(of).max().unwrap_or(1)
 }
