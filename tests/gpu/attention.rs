@@ -154,9 +154,8 @@ fn attention_uses_tensor_cores_where_possible() {
                 why.is_some_and(|w| r.starts_with("attention not fused") && r.contains(w))
             });
             assert_eq!(said, why.is_some(), "{case:?} for {chip}: {kernels:?}");
-            let maps = |k: &&kiln::runtime::program::Kernel| {
-                k.launch.as_ref().map_or(0, |l| l.maps.len())
-            };
+            let maps =
+                |k: &&kiln::runtime::program::Kernel| k.launch.as_ref().map_or(0, |l| l.maps.len());
             let found = kernels.iter().find(|k| k.name.starts_with("attention") && maps(k) >= 3);
             assert_eq!(found.is_some(), why.is_none() && chip == "sm_90a", "{case:?} for {chip}");
             let found =
@@ -197,7 +196,8 @@ fn biases_by_query_and_key_are_tiles() {
     let path = folder.path().join("m.mlir");
     for case @ (q, k, bias, wanted) in BIASES {
         crate::watchdog::arm();
-        let (more, options) = (format!(", %b: tensor<{bias}>"), format!("bias %b : tensor<{bias}>"));
+        let (more, options) =
+            (format!(", %b: tensor<{bias}>"), format!("bias %b : tensor<{bias}>"));
         std::fs::write(&path, attention((q, k, k, &more, "", &options, None))).unwrap();
         let package = build(&path, "sm_90a").unwrap_or_else(|e| panic!("{case:?}: {e}"));
         let kernels = package.program.kernels.iter().filter(|k| k.name.starts_with("attention"));

@@ -73,7 +73,10 @@ fn shared(v: Value, rank: usize) -> Result<Vec<i64>> {
     let element = v.ty().element().and_then(|e| e.dtype().ok());
     let fits = element.is_some_and(|d| d == DType::I8 || is_tile_float(d));
     ensure(v.ty().memory_space() == Some(3) && all.len() == rank && fits, || {
-        format!("has type {}, not {rank} sizes of i8, 16- or 32-bit floats in shared memory", v.ty())
+        format!(
+            "has type {}, not {rank} sizes of i8, 16- or 32-bit floats in shared memory",
+            v.ty()
+        )
     })?;
     Ok(all)
 }

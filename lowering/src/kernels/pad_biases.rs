@@ -51,7 +51,8 @@ kiln_passes::pass_options! {
 
 impl Pass for PadBiases {
     const FLAG: &'static str = "kiln-pad-biases";
-    const SUMMARY: &'static str = "Lengthens the rows of attention's biases so that TMA can load them";
+    const SUMMARY: &'static str =
+        "Lengthens the rows of attention's biases so that TMA can load them";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 

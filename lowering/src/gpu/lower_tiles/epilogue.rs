@@ -171,8 +171,16 @@ impl Epilogue<'_> {
                         };
                         let (buffer, column) = staged.first().copied().unwrap_or((memory, column));
                         let (to, line, bounds, buffers) = (d, &begin, self.bounds, staged.len());
-                        let staged_lines =
-                            Lines { staging: &staging, to, buffer, buffers, row, column, bounds, line };
+                        let staged_lines = Lines {
+                            staging: &staging,
+                            to,
+                            buffer,
+                            buffers,
+                            row,
+                            column,
+                            bounds,
+                            line,
+                        };
                         staged_lines.store(c)?;
                         staged.clear();
                         if together > 1 {

@@ -105,8 +105,7 @@ impl Lines<'_> {
     /// Stores a tile that the bound of columns does not cut.
     fn store_whole(&self, c: Code) -> Result<()> {
         let (p, lane, memory) = (Ptx(c), self.staging.lane, Ptx(c).base_address(self.to.to)?);
-        let (chunk, down) =
-            (p.rem_const(lane, self.chunks())?, p.div_const(lane, self.chunks())?);
+        let (chunk, down) = (p.rem_const(lane, self.chunks())?, p.div_const(lane, self.chunks())?);
         let rows: Vec<usize> = (0..STORED).step_by(WARP / self.chunks()).collect();
         for some in rows.chunks(AHEAD) {
             let mut stores = vec![];

@@ -98,7 +98,8 @@ impl Role<'_> {
         let (row, pair) = (p.div_const(lane, 4)?, p.rem_const(lane, 4)?);
         let one = |i: usize| {
             // The pair's bytes in the slice.
-            let byte = p.add_const(p.mul_const(pair, 2 * size)?, size * (k % each * 16 + i / 2 * 8))?;
+            let byte =
+                p.add_const(p.mul_const(pair, 2 * size)?, size * (k % each * 16 + i / 2 * 8))?;
             let (chunk, rest) = (p.div_const(byte, CHUNK)?, p.rem_const(byte, CHUNK)?);
             let begin = p.mul_const(p.add_const(p.add(first, row)?, i % 2 * 8)?, ROW)?;
             let swizzled = p.mul_const(arith::xori(p, chunk, row)?, CHUNK)?;

@@ -76,8 +76,7 @@ impl Flash<'_> {
             let own = self.bias_argument(bias).ok_or("has a bias that nothing reads")?;
             biases.push((own, t.local_load(t.view(*ring, stage)?, ty)?));
         }
-        let seen =
-            self.masked_scores(c, at.query_tile, &at.rows, (scores, &biases), key_tile)?;
+        let seen = self.masked_scores(c, at.query_tile, &at.rows, (scores, &biases), key_tile)?;
         for (_, ring) in &self.biases {
             t.release(*ring, stage)?;
         }

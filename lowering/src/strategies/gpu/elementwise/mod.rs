@@ -100,7 +100,8 @@ fn unroll(k: &Kernel, plan: &NestPlan) -> usize {
                 _ => 0,
             })
             .sum();
-        let reads: Vec<usize> = stages.iter().flat_map(|s| s.reads()).map(|a| bytes(k, a)).collect();
+        let reads: Vec<usize> =
+            stages.iter().flat_map(|s| s.reads()).map(|a| bytes(k, a)).collect();
         let many = size(n, &dims(n, 0, false))? >= MIN_UNROLLED_RESULTS;
         let short = ops <= MOST_UNROLLED.0 && reads.len() <= MOST_UNROLLED.1;
         let widest = reads.iter().max()?;
