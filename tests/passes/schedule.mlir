@@ -148,6 +148,28 @@ func.func @k0(%x: tensor<?x10x10x16xf32> {kiln.sizes = array<i64: -1, 10, 10, 16
 }
 
 // -----
+// Channels first, of stride 2: pixels of a row are not contiguous in the image, so that they are
+// packed for all filters.
+// CASE: strided_convolution
+// CHECK: "contraction"
+// CHECK-SAME: pack = 1
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<2x16x30x30xf32> {kiln.sizes = array<i64: 2, 16, 30, 30>}, %w: tensor<32x16x3x3xf32> {kiln.sizes = array<i64: 32, 16, 3, 3>}) -> tensor<2x32x14x14xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x32x14x14xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x32x14x14xf32>) -> tensor<2x32x14x14xf32>
+  %c = kiln.structured.contract ins(%x, %w : tensor<2x16x30x30xf32>, tensor<32x16x3x3xf32>) outs(%f : tensor<2x32x14x14xf32>)
+      maps = [affine_map<(n, f, h, w, c, i, j) -> (n, c, h * 2 + i, w * 2 + j)>, affine_map<(n, f, h, w, c, i, j) -> (f, c, i, j)>, affine_map<(n, f, h, w, c, i, j) -> (n, f, h, w)>] {
+  ^bb0(%a: f32, %b: f32):
+    kiln.yield %a, %b : f32, f32
+  } -> tensor<2x32x14x14xf32>
+  return %c : tensor<2x32x14x14xf32>
+}
+}
+}
+
+// -----
 // RUN: kiln-schedule{vector-bits=256}
 // CASE: narrower_vectors
 // CHECK: bits = 256

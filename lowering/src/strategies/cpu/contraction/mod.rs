@@ -102,8 +102,9 @@ pub struct TileRoles {
 const FMA_ROWS: i64 = 6;
 /// Rows that share a packed panel before the next one is packed.
 const PACKED_ROWS: i64 = 1024;
-/// Most bytes of a packed panel.
+/// Most bytes of a packed panel of a product, and of a convolution, of which each filter reads it.
 const PANEL: i64 = 256 << 10;
+const WINDOW_PANEL: i64 = 640 << 10;
 
 /// The roles, if a kernel is one contraction, with or without stages on or beside the result.
 pub fn contraction(k: &Kernel, plan: &NestPlan, bits: usize) -> Option<TileRoles> {
@@ -130,26 +131,32 @@ pub fn contraction(k: &Kernel, plan: &NestPlan, bits: usize) -> Option<TileRoles
     let other = if a.at.uses(rows) { a } else { b };
     let column = |d: &usize| *d != rows && !other.at.uses(*d);
     let packed = parallel.iter().copied().filter(column).max();
-    let columns =
-        packed.filter(|_| nest.extents[vector].known().is_some_and(|n| n <= 64)).unwrap_or(vector);
+    let at = if a.at.uses(rows) { 1 } else { 0 };
+    let shared = &s.inputs[at];
+    let contiguous = shared.at.coefficient(vector).known() == Some(1);
+    // What is not contiguous, as the pixels of a strided convolution, is packed for all rows.
+    let short = nest.extents[vector].known().is_some_and(|n| n <= 64);
+    let columns = packed.filter(|_| short && contiguous).unwrap_or(vector);
     let outer = parallel.into_iter().filter(|d| *d != rows && *d != columns).collect();
     let width = nest.extents[vector]
         .known()
         .map_or(usize::MAX, |n| (n.max(1) as usize).next_power_of_two());
     let count = lanes(k, nest, bits).min(width);
-    let at = if a.at.uses(rows) { 1 } else { 0 };
-    let shared = &s.inputs[at];
     let matmul = !other.at.uses(vector)
         && !shared.at.uses(rows)
         && columns == vector
         && shared.at.divisions.is_empty();
-    let contiguous = shared.at.coefficient(vector).known() == Some(1);
     let depth = Poly::product(
         (0..nest.extents.len()).filter(|d| nest.reduction[*d]).map(|d| &nest.extents[d]),
     )
     .known();
     let size = k.buffers.get(shared.buffer)?.element.dtype().ok()?.byte_size() as i64;
-    let fits = depth.is_some_and(|d| d * size * 2 * count as i64 <= PANEL);
+    let window = (0..nest.extents.len())
+        .filter(|d| nest.reduction[*d] && nest.extents[*d].known() != Some(1))
+        .count()
+        > 1;
+    let panel = if window { WINDOW_PANEL } else { PANEL };
+    let fits = depth.is_some_and(|d| d * size * 2 * count as i64 <= panel);
     let many = nest.extents[rows].known().is_none_or(|n| n >= if contiguous { 64 } else { 16 });
     let worth = matmul && fits && many;
     if !(contiguous || worth) {
