@@ -140,8 +140,24 @@ func.func @f(%x: memref<2x16x32xbf16, 3>, %s: !kiln.stage) {
 // -----
 
 func.func @f() {
-  // expected-error @+1 {{has type memref<2x16x32xf64, 3>, not 3 sizes of 16- or 32-bit floats in shared memory}}
+  // expected-error @+1 {{has type memref<2x16x32xf64, 3>, not 3 sizes of i8, 16- or 32-bit floats in shared memory}}
   %r = kiln.tile.pipeline : memref<2x16x32xf64, 3>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<64x32xbf16, 3>, %b: memref<32x16xi8, 3>) {
+  // expected-error @+1 {{multiplies memref<32x16xi8, 3>, which are no floats}}
+  %r = kiln.tile.mma %a, %b : memref<64x32xbf16, 3>, memref<32x16xi8, 3> -> tensor<64x16xf32, #kiln.fragment<accumulator>>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<64x32xi8, 3>) {
+  // expected-error @+1 {{reads [64, 32] elements of [64, 32]}}
+  %r = kiln.tile.local_load %a : memref<64x32xi8, 3> -> tensor<64x32xi8, #kiln.fragment<operand>>
   return
 }
 

@@ -104,8 +104,8 @@ pub fn attention_gradients(b: &Builder, o: &AttentionBackward) -> Result<[Value;
     Ok([m.convert(q, narrow)?, m.convert(k, narrow)?, m.convert(v, narrow)?])
 }
 
-/// The gradients by query, key and value, all of one dtype: the weights again from the scores and their
-/// log-sum-exp, then the derivatives of both products (Dao et al., FlashAttention, 2022,
+/// The gradients by query, key and value, all of one dtype: the weights again from the scores and
+/// their log-sum-exp, then the derivatives of both products (Dao et al., FlashAttention, 2022,
 /// algorithm 4, without tiles).
 fn from_log_sum_exp(b: &Builder, o: &AttentionBackward) -> Result<[Value; 3]> {
     let m = Math { b };

@@ -20,6 +20,8 @@ struct Window {
 pub(super) struct TensorMap {
     /// The memory that it describes.
     pub(super) view: View,
+    /// Of its elements in shared memory.
+    pub(super) dtype: DType,
     /// Whether f32 is rounded to tf32 on load.
     pub(super) tf32: bool,
     sizes: Vec<i64>,
@@ -75,12 +77,16 @@ impl TensorMap {
         let rank = if window.is_some() { 4 } else { extent.len() };
         let (offset, rest) =
             all.split_first().filter(|(_, r)| r.len() + 1 == 2 * rank).ok_or_else(bad)?;
-        if view.dtype != dtype || extent.len() != if window.is_some() { 2 } else { rank } {
+        // Booleans are bytes in memory.
+        let bytes = view.dtype == DType::I1 && dtype == DType::I8;
+        if !(view.dtype == dtype || bytes)
+            || extent.len() != if window.is_some() { 2 } else { rank }
+        {
             return Err(bad().into());
         }
         let strides = [&[1], &rest[rank..]].concat();
         let view = view.cast(view.offset + offset, view.sizes.clone(), view.strides.clone());
-        Ok(TensorMap { view, tf32, sizes: rest[..rank].to_vec(), strides, extent, window })
+        Ok(TensorMap { view, dtype, tf32, sizes: rest[..rank].to_vec(), strides, extent, window })
     }
 
     /// The place of an element in its buffer. None: out of bounds.

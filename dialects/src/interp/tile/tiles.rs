@@ -91,10 +91,10 @@ impl Unit<'_> {
             _ => [0, 1],
         };
         let map = self.global.maps.get(map).ok_or("takes what is no map")?;
-        if map.extent[0] != form.slice as i64 || map.view.dtype != form.dtype {
+        if map.extent[0] != form.slice as i64 || map.dtype != form.dtype {
             return Err(format!(
                 "has a map of {} in rows of {}, but the tile's rows are {} {} wide",
-                map.view.dtype, map.extent[0], form.slice, form.dtype
+                map.dtype, map.extent[0], form.slice, form.dtype
             )
             .into());
         }

@@ -102,7 +102,7 @@ pub struct TileRoles {
 const FMA_ROWS: i64 = 6;
 /// Rows that share a packed panel before the next one is packed.
 const PACKED_ROWS: i64 = 1024;
-/// Most bytes of a packed panel of a product, and of a convolution, of which each filter reads it.
+/// Most bytes of a packed panel of a product, and of a convolution, which all filters read.
 const PANEL: i64 = 256 << 10;
 const WINDOW_PANEL: i64 = 640 << 10;
 

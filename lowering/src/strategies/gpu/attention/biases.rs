@@ -1,11 +1,8 @@
 //! Biases and masks by query and key, which TMA loads tile by tile beside the keys: a thread's own
 //! loads would touch eight rows each, for four bytes of a row a lane.
 use crate::{
-    analysis::{Attention as Stages, Kernel},
-    strategies::gpu::{
-        attention::{Params, ROWS},
-        wgmma_gemm::{self, MatrixOperand, TMA_BYTES},
-    },
+    analysis::{Access, Attention as Stages, Kernel},
+    strategies::gpu::wgmma_gemm::{self, MatrixOperand, TMA_BYTES},
 };
 use kiln_dialects::value::DType;
 
@@ -21,10 +18,10 @@ pub(crate) struct Bias {
 }
 
 impl Bias {
-    /// Bytes of a tile.
-    pub(super) fn bytes(&self, p: &Params) -> usize {
+    /// Bytes of a tile of so many queries and keys.
+    pub(super) fn bytes(&self, queries: usize, keys: usize) -> usize {
         let columns = wgmma_gemm::ROW / self.element.byte_size();
-        p.block_kv.div_ceil(columns) * wgmma_gemm::ROW * p.warpgroups * ROWS
+        keys.div_ceil(columns) * wgmma_gemm::ROW * queries
     }
 }
 
@@ -33,7 +30,7 @@ pub(super) fn of(k: &Kernel, at: &Stages) -> Vec<Bias> {
     let (row, column) = (at.outer, at.outer + 1);
     let Some(stage) = k.stages.get(at.seen) else { return vec![] };
     let scores = k.stages.get(at.scores).and_then(|s| s.outputs.first()).map(|o| &o.access);
-    let one = |(input, a): (usize, &crate::analysis::Access)| {
+    let one = |(input, a): (usize, &Access)| {
         let element = k.buffers.get(a.buffer)?.element.dtype().ok()?;
         let own = Some(a) != scores && a.at.uses(row) && a.at.uses(column);
         let taken = [DType::BF16, DType::F16, DType::F32, DType::I8].contains(&element);

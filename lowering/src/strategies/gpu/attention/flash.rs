@@ -43,7 +43,7 @@ impl Flash<'_> {
     pub(super) fn fragments(&self) -> Fragments {
         Fragments { rows: self.rows }
     }
-    /// The bias that an argument of the score's body is an element of.
+    /// Whether a value of the score's body is an element of a bias that TMA loads.
     pub(super) fn is_staged(&self, v: Value) -> bool {
         self.biases.iter().any(|(b, _)| self.bias_argument(b) == Some(v))
     }

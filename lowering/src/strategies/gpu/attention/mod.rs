@@ -153,7 +153,8 @@ impl FlashPattern {
     fn shared_with(&self, p: &Params, biases: &[Bias]) -> usize {
         let [query, key, value] = self.bytes(p);
         let (queries, stages) = (p.q_stages, p.kv_stages);
-        let biases: usize = biases.iter().map(|b| b.bytes(p) + 16).sum();
+        let biases: usize =
+            biases.iter().map(|b| b.bytes(p.warpgroups * ROWS, p.block_kv) + 16).sum();
         query * queries + (key + value + biases) * stages + 16 * queries + 32 * stages + 1024
     }
     /// The biases that TMA loads: as many as fit shared memory beside all else.
