@@ -66,7 +66,7 @@ def measure(a, name):
             torch._dynamo.reset()
             start, fn = time.perf_counter(), make()
             got = first(fn(*inputs))
-            row["sides"][side] = {"first_s": time.perf_counter() - start, "error": float((got - want).norm() / want.norm()), "ms": []}
+            row["sides"][side] = {"first_s": time.perf_counter() - start, "error": float((got - want).norm() / max(want.norm(), torch.finfo(want.dtype).tiny)), "ms": []}
             calls[side] = fn
         for _ in range(a.rounds):
             for side, fn in calls.items():
