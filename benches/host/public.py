@@ -7,11 +7,13 @@ The models are those of benches/gpu/public.py, in f32, with small batches, and r
 on both sides (Inductor's `freezing`). The sides take turns; a round is the median of the calls of so many seconds, the ratio that of the rounds. Results are
 compared with eager's. Continues FILE.jsonl.
 """
-import argparse, json, math, os, re, statistics, subprocess, sys, time
+import argparse, json, math, re, statistics, subprocess, sys, time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "gpu"), str(HERE.parents[1] / "tests" / "zoo")]
+
+from forked import lines_of
 
 TOLERANCE = 1e-4
 # images of a batch, sequences of a batch, tokens
@@ -85,12 +87,8 @@ def ratios(row, peer):
     return sorted(x / y for x, y in zip(row["sides"]["kiln"]["ms"], row["sides"][peer]["ms"]))
 
 
-def lines(path):
-    return [json.loads(line) for line in open(path)] if os.path.exists(path) else []
-
-
 def report(a):
-    rows = [r for r in lines(a.out) if r.get("sides") and r["frozen"] == a.frozen]
+    rows = [r for r in lines_of(a.out) if r.get("sides") and r["frozen"] == a.frozen]
     for r in rows:
         ms = ", ".join(f"{side} {statistics.median(s['ms']):.1f} ms (first {s['first_s']:.1f} s, {s['error']:.0e})" for side, s in r["sides"].items())
         print(f"{r['model']:44} {statistics.median(ratios(r, 'Inductor')):.2f} of Inductor: {ms}{'' if r['agrees'] else ' DIFFERS'}")
@@ -123,7 +121,7 @@ def main():
     if a.model:
         print(json.dumps(measure(a, a.model)))
         return
-    done = {(r["model"], r["frozen"]) for r in lines(a.out)}
+    done = {(r["model"], r["frozen"]) for r in lines_of(a.out)}
     for name in MODELS:
         if a.report or (name, a.frozen) in done or not re.search(a.only, name):
             continue
