@@ -16,35 +16,14 @@ use crate::{
 use kiln_dialects::ir::*;
 
 /// Grid-stride loop over the items of a nest, shared among all threads of the grid. `threads`: CTA
-/// size. `most`: elements per item.
+/// size. `most`: elements per item, of which `unroll` have their loads in flight at once.
 pub fn grid(
     c: Code,
     scope: &Scope<'_>,
     plan: &NestPlan,
     nest: &Nest,
     threads: usize,
-    most: usize,
-) -> Result<()> {
-    grid_of(c, scope, plan, nest, threads, Items { most, unroll: 1 })
-}
-
-/// Items of a thread: the most elements of each, and how many have their loads in flight at once.
-#[derive(Clone, Copy)]
-pub struct Items {
-    /// Most elements per item.
-    pub most: usize,
-    /// Items whose loads are in flight at once.
-    pub unroll: usize,
-}
-
-/// The same with several items in flight.
-pub fn grid_of(
-    c: Code,
-    scope: &Scope<'_>,
-    plan: &NestPlan,
-    nest: &Nest,
-    threads: usize,
-    Items { most, unroll }: Items,
+    (most, unroll): (usize, usize),
 ) -> Result<()> {
     let threads = c.index(threads as i64)?;
     let [first, step] = threads::grid_stride(c, threads)?;

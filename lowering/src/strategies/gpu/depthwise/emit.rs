@@ -178,5 +178,8 @@ pub fn emit(
         }
         Ok(vec![])
     })?;
-    plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, threads, 4))
+    plan.nests
+        .iter()
+        .skip(1)
+        .try_for_each(|n| grid_stride::grid(c, scope, plan, n, threads, (4, 1)))
 }

@@ -82,8 +82,8 @@ impl Strategy for Elementwise {
         }
         let nests = &e.plan.nests;
         nests.iter().try_for_each(|n| {
-            let items = grid_stride::Items { most: p.vector, unroll: p.unroll };
-            grid_stride::grid_of(e.c, e.scope, e.plan, n, p.threads, items)
+            let items = (p.vector, p.unroll);
+            grid_stride::grid(e.c, e.scope, e.plan, n, p.threads, items)
         })
     }
 }

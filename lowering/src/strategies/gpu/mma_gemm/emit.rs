@@ -84,7 +84,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
         )
         .map(|()| vec![])
     })?;
-    plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, THREADS, 4))
+    plan.nests
+        .iter()
+        .skip(1)
+        .try_for_each(|n| grid_stride::grid(c, scope, plan, n, THREADS, (4, 1)))
 }
 
 impl MmaTile<'_> {

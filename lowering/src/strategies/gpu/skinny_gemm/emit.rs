@@ -95,7 +95,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
         threads::barrier(c).map(|()| vec![])
     })?;
     plan.nests.iter().skip(1).try_for_each(|n| {
-        crate::strategies::gpu::common::grid_stride::grid(c, scope, plan, n, WARP * warps, 4)
+        crate::strategies::gpu::common::grid_stride::grid(c, scope, plan, n, WARP * warps, (4, 1))
     })
 }
 

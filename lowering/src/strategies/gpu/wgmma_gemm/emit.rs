@@ -119,7 +119,7 @@ pub fn emit(
     plan.nests
         .iter()
         .skip(1)
-        .try_for_each(|n| grid_stride::grid(c, scope, plan, n, 128 * (groups + 1), 4))?;
+        .try_for_each(|n| grid_stride::grid(c, scope, plan, n, 128 * (groups + 1), (4, 1)))?;
     let registers = (groups > 1).then_some(REGISTERS[usize::from(params.ctas_per_sm > 1)]);
     let (produce, consume) = (&mut |c| t.produce(c), &mut |c| t.consume(c));
     Tile(c).warp_specialize(groups, registers, maps, produce, consume)
