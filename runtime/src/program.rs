@@ -217,6 +217,10 @@ pub struct Launch {
     /// An equivalent library call, used if the library is found; the kernel is the fallback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library: Option<LibraryCall>,
+    /// Whether the kernel waits itself for the launch before it (`griddepcontrol.wait`), so that it
+    /// may be scheduled while that one runs (programmatic dependent launch).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dependent: bool,
     /// The function of an external PTX kernel; otherwise it is the kernel's symbol. An external
     /// kernel gets exactly `grid` CTAs, and one if that is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]

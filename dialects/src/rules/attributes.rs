@@ -48,6 +48,11 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
                 format!("has {name}, which belongs on a kernel's function")
             });
         }
+        "kiln.dependent" => {
+            return ensure(op.isa::<func::Func>() || op.isa::<llvm::LLVMFunc>(), || {
+                format!("has {name}, which belongs on a kernel's function")
+            });
+        }
         "kiln.resident" | "kiln.persistent" | "kiln.cluster" => {
             ensure(value.as_i64().is_some_and(|n| (1..=32).contains(&n)), || {
                 format!("needs 1 to 32 blocks as {name}, has {value}")

@@ -33,6 +33,16 @@ impl GraphNodes {
         self.0.push(Node { handle, after: after.to_vec(), work });
         Ok(handle)
     }
+    /// Adds a dependency; the later node is the newer one, which keeps the order topological.
+    pub fn depend(&mut self, from: usize, to: usize) -> CudaResult {
+        let at = |handle| self.0.iter().position(|n| n.handle == handle);
+        let (Some(first), Some(second)) = (at(from), at(to)) else {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        };
+        valid(first < second)?;
+        self.0[second].after.push(from);
+        Ok(())
+    }
     /// The transitive dependencies of these nodes, themselves included.
     pub fn dependencies(&self, nodes: &[usize]) -> BTreeSet<usize> {
         let mut found: BTreeSet<usize> = nodes.iter().copied().collect();

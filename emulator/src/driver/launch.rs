@@ -7,12 +7,14 @@ use super::{
     work::Work,
 };
 use crate::machine::{self, FaultKind, Launch};
-use cudarc::driver::sys::{CUfunction, CUresult, CUstream};
+use cudarc::driver::sys::{CUfunction, CUlaunchAttributeID, CUlaunchConfig, CUresult, CUstream};
 use std::{
     ffi::{c_uint, c_void},
     sync::Arc,
 };
 
+const SERIALIZATION: CUlaunchAttributeID =
+    CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
 const MAX_THREADS: u64 = 1024;
 /// Largest CTA and largest grid per dimension.
 const MAX_DIMS: ([u32; 3], [u32; 3]) = ([1024, 1024, 64], [i32::MAX as u32, 65535, 65535]);
@@ -109,6 +111,36 @@ impl PreparedLaunch {
         };
         context::fault(error, &fault);
     }
+}
+
+/// Launches a kernel on a stream, with attributes. Launches run one after another, so that the only
+/// attribute that is known, programmatic stream serialization, changes nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLaunchKernelEx(
+    config: *const CUlaunchConfig,
+    function: CUfunction,
+    params: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> CUresult {
+    current(|| {
+        // SAFETY: as the driver's functions are called: a configuration with its attributes, and as
+        // many parameters as the function has.
+        unsafe {
+            let c = config.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+            valid(c.numAttrs == 0 || !c.attrs.is_null())?;
+            let known = (0..c.numAttrs as usize).all(|i| (*c.attrs.add(i)).id == SERIALIZATION);
+            if !known {
+                return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+            }
+            let dims = Dims {
+                grid: [c.gridDimX, c.gridDimY, c.gridDimZ],
+                block: [c.blockDimX, c.blockDimY, c.blockDimZ],
+                shared: c.sharedMemBytes,
+            };
+            let kernel = PreparedLaunch::new(function, dims, params, extra)?;
+            find(c.hStream)?.give(Work::Kernel(kernel))
+        }
+    })
 }
 
 /// Launches a kernel on a stream.

@@ -5,7 +5,9 @@ use super::{
     lock, put, valid,
     work::Work,
 };
-use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode, CUresult};
+use cudarc::driver::sys::{
+    CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphEdgeData, CUgraphExec, CUgraphNode, CUresult,
+};
 use std::ptr;
 
 /// Adds a node with dependencies.
@@ -53,6 +55,26 @@ pub unsafe extern "C" fn cuGraphAddKernelNode_v2(
 ) -> CUresult {
     // SAFETY: as the driver's functions are called.
     current(|| unsafe { add(node, graph, after, count, kernel(what)?) })
+}
+
+/// Adds dependencies between nodes of a graph; a programmatic one counts as a full one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddDependencies_v2(
+    graph: CUgraph,
+    from: *const CUgraphNode,
+    to: *const CUgraphNode,
+    _edges: *const CUgraphEdgeData,
+    count: usize,
+) -> CUresult {
+    alive(|| {
+        valid(count == 0 || !from.is_null() && !to.is_null())?;
+        let graph = graph::find(graph)?;
+        (0..count).try_for_each(|i| {
+            // SAFETY: as the driver's functions are called.
+            let (from, to) = unsafe { (from.add(i).read(), to.add(i).read()) };
+            lock(&*graph).depend(from.addr(), to.addr())
+        })
+    })
 }
 
 /// Adds a child graph node, with a copy of the graph.

@@ -216,6 +216,9 @@ impl Cluster<'_> {
         op: &Op,
     ) -> Result<(), FaultKind> {
         let (r, pc) = (&thread.regs, thread.pc);
+        if thread.early && matches!(op, Op::Copy { .. } | Op::Tma(_)) {
+            return Err(FaultKind::early());
+        }
         match op {
             Op::Copy { to, from, bytes, read } => {
                 let bytes = u64::from(*bytes);

@@ -54,6 +54,8 @@ pub struct Thread {
     pub cached: [CachedAllocation; 4],
     /// Cluster barrier phases that it has arrived at.
     pub arrivals: u64,
+    /// Whether it has a `griddepcontrol.wait` before it, until which the kernel before may run.
+    pub early: bool,
 }
 
 /// A named barrier of a CTA (`bar.sync`).
@@ -158,6 +160,7 @@ impl<'a> Cluster<'a> {
                     async_copies,
                     cached: Default::default(),
                     arrivals: 0,
+                    early: kernel.dependent,
                 }
             };
             let live_threads = threads;
@@ -297,6 +300,7 @@ impl<'a> Cluster<'a> {
             async_copies: AsyncCopies::default(),
             cached: Default::default(),
             arrivals: 0,
+            early: false,
         };
         let mut thread = std::mem::replace(&mut self.blocks[b].threads[t], nothing);
         let outcome = self.steps(b, t, &mut thread);

@@ -37,3 +37,11 @@ pub enum FaultKind {
     #[error("a trap")]
     Trap,
 }
+
+impl FaultKind {
+    /// An access to global memory while the kernel before may still run. A GPU would not see it: the
+    /// emulator runs kernels one after another, so that only this check shows the race.
+    pub fn early() -> FaultKind {
+        FaultKind::Instruction("accesses global memory before griddepcontrol.wait".into())
+    }
+}

@@ -17,6 +17,8 @@ pub struct Accessor<'a> {
     pub local: &'a mut Vec<u8>,
     /// Its cached allocation lookups.
     pub cached: &'a mut [CachedAllocation; 4],
+    /// Whether the kernel before may still run.
+    pub early: bool,
 }
 
 /// Evaluates an address operand.
@@ -60,7 +62,12 @@ impl Cluster<'_> {
         align: u64,
     ) -> Result<*mut u8, FaultKind> {
         self.place(
-            &mut Accessor { block, local: &mut vec![], cached: &mut Default::default() },
+            &mut Accessor {
+                block,
+                local: &mut vec![],
+                cached: &mut Default::default(),
+                early: false,
+            },
             space,
             address,
             len,
@@ -103,6 +110,7 @@ impl Cluster<'_> {
             Space::Local => within(who.local, address & !LOCAL),
             Space::Param => (self.in_params(address) && self.in_params(address + len - 1))
                 .then_some(address as *mut u8),
+            _ if who.early => return Err(FaultKind::early()),
             _ => return Cluster::global(who.cached, address, len),
         };
         found.ok_or(FaultKind::Address(len, address))

@@ -155,6 +155,7 @@ impl Cluster<'_> {
                 let address = offset | (r[*block as usize] + 1) << OFFSET_BITS;
                 r[*out as usize] = if *whole { generic(address) } else { address };
             }
+            Op::DependencyWait => thread.early = false,
             Op::ActiveMask(d) => r[*d as usize] = 1 << (t % 32),
             Op::Exit => {
                 self.finish(b, thread)?;
@@ -221,7 +222,12 @@ impl Cluster<'_> {
 
     fn access(&mut self, b: usize, thread: &mut Thread, op: &Op) -> Result<(), FaultKind> {
         let r = &mut thread.regs;
-        let mut who = Accessor { block: b, local: &mut thread.local, cached: &mut thread.cached };
+        let mut who = Accessor {
+            block: b,
+            local: &mut thread.local,
+            cached: &mut thread.cached,
+            early: thread.early,
+        };
         match op {
             Op::Load { space, load_type, out, at: address } => {
                 let bytes = u64::from(load_type.width) * out.len() as u64;

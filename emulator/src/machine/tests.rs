@@ -145,6 +145,23 @@ fn faults_have_locations() {
 }
 
 #[test]
+fn a_dependent_kernel_accesses_memory_after_its_wait() {
+    let (a, b) = (numbers(32), numbers(32));
+    let run = |body: &str| launched("", body, 1, 32, &a, &b).map_err(|f| f.what);
+    let store = "st.global.u32 [%d4], %r1;";
+    let wait = "griddepcontrol.launch_dependents; griddepcontrol.wait;";
+    let prefetch = "cp.async.bulk.prefetch.L2.global [%d1], 64;";
+    assert_eq!(run(&format!("{prefetch}{wait}{store}")), Ok(()));
+    let early = FaultKind::early();
+    assert_eq!(run(&format!("{store}{wait}")), Err(early.clone()));
+    assert_eq!(run(&format!("ld.global.u32 %r5, [%d4];{wait}")), Err(early.clone()));
+    assert_eq!(run(&format!("ld.u32 %r5, [%d4];{wait}")), Err(early.clone()));
+    let copy = "mov.b32 %r6, room; cp.async.ca.shared.global [%r6], [%d4], 4;";
+    assert_eq!(run(&format!("{copy}{wait}")), Err(early));
+    assert_eq!(run(&format!("st.shared.u32 [room], %r1;{wait}")), Ok(()));
+}
+
+#[test]
 fn unawaited_copies_are_delayed() {
     let (a, b) = (numbers(4 * 64), numbers(64));
     let body = |wait: &str| {

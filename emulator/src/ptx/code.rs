@@ -305,6 +305,8 @@ pub enum Op {
     TmaWait(u32),
     /// `activemask`.
     ActiveMask(Slot),
+    /// `griddepcontrol.wait`.
+    DependencyWait,
     /// No effect in the emulator.
     Nothing,
 }

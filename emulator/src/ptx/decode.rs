@@ -247,6 +247,7 @@ fn control(
             let threads = rest.first().map(|t| n.source(t)).transpose()?;
             Op::Barrier { id: n.source(id)?, threads, waits: !parts.contains(&"arrive") }
         }
+        ("griddepcontrol", _) if parts.contains(&"wait") => Op::DependencyWait,
         (
             "fence" | "membar" | "setmaxnreg" | "nanosleep" | "griddepcontrol" | "prefetch"
             | "prefetchu" | "discard" | "applypriority" | "pmevent",

@@ -15,7 +15,7 @@ use crate::allocations::{MEMORY, MemoryKind};
 pub use code::Param;
 pub use error::Error;
 
-use code::{InitialValue, Instruction, Slot, Space};
+use code::{InitialValue, Instruction, Op, Slot, Space};
 use decode::{decode, lay_out};
 use operands::VariableMap;
 use std::{collections::BTreeMap, sync::Arc};
@@ -37,6 +37,8 @@ pub struct Kernel {
     pub threads: Option<u32>,
     /// Cluster size in CTAs; 1 without.
     pub cluster: u32,
+    /// Whether it waits for the kernel before it (`griddepcontrol.wait`).
+    pub dependent: bool,
     /// Instructions.
     pub code: Vec<Instruction>,
     /// Register slots per thread.
@@ -119,6 +121,7 @@ impl Module {
                 local,
                 threads: product("reqntid").or(product("maxntid")),
                 cluster: product("reqnctapercluster").unwrap_or(1),
+                dependent: decoded.code.iter().any(|i| matches!(i.op, Op::DependencyWait)),
                 code: decoded.code,
                 slots: decoded.slots,
                 initial_values: decoded.initial_values,

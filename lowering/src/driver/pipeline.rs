@@ -386,6 +386,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "canonicalize",
         "removes loops of one iteration; after the expansions, since it folds atan2(0, 0) to NaN",
     ),
+    cuda(
+        Level::Tiled,
+        On::Kernels,
+        "kiln-dependent-launch",
+        "last of the passes of kernels before kiln-plan: the program says how each is launched",
+    ),
     step(
         Level::Tiled,
         On::Host,

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 const LOWERINGS: &[PassRow] = &[
     PassRow::of::<program::alias_results::AliasResults>(),
     PassRow::of::<kernels::bound_sizes::BoundSizes>(),
+    PassRow::of::<gpu::dependent_launch::DependentLaunch>(),
     PassRow::of::<math::expand_math::ExpandMath>(),
     PassRow::of::<kernels::expand_conv1d::ExpandConv1d>(),
     PassRow::of::<kernels::expose_padding::ExposePadding>(),

@@ -3,7 +3,8 @@
 //!
 //! Why: as `kiln-schedule` for CPUs. The strategies of `strategies/table.rs` are tried in order.
 //! The one that is chosen states the launch: CTAs as an affine map over the kernel's sizes,
-//! threads, clusters, shared memory, TMA descriptors. An existing schedule is verified: each
+//! threads, clusters, shared memory, TMA descriptors, and whether the kernel may start while the one
+//! before it ends (`kiln.dependent`). An existing schedule is verified: each
 //! parameter against its domain, all together against the kernel. A kernel with `kiln.library` is
 //! also a cuBLASLt or cuDNN call; this pass writes the call's arguments.
 //!
@@ -17,7 +18,7 @@
 use crate::{
     analysis::kernels_of,
     strategies::{Analysis, Device, Gpu, Machine, Nesting, Request, SCHEDULE, gpu::library, table},
-    target::Chip,
+    target::{Chip, launch::DEPENDENT},
 };
 use kiln_dialects::{ir::*, rules::Level};
 use kiln_passes::{Numerics, Pass};
@@ -38,6 +39,8 @@ kiln_passes::pass_options! {
         /// Whether f32 products do too, with operands rounded to tf32; a schedule that says so
         /// always does
         pub tf32: bool = false,
+        /// Whether a kernel may start while the one before it ends; on sm_90a only
+        pub dependent: bool = true,
     }
 }
 
@@ -77,6 +80,9 @@ impl Pass for GpuSchedule {
                 analysis.nests(row.nesting()).ok_or_else(|| Error::at(func, row.mismatch()))?;
             let request = Request { kernel: &nested.0, plan: &nested.1, machine };
             row.launch(&request, schedule)?.apply(func);
+            if self.dependent && chip == Chip::Sm90a {
+                func.set_attr(DEPENDENT, Attr::unit(func.ctx()));
+            }
             if row.nesting().name != Nesting::NONE.name {
                 library::describe(&nested.0, &nested.1, tf32).at(func)?;
             }

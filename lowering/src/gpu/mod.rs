@@ -1,4 +1,5 @@
 //! NVIDIA GPUs: lowers kernels on linalg to PTX, without a CUDA toolkit.
+pub mod dependent_launch;
 pub mod gpu_abi;
 pub mod gpu_math;
 pub mod gpu_module;

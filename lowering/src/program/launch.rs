@@ -6,7 +6,7 @@ use crate::{
         slots::{Sizes, Slots},
     },
     strategies::gpu::library,
-    target::launch::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
+    target::launch::{DEPENDENT, GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
 };
 use kiln_dialects::{
     algebra::Expr,
@@ -129,6 +129,7 @@ pub fn launch(
         shared,
         maps,
         library,
+        dependent: stated(DEPENDENT).is_some(),
         entry: own.map(|own| own.entry),
     }))
 }

@@ -25,6 +25,9 @@ pub const CLUSTER: &str = "kiln.cluster";
 /// scheduling, the call's arguments: argument indices, sizes, strides. A runtime that finds the
 /// library calls it, any other runs the kernel.
 pub const LIBRARY: &str = "kiln.library";
+/// On a kernel's function, a unit: it waits itself for the kernel before it (programmatic dependent
+/// launch), and may be launched while that one runs.
+pub const DEPENDENT: &str = "kiln.dependent";
 /// On a kernel's function: threads per CTA.
 pub const THREADS: &str = "kiln.threads";
 /// On a kernel's function: least CTAs resident per SM, for which ptxas limits registers; default 1.
@@ -33,7 +36,7 @@ pub const RESIDENT: &str = "kiln.resident";
 /// What a launch needs of a kernel, as its function states it. It moves to the kernel's module when
 /// the function leaves that.
 pub fn launch_attributes(func: Op) -> Vec<(&'static str, Attr)> {
-    let names = [GRID, LIBRARY, PERSISTENT, THREADS, TENSOR_MAPS, SHARED_BYTES];
+    let names = [DEPENDENT, GRID, LIBRARY, PERSISTENT, THREADS, TENSOR_MAPS, SHARED_BYTES];
     names.into_iter().filter_map(|name| Some((name, func.attr(name)?))).collect()
 }
 

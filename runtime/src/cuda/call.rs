@@ -13,7 +13,7 @@ use super::{
     stream::Stream,
 };
 use crate::{Buffer, Bytes, CallError, DeviceId, View, ViewMut, profile::Profile};
-use cudarc::driver::{result, sys};
+use cudarc::driver::result;
 use std::{sync::atomic::Ordering, time::Duration};
 
 /// Durations of rounds or launches, and the profile of a control-flow program.
@@ -238,6 +238,9 @@ impl Loaded {
             self.device.info().processors,
         )?;
         plan.use_libraries(&self.prepared)?;
+        if !self.device.dependent_launches() {
+            plan.serialize(|_, _| true);
+        }
         if let Some(control) = &self.control {
             plan.sizes = self.program.before_reads(&self.program.sizes(shapes)?.0)?;
             plan.values = control.flow.shapes(&self.program, &plan.sizes)?;
@@ -392,22 +395,7 @@ impl Loaded {
         }
         // SAFETY: the kernel takes as many 64-bit parameters and tensor maps as the program says,
         // and the addresses are of buffers of the planned sizes.
-        let launched = unsafe {
-            sys::cuLaunchKernel(
-                l.function,
-                l.grid,
-                1,
-                1,
-                l.threads,
-                1,
-                1,
-                l.shared,
-                stream.0,
-                l.params(),
-                std::ptr::null_mut(),
-            )
-            .result()
-        };
+        let launched = unsafe { l.enqueue(stream) };
         // SAFETY: a live stream.
         let over = launched.and_then(|()| {
             if self.settings.blocking {

@@ -5,6 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// CUDA 12.0, the first with tensor maps and `cuGraphExecKernelNodeSetParams_v2`.
 const MIN_DRIVER: i32 = 12000;
+/// CUDA 12.3, the first with programmatic dependencies between the nodes of a graph.
+const DEPENDENT_DRIVER: i32 = 12030;
 
 /// Devices whose primary context stays retained until the process ends, as in other libraries: the
 /// driver takes 0.4 s to create one, serialised over all processes.
@@ -164,6 +166,10 @@ impl Device {
     /// What the driver reports of it.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+    /// Whether a kernel can be scheduled while the one before it runs, also in graphs.
+    pub fn dependent_launches(&self) -> bool {
+        self.driver >= DEPENDENT_DRIVER && self.info.capability >= (9, 0)
     }
     /// The newest CUDA version that the driver supports, as 1000 major + 10 minor.
     pub fn driver(&self) -> i32 {

@@ -163,6 +163,7 @@ mod tests {
             shared: 64,
             maps: vec![],
             library: None,
+            dependent: false,
             entry: None,
         };
         let kernel = |symbol: &str, line: usize| Kernel {

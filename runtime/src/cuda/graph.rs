@@ -1,5 +1,6 @@
 //! A plan's launches as a CUDA graph of kernel nodes. A library call is captured and becomes a
-//! child graph. The nodes form a chain, since launches reuse arena memory. Changed parameters are
+//! child graph. The nodes form a chain, since launches reuse arena memory; a dependent launch may start
+//! while the one before it runs. Changed parameters are
 //! patched in the executable graph; launches in flight keep the old ones.
 use super::{
     CudaError, Device, driver_message, fault::Launches, launch::ResolvedLaunch, stream::Stream,
@@ -9,6 +10,14 @@ use cudarc::driver::{
     sys::{self, CUDA_KERNEL_NODE_PARAMS},
 };
 use std::{ptr, sync::Arc};
+
+/// The dependency of a node that may start when all CTAs of a kernel have started.
+const STARTED: sys::CUgraphEdgeData = sys::CUgraphEdgeData {
+    from_port: sys::CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8,
+    to_port: 0,
+    type_: sys::CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u8,
+    reserved: [0; 5],
+};
 
 /// An executable graph, with the node of each launch.
 pub struct Graph {
@@ -58,22 +67,22 @@ impl Graph {
                 .map_err(device.error("making a graph"))?;
             for (i, l) in launches.iter().enumerate() {
                 let (mut made, before) = (ptr::null_mut(), graph.nodes.last().copied());
-                let after = before.as_ref().map_or(ptr::null(), ptr::from_ref);
+                let mut after = before.as_ref().map_or(ptr::null(), ptr::from_ref);
+                let mut count = usize::from(before.is_some());
+                if l.dependent {
+                    (after, count) = (ptr::null(), 0);
+                }
                 let added = match &l.library {
-                    None => sys::cuGraphAddKernelNode_v2(
-                        &mut made,
-                        graph.graph,
-                        after,
-                        usize::from(before.is_some()),
-                        &node(l),
-                    ),
+                    None => {
+                        sys::cuGraphAddKernelNode_v2(&mut made, graph.graph, after, count, &node(l))
+                    }
                     Some((call, _)) => {
                         let own = call.capture(device, &l.words, l.scratch)?;
                         let added = sys::cuGraphAddChildGraphNode(
                             &mut made,
                             graph.graph,
                             after,
-                            usize::from(before.is_some()),
+                            count,
                             own,
                         );
                         // The child node has a copy of it.
@@ -81,7 +90,14 @@ impl Graph {
                         added
                     }
                 };
-                added.result().map_err(|e| CudaError::Launch {
+                let added = match (added.result(), &before) {
+                    (Ok(()), Some(before)) if l.dependent => {
+                        sys::cuGraphAddDependencies_v2(graph.graph, before, &made, &STARTED, 1)
+                            .result()
+                    }
+                    (added, _) => added,
+                };
+                added.map_err(|e| CudaError::Launch {
                     what: about.describe_launch(i),
                     reason: format!("is no node of a graph: {}", driver_message(e)),
                 })?;

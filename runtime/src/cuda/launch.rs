@@ -1,8 +1,8 @@
 //! A launch with resolved sizes, which lacks only addresses.
-use super::{CudaError, libraries::PreparedCall, tensor_map::TensorMapDesc};
+use super::{CudaError, libraries::PreparedCall, stream::Stream, tensor_map::TensorMapDesc};
 use crate::program::Window;
-use cudarc::driver::sys;
-use std::{ffi::c_void, sync::Arc};
+use cudarc::driver::{DriverError, sys};
+use std::{ffi::c_void, ptr, sync::Arc};
 
 /// Device addresses of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Addresses {
 
 /// A launch with resolved sizes.
 pub struct ResolvedLaunch {
+    /// Whether it may be scheduled while the launch before it runs, for which it waits itself.
+    pub dependent: bool,
     /// The kernel.
     pub function: sys::CUfunction,
     /// Grid size, in CTAs (thread blocks).
@@ -71,6 +73,7 @@ impl ResolvedLaunch {
     ) -> ResolvedLaunch {
         let maps = vec![sys::CUtensorMap { opaque: [0; 16] }; unbound.len()];
         let mut resolved = ResolvedLaunch {
+            dependent: false,
             function,
             grid,
             threads,
@@ -129,6 +132,34 @@ impl ResolvedLaunch {
             changed = true;
         }
         Ok(changed)
+    }
+
+    /// Enqueues the kernel. A dependent one may be scheduled while the kernel before it runs
+    /// (`CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`).
+    ///
+    /// # Safety
+    /// The parameters are those that the kernel takes, and their addresses are of live buffers.
+    pub unsafe fn enqueue(&self, stream: Stream) -> Result<(), DriverError> {
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: self.grid,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: self.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: self.shared,
+            hStream: stream.0,
+            attrs: &mut attribute,
+            numAttrs: u32::from(self.dependent),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { sys::cuLaunchKernelEx(&config, self.function, self.params(), ptr::null_mut()) }
+            .result()
     }
 
     /// Pointers to the parameters, as `cuLaunchKernel` takes them.

@@ -159,13 +159,11 @@ impl LaunchPlan {
                     window: m.window,
                 });
             }
-            launches.push(ResolvedLaunch::new(
-                *f,
-                (grid, l.threads, l.shared),
-                sources,
-                words,
-                unbound,
-            ));
+            let mut launch =
+                ResolvedLaunch::new(*f, (grid, l.threads, l.shared), sources, words, unbound);
+            // What runs before the program is the caller's.
+            launch.dependent = l.dependent && i > 0;
+            launches.push(launch);
         }
         let about =
             Launches { program: program.clone(), grids: launches.iter().map(|l| l.grid).collect() };
@@ -203,7 +201,16 @@ impl LaunchPlan {
         for (launch, call) in self.launches.iter_mut().zip(prepared) {
             launch.library = call.clone().map(|c| (c, begin as u64));
         }
+        self.serialize(|launch, before| launch.library.is_some() || before.library.is_some());
         Ok(())
+    }
+
+    /// Orders launches completely after the ones before them, where `wanted` says so of both.
+    pub fn serialize(&mut self, wanted: impl Fn(&ResolvedLaunch, &ResolvedLaunch) -> bool) {
+        for i in 1..self.launches.len() {
+            let wanted = wanted(&self.launches[i], &self.launches[i - 1]);
+            self.launches[i].dependent &= !wanted;
+        }
     }
 
     /// Sets the addresses, and patches the graph's nodes whose parameters change.
@@ -254,6 +261,7 @@ mod tests {
                 shared: 0,
                 maps: vec![],
                 library: None,
+                dependent: false,
                 entry: None,
             })
         };
@@ -301,6 +309,23 @@ mod tests {
             (words(&plan)[1].clone(), unsafe { *plan.launches[1].params[2].cast::<u64>() }),
             (vec![1032, 77, 9], 9)
         );
+    }
+
+    #[test]
+    fn a_launch_depends_on_the_one_before_it_in_its_program() {
+        let mut p = Program::clone(&program());
+        for k in &mut p.kernels {
+            k.launch.as_mut().expect("a launch").dependent = true;
+        }
+        let none = std::ptr::null_mut();
+        let mut plan =
+            LaunchPlan::new(&Arc::new(p), &[&[3, 4]], &[none, none], &[77], 132).expect("a plan");
+        let all = |plan: &LaunchPlan| plan.launches.iter().map(|l| l.dependent).collect::<Vec<_>>();
+        assert_eq!(all(&plan), [false, true], "what runs before the program is not known");
+        plan.serialize(|_, before| before.library.is_some());
+        assert_eq!(all(&plan), [false, true]);
+        plan.serialize(|_, _| true);
+        assert_eq!(all(&plan), [false, false]);
     }
 
     #[test]

@@ -113,6 +113,7 @@ mod tests {
             shared: 0,
             maps: vec![map; maps],
             library: None,
+            dependent: false,
             entry: None,
         };
         Kernel { symbol: "k".into(), launch: Some(launch), ..Default::default() }

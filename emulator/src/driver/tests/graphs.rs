@@ -61,6 +61,28 @@ fn captured(at: u64, byte: u8, nodes: usize) -> CUgraph {
 }
 
 #[test]
+fn dependencies_are_added_to_nodes() {
+    let _turn = ready();
+    let (module, at) = (load(STORE), memory(8));
+    let (function, stream, graph) = (kernel(module, c"store"), stream(), graph());
+    // SAFETY: memory and handles that live.
+    unsafe {
+        let first = store(graph, &[], function, at, 1).unwrap();
+        let second = store(graph, &[], function, at, 2).unwrap();
+        let depend = |from: CUgraphNode, to: CUgraphNode| {
+            cuGraphAddDependencies_v2(graph, &from, &to, ptr::null(), 1)
+        };
+        done(depend(first, second));
+        refused(depend(second, first), INVALID);
+        refused(depend(first, ptr::null_mut()), INVALID);
+        let exec = made(|to| cuGraphInstantiateWithFlags(to, graph, 0));
+        done(cuGraphLaunch(exec, stream));
+        // Without the dependency the newer node would run first.
+        assert_eq!(bytes(at, 4), [2, 0, 0, 0]);
+    }
+}
+
+#[test]
 fn nodes_run_after_their_dependencies() {
     let _turn = ready();
     let (module, at) = (load(STORE), memory(8));

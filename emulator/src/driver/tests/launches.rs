@@ -1,5 +1,8 @@
 //! Modules, the linker, launches, and what is left after a fault.
 use super::*;
+use cudarc::driver::sys::{
+    CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig,
+};
 use std::process::Command;
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -98,6 +101,44 @@ fn the_linker_reports_errors() {
     let (code, said) = linked(&STORE.replace("sm_80", "sm_100"));
     assert_eq!(code, Err(CUresult::CUDA_ERROR_INVALID_PTX));
     assert_eq!(said, "the target is sm_100, the device's compute capability 9.0");
+}
+
+#[test]
+fn launches_have_attributes() {
+    let _turn = ready();
+    let module = load(STORE);
+    let (store, at) = (kernel(module, c"store"), memory(8));
+    let mut values = Store(at, 7);
+    let mut params = values.pointers();
+    let mut launch = |id: CUlaunchAttributeID, count: u32| {
+        let mut attribute = CUlaunchAttribute {
+            id,
+            pad: [0; 4],
+            value: CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = CUlaunchConfig {
+            gridDimX: 1,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: 2,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: ptr::null_mut(),
+            attrs: &mut attribute,
+            numAttrs: count,
+        };
+        // SAFETY: the function's two parameters.
+        unsafe { cuLaunchKernelEx(&config, store, params.as_mut_ptr(), ptr::null_mut()) }
+    };
+    let other = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+    refused(launch(other, 1), CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    // Fresh memory, which no launch has written.
+    assert_eq!(bytes(at, 8), [0xff; 8]);
+    let serial = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    done(launch(serial, 1));
+    assert_eq!(bytes(at, 8), [7, 0, 0, 0, 7, 0, 0, 0]);
+    done(launch(other, 0));
 }
 
 #[test]

@@ -36,6 +36,7 @@ fn program() -> Program {
         shared: 0,
         maps: vec![map],
         library: None,
+        dependent: false,
         entry: None,
     };
     let kernel = |reads| Kernel {

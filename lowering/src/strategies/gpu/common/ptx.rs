@@ -160,6 +160,28 @@ impl Ptx {
         llvm::inttoptr(self, address, self.shared_ptr())
     }
 
+    /// Waits until the kernels before this one have ended and their writes are visible
+    /// (`griddepcontrol.wait`); does nothing unless it was launched as a dependent one.
+    pub fn wait_for_dependencies(self) -> Result<()> {
+        nvvm::griddepcontrol(self, nvvm::GridDepActionKind::Wait).map(drop)
+    }
+    /// Prefetches contiguous bytes, a multiple of 16, from an element of a buffer on to L2.
+    pub fn prefetch_l2(
+        self,
+        buffer: Value,
+        element: Value,
+        dtype: DType,
+        bytes: usize,
+    ) -> Result<()> {
+        let offset = self.0.mul(element, self.0.index(dtype.byte_size() as i64)?)?;
+        let i64 = Type::scalar(self.0.ctx(), DType::I64);
+        let address =
+            arith::addi(self, self.base_address(buffer)?, arith::index_cast(self, offset, i64)?)?;
+        let pointer = llvm::inttoptr(self, address, Type::llvm_ptr(self.0.ctx(), 1))?;
+        let size = self.number(bytes)?;
+        nvvm::CpAsyncBulkPrefetch::new(self, pointer, size).build().map(drop)
+    }
+
     /// Cluster barrier: waits for all threads of the cluster, and orders their writes (release,
     /// acquire).
     pub fn cluster_barrier(self) -> Result<()> {

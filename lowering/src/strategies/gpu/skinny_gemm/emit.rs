@@ -15,6 +15,7 @@ use crate::{
         skinny_gemm::{
             self, DEPTH, INSTRUCTION, Params, SkinnyOperand, SkinnyProduct, VECTOR, column_pitch,
         },
+        wgmma_gemm::tiles::PROCESSORS,
     },
     target::launch::WARP,
 };
@@ -83,6 +84,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
     let mut sizes = t.sizes(c, &product.batch)?;
     sizes.push(c.ceil_div(many, c.index(rows as i64)?)?);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    if params.prefetch > 0 {
+        t.prefetch(c, &sizes, total, many, params.prefetch)?;
+        Ptx(c).wait_for_dependencies()?;
+    }
     threads::for_each_tile(c, total, &[], &mut |c, tile, _| {
         let at = decode(c, tile, &sizes)?;
         let mut dims = vec![LaneValue::Uniform(c.index(0)?); nest.extents.len()];
@@ -100,6 +105,41 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
 }
 
 impl SkinnyTile<'_> {
+    /// Prefetches the start of the rows of the CTA's first tile to L2, a row a thread, in as many
+    /// CTAs as there are SMs. This is right while the kernel before it may still write to the
+    /// matrix: nothing is read.
+    fn prefetch(
+        &self,
+        c: Code,
+        sizes: &[Value],
+        total: Value,
+        many: Value,
+        bytes: usize,
+    ) -> Result<()> {
+        let SkinnyProduct { batch, matrix, k: (_, depth), element, .. } = self.product;
+        let bytes = bytes.min(depth * element.byte_size());
+        let tile = threads::block_id(c)?;
+        let rows = c.index(self.rows as i64)?;
+        let mut one = |c: Code| -> Result<()> {
+            let at = decode(c, tile, sizes)?;
+            let first = c.mul(*at.last().ok_or("has no tiles")?, rows)?;
+            let row = c.min(c.add(first, self.thread)?, c.sub(many, c.index(1)?)?)?;
+            let mut dims = vec![LaneValue::Uniform(c.index(0)?); self.nest.extents.len()];
+            batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
+            let dims = self.row(c, &dims, matrix, row)?;
+            for stage in &self.stages {
+                let access = stage.inputs.get(matrix.input).ok_or("has no matrix")?;
+                let place =
+                    ONE_LANE.vector(c, self.scope.address(c, &access.at, &dims, ONE_LANE)?)?;
+                Ptx(c).prefetch_l2(self.scope.buffer(access.buffer)?, place, *element, bytes)?;
+            }
+            Ok(())
+        };
+        let total = c.min(total, c.index(PROCESSORS as i64)?)?;
+        let inside = [c.less_than(self.thread, rows)?, c.less_than(tile, total)?];
+        let inside = c.all_of(&inside)?.ok_or("has no condition")?;
+        c.if_else(inside, &mut one, None).map(drop)
+    }
     fn sizes(&self, c: Code, dims: &[usize]) -> Result<Vec<Value>> {
         dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect()
     }

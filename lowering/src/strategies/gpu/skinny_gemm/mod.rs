@@ -39,6 +39,10 @@ pub struct Params {
     /// Warps that split K
     #[parameter(PowerOfTwo(1, 32))]
     pub warps: usize,
+    /// Bytes of each row of the first CTAs' tiles that are prefetched to L2 while the kernel before
+    /// it ends; 0 for none
+    #[parameter(OneOf(&[0, 512, 1024, 2048, 4096]))]
+    pub prefetch: usize,
 }
 
 impl Strategy for SkinnyGemm {
@@ -53,9 +57,10 @@ impl Strategy for SkinnyGemm {
 
     fn matches(r: &Request<'_>) -> Match<Params> {
         let found = || {
-            r.gpu().ok().filter(|g| g.tensor_cores)?;
+            let gpu = r.gpu().ok().filter(|g| g.tensor_cores)?;
             let nest = r.plan.nests.first().filter(|_| !r.plan.dependent)?;
-            Some(params(nest, &product(r.kernel, r.plan)?))
+            let (p, time) = params(nest, &product(r.kernel, r.plan)?);
+            Some((Params { prefetch: if gpu.hopper() { PREFETCH } else { 0 }, ..p }, time))
         };
         Match::costed(found())
     }
@@ -89,6 +94,9 @@ const ACCUMULATOR_REGISTERS: usize = 64;
 const LOAD_REGISTERS: usize = 64;
 /// K steps that a warp has in flight, if K has as many.
 const UNROLL: i64 = 4;
+/// Bytes of each row that are prefetched by as many CTAs as there are SMs. More are slower: CTAs
+/// that do not wait load the same bytes at once (llama 1B, one token, H200: 1024 to 4096 tried).
+const PREFETCH: usize = 1024;
 /// Bytes per clock and SM when all SMs load: from HBM, and from L2.
 const BANDWIDTH: [f64; 2] = [18.0, 54.0];
 /// The same from HBM with more than 16 rows, whose accumulators leave registers for fewer loads in
@@ -214,7 +222,7 @@ fn params(nest: &Nest, p: &SkinnyProduct) -> (Params, f64) {
     let read = 4 * (2 * rows / INSTRUCTION.0 * p.stages.len() + p.columns());
     let most = UNROLL.min(steps / warps as i64).min((LOAD_REGISTERS / read) as i64).max(1);
     let pieces = 1i64 << most.ilog2();
-    (Params { unroll: pieces as usize, block_m: rows, warps }, time)
+    (Params { unroll: pieces as usize, block_m: rows, warps, prefetch: 0 }, time)
 }
 
 fn round_up(a: i64, b: usize) -> i64 {
