@@ -461,6 +461,43 @@ func.func @f(%x: tensor<4x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf1
 }
 
 // -----
+// Queries, keys and values of a few tokens: a kernel has the tiles of all three.
+// CASE: products_of_a_few_tokens
+// RUN: kiln-fuse{pairs=true}
+// CHECK: kiln.launch @dot_general_dot_general_tanh_dot_general
+// IMPLICIT-CHECK-NOT: kiln.launch @dot_general ins
+func.func @f(%x: tensor<4x64xbf16>, %q: tensor<128x64xbf16>, %k: tensor<64x64xbf16>, %v: tensor<64x64xbf16>) -> (tensor<4x128xbf16>, tensor<4x64xbf16>, tensor<4x64xbf16>) {
+  %0 = kiln.dot_general %x, %q batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<128x64xbf16>
+  %1 = kiln.dot_general %x, %k batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<64x64xbf16>
+  %2 = kiln.tanh %1 : tensor<4x64xbf16>
+  %3 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<64x64xbf16>
+  return %0, %2, %3 : tensor<4x128xbf16>, tensor<4x64xbf16>, tensor<4x64xbf16>
+}
+
+// -----
+// CASE: products_of_many_tokens
+// RUN: kiln-fuse{pairs=true}
+// CHECK-COUNT-2: kiln.launch @dot_general
+func.func @f(%x: tensor<24x64xbf16>, %q: tensor<128x64xbf16>, %k: tensor<64x64xbf16>) -> (tensor<24x128xbf16>, tensor<24x64xbf16>) {
+  %0 = kiln.dot_general %x, %q batch = [] x [] contract = [1] x [1] : tensor<24x64xbf16>, tensor<128x64xbf16>
+  %1 = kiln.dot_general %x, %k batch = [] x [] contract = [1] x [1] : tensor<24x64xbf16>, tensor<64x64xbf16>
+  return %0, %1 : tensor<24x128xbf16>, tensor<24x64xbf16>
+}
+
+// -----
+// The second product reads what is computed from the first.
+// CASE: dependent_products_of_a_few_tokens
+// RUN: kiln-fuse{pairs=true}
+// CHECK: kiln.launch @dot_general ins
+// CHECK: kiln.launch @dot_general_mul
+func.func @f(%x: tensor<4x64xbf16>, %q: tensor<64x64xbf16>, %k: tensor<64x64xbf16>) -> tensor<4x64xbf16> {
+  %0 = kiln.dot_general %x, %q batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<64x64xbf16>
+  %1 = kiln.dot_general %0, %k batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<64x64xbf16>
+  %2 = kiln.mul %1, %0 : tensor<4x64xbf16>
+  return %2 : tensor<4x64xbf16>
+}
+
+// -----
 // The square would be stored next to its input; the norm that reduces it recomputes it.
 // CASE: square_before_a_norm
 // CHECK: kiln.launch @mul_reduce

@@ -1144,6 +1144,42 @@ func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: te
 }
 
 // -----
+// The grid has the tiles of both: 128 and 32.
+// CASE: skinny_products_of_one_operand
+// CHECK: kiln.grid = affine_map<() -> (160)>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 1024 : i64, unroll = 4 : i64, warps = 16 : i64}>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: tensor<2048x2048xbf16> {kiln.sizes = array<i64: 2048, 2048>}, %d: tensor<512x2048xbf16> {kiln.sizes = array<i64: 512, 2048>}) -> (tensor<1x2048xbf16>, tensor<1x512xbf16>) {
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty() : tensor<1x2048xf32>
+  %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<1x2048xf32>) -> tensor<1x2048xf32>
+  %c0 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<1x2048xbf16>, tensor<2048x2048xbf16>) outs(%f0 : tensor<1x2048xf32>) -> tensor<1x2048xf32>
+  %g0 = tensor.empty() : tensor<1x2048xbf16>
+  %r0 = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c0 : tensor<1x2048xf32>) outs(%g0 : tensor<1x2048xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<1x2048xbf16>
+  %e1 = tensor.empty() : tensor<1x512xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<1x512xf32>) -> tensor<1x512xf32>
+  %c1 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %d : tensor<1x2048xbf16>, tensor<512x2048xbf16>) outs(%f1 : tensor<1x512xf32>) -> tensor<1x512xf32>
+  %g1 = tensor.empty() : tensor<1x512xbf16>
+  %r1 = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c1 : tensor<1x512xf32>) outs(%g1 : tensor<1x512xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<1x512xbf16>
+  return %r0, %r1 : tensor<1x2048xbf16>, tensor<1x512xbf16>
+}
+}
+}
+
+// -----
 // CASE: skinny_gemm_of_several_rows
 // CHECK: #kiln.schedule<"skinny_gemm", {block_m = 32 : i64, prefetch = 1024 : i64, unroll = 2 : i64, warps = 16 : i64}>
 module attributes {kiln.level = "linalg"} {

@@ -47,7 +47,7 @@ impl Grouping<'_> {
     }
 
     /// The contractions of a kernel.
-    fn products(&self, g: usize) -> Vec<usize> {
+    pub(super) fn products(&self, g: usize) -> Vec<usize> {
         self.groups[g]
             .nodes
             .iter()
@@ -57,7 +57,7 @@ impl Grouping<'_> {
     }
 
     /// A matrix product that can run on Hopper's tensor cores as one of a pair.
-    fn product(&self, n: usize) -> Option<DotGeneral> {
+    pub(super) fn product(&self, n: usize) -> Option<DotGeneral> {
         let op = self.graph.nodes[n].value.def().filter(|o| folding_op(*o).is_none())?;
         let dot = DotGeneral::of(op)?;
         let half = |v: Value| {

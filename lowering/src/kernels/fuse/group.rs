@@ -120,6 +120,7 @@ pub fn plan(graph: &Graph, how: FusionMode) -> FusionPlan {
     if how != FusionMode::EachOp {
         d.shrink_epilogues();
         d.merge_siblings();
+        d.merge_sibling_products();
     }
     d.ordered()
 }

@@ -25,6 +25,7 @@ mod kernel_table;
 mod merge;
 mod outline;
 mod shrink_epilogues;
+mod sibling_products;
 mod siblings;
 mod signature;
 
@@ -44,8 +45,8 @@ kiln_passes::pass_options! {
     pub struct Fuse {
         /// Rounds of size propagation
         pub rounds: usize = 8,
-        /// Fuses two GEMMs with one left operand whose results meet in one expression; for
-        /// chips that have a kernel for it
+        /// Fuses two GEMMs with one left operand whose results meet in one expression, and GEMMs
+        /// of few rows with one left operand; for chips that have a kernel for it
         pub pairs: bool = false,
         /// Computes pointwise ops before a transpose in the transpose's reader; for chips whose
         /// kernels transpose tiles in shared memory

@@ -59,7 +59,7 @@ impl Grouping<'_> {
     }
 
     /// Whether a node's value is computed elsewhere, and stored here.
-    fn copies(&self, n: usize) -> bool {
+    pub(super) fn copies(&self, n: usize) -> bool {
         self.slice_source(n).is_some() || self.previous_slice_kernel(n).is_some()
     }
 

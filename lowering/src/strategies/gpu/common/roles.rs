@@ -63,15 +63,15 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
     (!r.k.is_empty()).then_some(r)
 }
 
-/// The contracting stages of a nest, one or two, with their roles and their operands' dtype. Each
-/// contracts bf16, f16 or f32 over the same loops.
-pub fn contractions(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
+/// The contracting stages of a nest, one to `most`, with their roles and their operands' dtype.
+/// Each contracts bf16, f16 or f32 over the same loops.
+pub fn contractions(k: &Kernel, nest: &Nest, most: usize) -> Option<(Vec<usize>, Roles, DType)> {
     let all: Vec<(Roles, DType)> = nest
         .stages
         .iter()
         .map(|s| Some((roles_of(k, nest, *s)?, factors(k.stages.get(*s)?)?)))
         .collect::<Option<_>>()?;
-    let ((first, element), others) = all.split_first().filter(|(_, others)| others.len() < 2)?;
+    let ((first, element), others) = all.split_first().filter(|(_, others)| others.len() < most)?;
     let same = |(r, e): &(Roles, DType)| {
         e == element
             && r.batch == first.batch

@@ -47,7 +47,7 @@ struct ConvolutionMatch<'a> {
 /// The `kiln.library` entries of a kernel that is a convolution.
 pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
     let [nest] = plan.nests.as_slice() else { return None };
-    let (stages, _, element) = contractions(k, nest)?;
+    let (stages, _, element) = contractions(k, nest, 2)?;
     let [number] = stages.as_slice() else { return None };
     let stage = k.stages.get(*number)?;
     let f = [(0, 1), (1, 0)]

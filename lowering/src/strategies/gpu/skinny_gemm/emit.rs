@@ -46,100 +46,135 @@ struct SkinnyTile<'a> {
     lane: [Value; 2],
 }
 
-/// Emits the nest of such a product, and the plan's other nests.
+/// The tiles of a product among those of all products of the kernel.
+struct TileRange<'a> {
+    tile: SkinnyTile<'a>,
+    /// Sizes by which tiles are numbered: batch, tiles of rows.
+    sizes: Vec<Value>,
+    /// Rows of the matrix.
+    many: Value,
+    /// The number of its first tile; `None` for 0.
+    begin: Option<Value>,
+    /// The number after its last tile.
+    end: Value,
+}
+
+/// Emits the nests of such products, and the plan's other nests.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
-    let product = skinny_gemm::product(scope.kernel, plan)
+    let products = skinny_gemm::products(scope.kernel, plan)
         .ok_or("is no product of few rows of bf16 or f16")?;
-    let nest = &plan.nests[0];
-    let stages: Vec<&Stage> =
-        product.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)).collect();
-    let outs = stages.iter().filter_map(|s| s.outputs.first()).collect();
-    let (rows, warps, pieces) = (params.block_m, params.warps, params.unroll);
+    let (rows, warps) = (params.block_m, params.warps);
     let thread = threads::thread_id(c)?;
-    let parts = skinny_gemm::warps_at_once(&product, rows, warps);
-    let memory = shared(
-        c,
-        Type::scalar(c.ctx(), DType::F32),
-        (parts * skinny_gemm::warp_elements(&product, rows)) as i64,
-    )?;
+    let parts = |p: &SkinnyProduct| skinny_gemm::warps_at_once(p, rows, warps);
+    let elements = products.iter().map(|p| parts(p) * skinny_gemm::warp_elements(p, rows)).max();
+    let memory = shared(c, Type::scalar(c.ctx(), DType::F32), elements.unwrap_or_default() as i64)?;
     let (warp, lane) =
         (c.div(thread, c.index(WARP as i64)?)?, c.rem(thread, c.index(WARP as i64)?)?);
     let lane = [c.div(lane, c.index(4)?)?, c.rem(lane, c.index(4)?)?];
-    let t = SkinnyTile {
-        scope,
-        nest,
-        stages,
-        outs,
-        product: &product,
-        rows,
-        warps,
-        warps_at_once: parts,
-        unroll: pieces,
-        memory,
-        thread,
-        warp,
-        lane,
-    };
-    let many = t.total(c, &product.matrix.dims)?;
-    let mut sizes = t.sizes(c, &product.batch)?;
-    sizes.push(c.ceil_div(many, c.index(rows as i64)?)?);
-    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    let mut ranges: Vec<TileRange<'_>> = vec![];
+    for product in &products {
+        let nest = plan.nests.get(product.nest).ok_or("has no such nest")?;
+        let stages: Vec<&Stage> =
+            product.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)).collect();
+        let outs = stages.iter().filter_map(|s| s.outputs.first()).collect();
+        let tile = SkinnyTile {
+            scope,
+            nest,
+            stages,
+            outs,
+            product,
+            rows,
+            warps,
+            warps_at_once: parts(product),
+            unroll: params.unroll,
+            memory,
+            thread,
+            warp,
+            lane,
+        };
+        let many = tile.total(c, &product.matrix.dims)?;
+        let mut sizes = tile.sizes(c, &product.batch)?;
+        sizes.push(c.ceil_div(many, c.index(rows as i64)?)?);
+        let tiles = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+        let begin = ranges.last().map(|r| r.end);
+        let end = begin.map_or(Ok(tiles), |begin| c.add(begin, tiles))?;
+        ranges.push(TileRange { tile, sizes, many, begin, end });
+    }
     if params.prefetch > 0 {
-        t.prefetch(c, &sizes, total, many, params.prefetch)?;
+        let first = threads::block_id(c)?;
+        for r in &ranges {
+            r.prefetch(c, first, params.prefetch)?;
+        }
         Ptx(c).wait_for_dependencies()?;
     }
-    threads::for_each_tile(c, total, &[], &mut |c, tile, _| {
-        let at = decode(c, tile, &sizes)?;
-        let mut dims = vec![LaneValue::Uniform(c.index(0)?); nest.extents.len()];
-        product.batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
-        let first = c.mul(*at.last().ok_or("has no tiles")?, c.index(rows as i64)?)?;
-        let sums = t.multiply(c, &dims, first, many)?;
-        t.exchange(c, sums)?;
-        t.finish(c, &dims, first, many)?;
+    let total = ranges.last().ok_or("has no product")?.end;
+    threads::for_each_tile(c, total, &[], &mut |c, number, _| {
+        compute(c, &ranges, number)?;
         // The next tile reuses the reduction buffer.
         threads::barrier(c).map(|()| vec![])
     })?;
-    plan.nests.iter().skip(1).try_for_each(|n| {
+    plan.nests.iter().skip(ranges.len()).try_for_each(|n| {
         crate::strategies::gpu::common::grid_stride::grid(c, scope, plan, n, WARP * warps, (4, 1))
     })
 }
 
-impl SkinnyTile<'_> {
-    /// Prefetches the start of the rows of the CTA's first tile to L2, a row a thread, in as many
-    /// CTAs as there are SMs. This is right while the kernel before it may still write to the
-    /// matrix: nothing is read.
-    fn prefetch(
-        &self,
-        c: Code,
-        sizes: &[Value],
-        total: Value,
-        many: Value,
-        bytes: usize,
-    ) -> Result<()> {
-        let SkinnyProduct { batch, matrix, k: (_, depth), element, .. } = self.product;
+/// Computes the tile of a number, of the product that has it: the same for the whole CTA.
+fn compute(c: Code, ranges: &[TileRange<'_>], number: Value) -> Result<()> {
+    let (first, others) = ranges.split_first().ok_or("has no product")?;
+    if others.is_empty() {
+        return first.compute(c, number);
+    }
+    let inside = c.less_than(number, first.end)?;
+    c.if_else(inside, &mut |c| first.compute(c, number), Some(&mut |c| compute(c, others, number)))
+}
+
+impl TileRange<'_> {
+    /// The loops of the tile of a number, with those of its rows 0, and its first row.
+    fn place(&self, c: Code, number: Value) -> Result<(Vec<LaneValue>, Value)> {
+        let number = self.begin.map_or(Ok(number), |begin| c.sub(number, begin))?;
+        let at = decode(c, number, &self.sizes)?;
+        let mut dims = vec![LaneValue::Uniform(c.index(0)?); self.tile.nest.extents.len()];
+        let batch = &self.tile.product.batch;
+        batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
+        let rows = c.index(self.tile.rows as i64)?;
+        Ok((dims, c.mul(*at.last().ok_or("has no tiles")?, rows)?))
+    }
+    fn compute(&self, c: Code, number: Value) -> Result<()> {
+        let (dims, first) = self.place(c, number)?;
+        let sums = self.tile.multiply(c, &dims, first, self.many)?;
+        self.tile.exchange(c, sums)?;
+        self.tile.finish(c, &dims, first, self.many)
+    }
+    /// Prefetches the start of the rows of a tile to L2, a row a thread, if it is of this product
+    /// and among as many tiles as there are SMs. This is right while the kernel before it may still
+    /// write to the matrix: nothing is read.
+    fn prefetch(&self, c: Code, number: Value, bytes: usize) -> Result<()> {
+        let SkinnyTile { product, stages, scope, thread, rows, .. } = &self.tile;
+        let SkinnyProduct { matrix, k: (_, depth), element, .. } = product;
         let bytes = bytes.min(depth * element.byte_size());
-        let tile = threads::block_id(c)?;
-        let rows = c.index(self.rows as i64)?;
         let mut one = |c: Code| -> Result<()> {
-            let at = decode(c, tile, sizes)?;
-            let first = c.mul(*at.last().ok_or("has no tiles")?, rows)?;
-            let row = c.min(c.add(first, self.thread)?, c.sub(many, c.index(1)?)?)?;
-            let mut dims = vec![LaneValue::Uniform(c.index(0)?); self.nest.extents.len()];
-            batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
-            let dims = self.row(c, &dims, matrix, row)?;
-            for stage in &self.stages {
+            let (dims, first) = self.place(c, number)?;
+            let row = c.min(c.add(first, *thread)?, c.sub(self.many, c.index(1)?)?)?;
+            let dims = self.tile.row(c, &dims, matrix, row)?;
+            for stage in stages {
                 let access = stage.inputs.get(matrix.input).ok_or("has no matrix")?;
-                let place =
-                    ONE_LANE.vector(c, self.scope.address(c, &access.at, &dims, ONE_LANE)?)?;
-                Ptx(c).prefetch_l2(self.scope.buffer(access.buffer)?, place, *element, bytes)?;
+                let place = ONE_LANE.vector(c, scope.address(c, &access.at, &dims, ONE_LANE)?)?;
+                Ptx(c).prefetch_l2(scope.buffer(access.buffer)?, place, *element, bytes)?;
             }
             Ok(())
         };
-        let total = c.min(total, c.index(PROCESSORS as i64)?)?;
-        let inside = [c.less_than(self.thread, rows)?, c.less_than(tile, total)?];
+        let end = c.min(self.end, c.index(PROCESSORS as i64)?)?;
+        let mut inside =
+            vec![c.less_than(*thread, c.index(*rows as i64)?)?, c.less_than(number, end)?];
+        if let Some(begin) = self.begin {
+            inside.push(c.compare(CmpIPredicate::Uge, number, begin)?);
+        }
         let inside = c.all_of(&inside)?.ok_or("has no condition")?;
         c.if_else(inside, &mut one, None).map(drop)
     }
+}
+
+impl SkinnyTile<'_> {
     fn sizes(&self, c: Code, dims: &[usize]) -> Result<Vec<Value>> {
         dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect()
     }

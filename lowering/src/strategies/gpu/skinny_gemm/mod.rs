@@ -3,7 +3,7 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, Stage},
+    analysis::{Access, Kernel, NestPlan, Poly, Role, Stage},
     strategies::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         doubled_and_halved,
@@ -58,17 +58,21 @@ impl Strategy for SkinnyGemm {
     fn matches(r: &Request<'_>) -> Match<Params> {
         let found = || {
             let gpu = r.gpu().ok().filter(|g| g.tensor_cores)?;
-            let nest = r.plan.nests.first().filter(|_| !r.plan.dependent)?;
-            let (p, time) = params(nest, &product(r.kernel, r.plan)?);
+            let (p, time) = params(r.plan, &products(r.kernel, r.plan)?);
             Some((Params { prefetch: if gpu.hopper() { PREFETCH } else { 0 }, ..p }, time))
         };
         Match::costed(found())
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
-            let (few, n) = (product(r.kernel, r.plan)?, largest(r.plan)?);
-            let (batch, many) = (e.product(n, &few.batch)?, e.product(n, &few.matrix.dims)?);
-            Some(format!("({batch}) * (({many}) ceildiv {})", p.block_m))
+            let all = products(r.kernel, r.plan)?;
+            let several = all.len() > 1;
+            let tiles = all.iter().map(|few| {
+                let n = if several { r.plan.nests.get(few.nest)? } else { largest(r.plan)? };
+                let (batch, many) = (e.product(n, &few.batch)?, e.product(n, &few.matrix.dims)?);
+                Some(format!("({batch}) * (({many}) ceildiv {})", p.block_m))
+            });
+            Some(tiles.collect::<Option<Vec<_>>>()?.join(" + "))
         })?;
         Ok(Launch { grid: Some(grid), threads: p.warps * WARP, ..Launch::default() })
     }
@@ -88,6 +92,8 @@ pub const DEPTH: usize = SKINNY_K as usize;
 pub const VECTOR: usize = 8;
 /// Most rows of the skinny operand.
 pub const MAX_ROWS: i64 = SKINNY_ROWS;
+/// Most matrices that are multiplied over the same loops.
+const MATRICES: usize = 4;
 /// Registers of a thread for accumulators.
 const ACCUMULATOR_REGISTERS: usize = 64;
 /// Registers of a thread for loads in flight.
@@ -117,7 +123,9 @@ pub struct SkinnyOperand {
 /// A product with f32 accumulators of bf16 or f16 operands, both K-major, one with few rows.
 #[derive(Clone, Debug)]
 pub struct SkinnyProduct {
-    /// The reduction stages: one, or two whose matrices share the skinny operand.
+    /// Its nest.
+    pub nest: usize,
+    /// The reduction stages: one, or several whose matrices share the skinny operand.
     pub stages: Vec<usize>,
     /// Batch loops.
     pub batch: Vec<usize>,
@@ -152,11 +160,21 @@ pub fn readable(k: &Kernel, a: &Access, k_dim: usize) -> bool {
         && a.at.coefficient(k_dim).known() == Some(1)
 }
 
-/// The skinny product of a kernel, if both operands can be read in 16-byte vectors.
-pub fn product(k: &Kernel, plan: &NestPlan) -> Option<SkinnyProduct> {
-    let nest = plan.main()?;
+/// The skinny products of a kernel, if all operands can be read in 16-byte vectors: that of its
+/// main nest, or one of each nest.
+pub fn products(k: &Kernel, plan: &NestPlan) -> Option<Vec<SkinnyProduct>> {
+    if plan.main().is_some() {
+        return Some(vec![product(k, plan, 0)?]);
+    }
+    let all = || (0..plan.nests.len()).map(|n| product(k, plan, n)).collect();
+    if plan.dependent { None } else { all() }
+}
+
+/// The skinny product of a nest.
+fn product(k: &Kernel, plan: &NestPlan, n: usize) -> Option<SkinnyProduct> {
+    let nest = plan.nests.get(n)?;
     let (stages, roles, element) =
-        contractions(k, nest).filter(|(.., element)| *element != DType::F32)?;
+        contractions(k, nest, MATRICES).filter(|(.., element)| *element != DType::F32)?;
     let Roles { batch, rows, columns, k: depth, .. } = roles;
     let all: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
     let [k_dim] = depth.as_slice() else { return None };
@@ -173,6 +191,7 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<SkinnyProduct> {
         && shared
         && all.iter().flat_map(|s| s.inputs.iter().take(2)).all(|a| readable(k, a, *k_dim));
     fits.then_some(SkinnyProduct {
+        nest: n,
         stages,
         batch,
         k: (*k_dim, size as usize),
@@ -203,24 +222,33 @@ pub fn column_pitch(rows: usize) -> usize {
     rows + 4
 }
 
-/// Chooses the parameters of such a product; returns them with the estimated clocks.
-fn params(nest: &Nest, p: &SkinnyProduct) -> (Params, f64) {
-    let size = |dims: &[usize]| {
-        dims.iter().map(|d| nest.extents[*d].known().unwrap_or(assumed::PRODUCT)).product::<i64>()
+/// Chooses the parameters of such products; returns them with the estimated clocks.
+fn params(plan: &NestPlan, all: &[SkinnyProduct]) -> (Params, f64) {
+    let size = |p: &SkinnyProduct, dims: &[usize]| {
+        let of = |d: &usize| plan.nests[p.nest].extents[*d].known().unwrap_or(assumed::PRODUCT);
+        dims.iter().map(of).product::<i64>()
     };
-    let (rows, time) = fastest(
-        [size(&p.batch), size(&p.matrix.dims), p.rows as i64, p.k.1 as i64],
-        p.stages.len(),
-    );
-    let blocks = size(&p.batch) * round_up(size(&p.matrix.dims), rows);
-    let steps = round_up(p.k.1 as i64, DEPTH);
+    let one = |p: &SkinnyProduct| {
+        let sizes = [size(p, &p.batch), size(p, &p.matrix.dims), p.rows as i64, p.k.1 as i64];
+        fastest(sizes, p.stages.len())
+    };
+    let (mut rows, mut time) = (INSTRUCTION.0 * 4, LATENCY);
+    for p in all {
+        let (r, t) = one(p);
+        (rows, time) = (rows.min(r), time + t - LATENCY);
+    }
+    let blocks =
+        all.iter().map(|p| size(p, &p.batch) * round_up(size(p, &p.matrix.dims), rows)).sum();
+    let least = |of: &dyn Fn(&SkinnyProduct) -> i64| all.iter().map(of).min().unwrap_or(1);
+    let steps = least(&|p| round_up(p.k.1 as i64, DEPTH));
     // Many CTAs share an SM, so that each needs fewer warps.
-    let mut warps: usize = if blocks >= 8 * PROCESSORS as i64 { 4 } else { 16 };
+    let mut warps: usize = if 8 * PROCESSORS as i64 <= blocks { 4 } else { 16 };
     while warps > 1 && steps / (warps as i64) < UNROLL {
         warps /= 2;
     }
-    let read = 4 * (2 * rows / INSTRUCTION.0 * p.stages.len() + p.columns());
-    let most = UNROLL.min(steps / warps as i64).min((LOAD_REGISTERS / read) as i64).max(1);
+    let read = |p: &SkinnyProduct| 4 * (2 * rows / INSTRUCTION.0 * p.stages.len() + p.columns());
+    let most = least(&|p| (LOAD_REGISTERS / read(p)) as i64);
+    let most = UNROLL.min(steps / warps as i64).min(most).max(1);
     let pieces = 1i64 << most.ilog2();
     (Params { unroll: pieces as usize, block_m: rows, warps, prefetch: 0 }, time)
 }

@@ -253,7 +253,7 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
 /// The same for operands whose base and strides are multiples of `bytes`.
 pub fn aligned_product(k: &Kernel, plan: &NestPlan, bytes: usize) -> Option<TensorCoreProduct> {
     let nest = plan.main()?;
-    let Some((stages, roles, element)) = contractions(k, nest) else {
+    let Some((stages, roles, element)) = contractions(k, nest, 2) else {
         return with_prologue(k, nest, bytes);
     };
     let sums: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
