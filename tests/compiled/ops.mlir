@@ -629,3 +629,24 @@ func.func @f(%x: tensor<2x3x3075xf32>, %y: tensor<2x3075x5xf32>) -> tensor<2x3x5
   %0 = kiln.dot_general %x, %y batch = [0] x [0] contract = [2] x [1] : tensor<2x3x3075xf32>, tensor<2x3075x5xf32>
   return %0 : tensor<2x3x5xf32>
 }
+
+// -----
+
+// CASE: convolutions whose weights are arguments, packed in each call: a partial last block, groups, strides
+func.func @f(%x: tensor<2x32x14x14xf32>, %w: tensor<40x32x3x3xf32>, %g: tensor<80x20x3x3xf32>, %v: tensor<64x80x1x1xf32>) -> tensor<2x64x6x6xf32> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x32x14x14xf32>, tensor<40x32x3x3xf32>
+  %1 = kiln.tanh %0 : tensor<2x40x12x12xf32>
+  %2 = kiln.convolution %1, %g strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 2 : i64} : tensor<2x40x12x12xf32>, tensor<80x20x3x3xf32>
+  %3 = kiln.convolution %2, %v strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x80x12x12xf32>, tensor<64x80x1x1xf32>
+  return %3 : tensor<2x64x6x6xf32>
+}
+
+// -----
+
+// CASE: pixels of a matmul that a convolution pads, both weights arguments
+func.func @f(%x: tensor<2x12x12x24xf32>, %u: tensor<32x24xf32>, %w: tensor<32x32x3x3xf32>) -> tensor<2x32x12x12xf32> {
+  %0 = kiln.dot_general %x, %u batch = [] x [] contract = [3] x [1] : tensor<2x12x12x24xf32>, tensor<32x24xf32>
+  %1 = kiln.transpose %0 permutation = [0, 3, 1, 2] : tensor<2x12x12x32xf32>
+  %2 = kiln.convolution %1, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<2x32x12x12xf32>, tensor<32x32x3x3xf32>
+  return %2 : tensor<2x32x12x12xf32>
+}

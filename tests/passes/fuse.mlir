@@ -882,3 +882,33 @@ func.func @f(%x: tensor<1x16x8xf32>, %w: tensor<8x1x3x3xf32>) -> tensor<1x4x4x8x
   %r = kiln.transpose %c permutation = [0, 2, 3, 1] : tensor<1x8x4x4xf32>
   return %r : tensor<1x4x4x8xf32>
 }
+
+// -----
+// A processor's kernel would take lines of pixels, and pack the weight for each: the pad is a kernel.
+// CASE: padded_pixels_of_a_matmul
+// RUN: kiln-fuse{split-rows=false}
+// CHECK: kiln.launch @dot_general_tanh
+// CHECK: kiln.launch @pad
+func.func @f(%x: tensor<2x4x4x8xf32>, %w: tensor<6x8xf32>) -> tensor<2x6x6x6xf32> {
+  %zero = kiln.splat [], 0.0 : f32
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [3] x [1] : tensor<2x4x4x8xf32>, tensor<6x8xf32>
+  %1 = kiln.tanh %0 : tensor<2x4x4x6xf32>
+  %2 = kiln.pad %1, %zero low = [0, 1, 1, 0] high = [0, 1, 1, 0] : tensor<2x4x4x6xf32>, tensor<f32>
+  return %2 : tensor<2x6x6x6xf32>
+}
+
+// -----
+// A packed weight is read in place, and rows of one image are one line.
+// CASE: padded_pixels_of_matmuls_that_keep_their_rows
+// RUN: kiln-fuse{split-rows=false}
+// CHECK: kiln.launch @dot_general_pad ins
+// CHECK: kiln.launch @dot_general_pad_1 ins
+// IMPLICIT-CHECK-NOT: kiln.launch @pad
+func.func @f(%x: tensor<2x4x4x8xf32>, %y: tensor<1x4x8xf32>, %w: tensor<8x6xf32>) -> (tensor<2x6x6x6xf32>, tensor<1x6x6xf32>) {
+  %zero = kiln.splat [], 0.0 : f32
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [3] x [0] {kiln.pack = "with columns last"} : tensor<2x4x4x8xf32>, tensor<8x6xf32>
+  %1 = kiln.pad %0, %zero low = [0, 1, 1, 0] high = [0, 1, 1, 0] : tensor<2x4x4x6xf32>, tensor<f32>
+  %2 = kiln.dot_general %y, %w batch = [] x [] contract = [2] x [0] : tensor<1x4x8xf32>, tensor<8x6xf32>
+  %3 = kiln.pad %2, %zero low = [0, 1, 0] high = [0, 1, 0] : tensor<1x4x6xf32>, tensor<f32>
+  return %1, %3 : tensor<2x6x6x6xf32>, tensor<1x6x6xf32>
+}

@@ -187,3 +187,21 @@ module {
     return %0 : tensor<1x4x3x3xbf16>
   }
 }
+
+// -----
+// The weight of a convolution is packed in each call, that of a matmul by its kernel; nothing copies
+// the packed weight back.
+// CASE: mutable_weights
+// RUN: kiln-layout{flops=0 mutable=true},kiln-pack{block=4 depth=2 mutable=true},cse,kiln-freeze,kiln-fuse
+// CHECK: kiln.launch @transpose ins(%{{.*}} : tensor<8x3x3x3xf32>) outs(%{{.*}} : tensor<2x3x3x3x4xf32>)
+// CHECK: kiln.launch @convolution_tanh ins(%{{.*}} : tensor<1x3x6x6xf32>, tensor<2x3x3x3x4xf32>)
+// IMPLICIT-CHECK-NOT: kiln.launch @reshape
+module {
+  func.func @main(%x: tensor<1x3x6x6xf32>, %w: tensor<8x3x3x3xf32>, %v: tensor<16x5xf32>) -> tensor<1x8x4x5xf32> {
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x3x6x6xf32>, tensor<8x3x3x3xf32>
+    %1 = kiln.tanh %0 : tensor<1x8x4x4xf32>
+    %2 = kiln.slice %v offsets = [0, 0] sizes = [4, 5] strides = [1, 1] : tensor<16x5xf32>
+    %3 = kiln.dot_general %1, %2 batch = [] x [] contract = [3] x [0] : tensor<1x8x4x4xf32>, tensor<4x5xf32>
+    return %3 : tensor<1x8x4x5xf32>
+  }
+}

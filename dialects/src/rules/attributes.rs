@@ -119,9 +119,9 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
                 "has kiln.stored, which belongs on an op with one result".into()
             });
         }
-        "kiln.view" => {
+        "kiln.view" | "kiln.index" => {
             return ensure(value.is_unit() && op.kind() == Some(OpKind::Reshape), || {
-                "has kiln.view, which is a unit attribute of reshapes".into()
+                format!("has {name}, which is a unit attribute of reshapes")
             });
         }
         "kiln.image" => {

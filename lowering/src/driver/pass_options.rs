@@ -16,7 +16,8 @@ fn cpu_options(target: &cpu::Target) -> PassOptions {
     let (bf16, bits) = (target.bf16(), target.vector_bits());
     vec![
         ("kiln-schedule", format!("bf16={bf16} vector-bits={bits}")),
-        ("kiln-pack", format!("pairs={}", bf16 != "widen")),
+        ("kiln-pack{mutable=true}", format!("pairs={}", bf16 != "widen")),
+        ("kiln-fuse", "split-rows=false".into()),
         ("kiln-expand-math", format!("scalef={} rare-functions=true", bits == 512)),
     ]
 }

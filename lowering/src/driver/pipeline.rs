@@ -193,7 +193,7 @@ pub const PIPELINE: &[PipelineStep] = &[
     host(
         Level::Prims,
         On::Module,
-        "kiln-layout",
+        "kiln-layout{mutable=true weight-byte=20}",
         "sees the whole graph; after passes that would cancel its transposes",
     ),
     host(
@@ -223,7 +223,7 @@ pub const PIPELINE: &[PipelineStep] = &[
     host(
         Level::Prims,
         On::Module,
-        "kiln-pack",
+        "kiln-pack{mutable=true}",
         "after passes that would cancel the movement ops of a packed weight",
     ),
     cuda(

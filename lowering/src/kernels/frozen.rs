@@ -8,6 +8,8 @@ use std::collections::HashSet;
 pub const STORED: &str = "kiln.stored";
 /// Marks a reshape as a view of its operand, which is materialised, where readers could fold it.
 pub const VIEW: &str = "kiln.view";
+/// Marks a reshape as part of its readers' indices, where it would be a view of a stored copy.
+pub const INDEX: &str = "kiln.index";
 
 /// Values that depend on frozen globals and literals only.
 pub struct Frozen(HashSet<Value>);

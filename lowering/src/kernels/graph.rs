@@ -7,7 +7,7 @@ use crate::{
     },
     kernels::{
         class::{Class, Role},
-        frozen::{STORED, VIEW, is_movement},
+        frozen::{INDEX, STORED, VIEW, is_movement},
         marks::in_prologue,
         op_facts::{
             captured, contracts, folded_transpose, folded_transposes, folding_op, heavy,
@@ -191,6 +191,9 @@ impl Graph<'_> {
     /// Whether a reshape is folded into its readers' indices: it only splits dimensions and adds or
     /// drops unit dimensions, so that an index stays linear, or it reads a weight in another order.
     fn is_move(&self, op: Op) -> bool {
+        if op.attr(INDEX).is_some() {
+            return true;
+        }
         let (from, to) = (self.facts.dims(op.operand(0)), self.facts.dims(op.result(0)));
         let wide = |dims: &[SymDim]| dims.iter().filter(|d| d.known() != Some(1)).count();
         let fixed = from.iter().chain(to).all(|d| d.known().is_some());
@@ -200,8 +203,7 @@ impl Graph<'_> {
                 .def()
                 .is_some_and(|o| o.kind() == Some(OpKind::Transpose) && is_weight(o.operand(0)))
         {
-            // A packed weight: a floordiv by the block size in each reader costs less than
-            // repacking in every call.
+            // A floordiv in each reader costs less than a copy in every call.
             return true;
         }
         reshape_groups(from, to).into_iter().all(|(a, b)| {

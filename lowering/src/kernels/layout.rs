@@ -11,8 +11,10 @@
 //!
 //! The layout is chosen for the whole function; `kiln.memory_format` records the choice and its
 //! reason. Convolutions whose weight is mutable count with `mutable` only, since their weights are
-//! transposed in each call: on a GPU that costs a pass over the weights, and TMA reads no others. A
-//! function whose arguments are channels last in memory, as in a backward pass, has it as well.
+//! transposed in each call. On a GPU that costs a pass over the weights, and TMA reads no others. On a
+//! processor `kiln-pack` stores them again: `weight-byte` operations for each byte are added to those
+//! that the function needs, so that few pixels with large weights stay as given. A function whose
+//! arguments are channels last in memory, as in a backward pass, has it as well.
 //!
 //! Numerics: reassociates; the reduction of a convolution runs over the window first.
 //!
@@ -23,7 +25,7 @@
 //! ```
 use crate::kernels::{
     frozen::Frozen,
-    op_facts::{channels_first, channels_last, contracts, is_dense, is_depthwise},
+    op_facts::{channels_first, channels_last, contracts, element_bytes, is_dense, is_depthwise},
 };
 use kiln_dialects::{
     ir::*,
@@ -41,6 +43,8 @@ kiln_passes::pass_options! {
         pub flops: i64 = 1000000,
         /// Counts convolutions with mutable weights too
         pub mutable: bool = false,
+        /// Floating-point operations for each byte of a mutable weight that channels last must repay
+        pub weight_byte: i64 = 0,
         /// Takes grouped convolutions too, other than depthwise ones and those that tensor cores read
         pub groups: bool = true,
     }
@@ -66,12 +70,18 @@ impl Pass for Layout {
             if all.is_empty() && !given {
                 continue;
             }
-            let flops: i64 = all
-                .iter()
-                .filter(|o| self.mutable || frozen.contains(o.weight))
-                .map(flops)
-                .fold(0, i64::saturating_add);
-            let enough = flops >= self.flops;
+            let (mut all_flops, mut least) = (0i64, self.flops);
+            for o in &all {
+                let is_frozen = frozen.contains(o.weight);
+                if is_frozen || self.mutable {
+                    all_flops = all_flops.saturating_add(flops(o));
+                }
+                if !is_frozen && self.mutable {
+                    let bytes = known_bytes(o.weight).saturating_mul(self.weight_byte);
+                    least = least.saturating_add(bytes);
+                }
+            }
+            let enough = all_flops >= least;
             let said = if enough || given {
                 let mut rewrite = ChannelsLast { groups: self.groups, ..ChannelsLast::default() };
                 for op in &ops {
@@ -83,8 +93,8 @@ impl Pass for Layout {
             } else {
                 let which = if self.mutable { "" } else { " with frozen weights" };
                 format!(
-                    "as given: convolutions{which} have {flops} flops, which are fewer than {}",
-                    self.flops
+                    "as given: convolutions{which} have {all_flops} flops, which are fewer than \
+                     {least}"
                 )
             };
             func.set_attr("kiln.memory_format", Attr::string(root.ctx(), &said));
@@ -93,9 +103,17 @@ impl Pass for Layout {
     }
 }
 
+/// Bytes of a tensor, with 1 for a dynamic size.
+fn known_bytes(v: Value) -> i64 {
+    v.ty().dims().iter().map(known).fold(element_bytes(v) as i64, i64::saturating_mul)
+}
+
+fn known(d: &SymDim) -> i64 {
+    d.known().unwrap_or(1)
+}
+
 /// Floating-point operations of a convolution, with 1 for a dynamic size.
 pub(crate) fn flops(o: &Convolution) -> i64 {
-    let known = |d: &SymDim| d.known().unwrap_or(1);
     let (x, w) = (o.input.ty().dims(), o.weight.ty().dims());
     let out = |i: usize| {
         ((known(&x[2 + i]) + o.pad_low[i] + o.pad_high[i]

@@ -12,5 +12,15 @@ pub(crate) const PROLOGUE: &str = "kiln.prologue";
 pub(crate) fn in_prologue(op: Op) -> bool {
     op.attr(PROLOGUE).is_some_and(Attr::is_unit)
 }
+
+/// What `kiln.pack` begins with on a contraction whose weight is not packed.
+pub(crate) const AS_IT_IS: &str = "as it is";
+
+/// Whether `kiln-pack` stored the weight of a contraction.
+pub(crate) fn is_packed(op: Op) -> bool {
+    let said = op.attr("kiln.pack").and_then(Attr::as_string);
+    said.is_some_and(|s| !s.starts_with(AS_IT_IS))
+}
+
 /// Marks a grouped convolution that `wgmma_gemm` takes, with how many groups are one.
 pub const GROUPS: &str = "kiln.groups";

@@ -1,5 +1,4 @@
-//! `kiln-pack`: stores frozen weights of contractions in the order in which a register tile reads
-//! them.
+//! `kiln-pack`: stores weights of contractions in the order in which a register tile reads them.
 //!
 //! Why: a tile multiplies one element of the input with vectors of the weight. Packed as `[N/32, K,
 //! 32]`, these vectors are contiguous along the whole K loop for any N: no stride, no page per row,
@@ -7,6 +6,11 @@
 //! `(n floordiv 32, k, n mod 32)` comes from the movement ops that undo the packing. Upstream's
 //! `linalg.pack` works on operands, which are packed in each call, and needs the whole computation
 //! in the packed shape.
+//!
+//! With `mutable`, mutable weights of convolutions are packed as well, in each call: of an NHWC image
+//! a register tile reads no other order, and `kiln-layout` has counted the cost. Reshapes that undo
+//! the packing are marked `kiln.index`, so that fusion makes no copy of them. Weights of matmuls are
+//! not packed, since their kernels pack what they read.
 //!
 //! Instructions that multiply pairs of bf16 need two rows interleaved: with `pairs`, such a matrix
 //! of even K is stored as `[N/32, K/2, 32, 2]`.
@@ -30,7 +34,8 @@
 //!          %v = kiln.slice (kiln.reshape (kiln.transpose %p)) : [K, N]     %0 = kiln.dot_general %x, %v …
 //! ```
 use crate::kernels::{
-    frozen::{Frozen, STORED, is_movement},
+    frozen::{Frozen, INDEX, STORED, is_movement},
+    marks::AS_IT_IS,
     op_facts::{channels_last, folded_transpose, is_dense, is_depthwise},
 };
 use kiln_dialects::{
@@ -52,6 +57,8 @@ kiln_passes::pass_options! {
         pub growth: i64 = 50,
         /// Interleaves pairs of rows of bf16 matrices, for instructions that multiply pairs
         pub pairs: bool = false,
+        /// Packs mutable weights of convolutions too, in each call
+        pub mutable: bool = false,
         /// Stores weights of NHWC convolutions in that order, and packs no others
         pub channels_last: bool = false,
     }
@@ -60,7 +67,7 @@ kiln_passes::pass_options! {
 impl Pass for Pack {
     const FLAG: &'static str = "kiln-pack";
     const SUMMARY: &'static str =
-        "Packs frozen weights of contractions in the order in which register tiles read them";
+        "Packs weights of contractions in the order in which register tiles read them";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -74,8 +81,10 @@ impl Pass for Pack {
             let frozen = Frozen::of(&ops);
             for op in ops {
                 let Some((operand, columns)) = weight(op).filter(|(i, _)| {
-                    (self.channels_last || frozen.contains(op.operand(*i)))
-                        && op.attr("kiln.pack").is_none()
+                    let w = op.operand(*i);
+                    let mutable = self.channels_last
+                        || self.mutable && Convolution::of(op).is_some() && is_static_float(w);
+                    (mutable || frozen.contains(w)) && op.attr("kiln.pack").is_none()
                 }) else {
                     continue;
                 };
@@ -113,7 +122,7 @@ impl Pass for Pack {
                         op.set_operand(operand, last(op, w, columns).at(op)?);
                         format!("with columns last: {why}")
                     }
-                    Err(why) => format!("as it is: {why}"),
+                    Err(why) => format!("{AS_IT_IS}: {why}"),
                 };
                 op.set_attr("kiln.pack", Attr::string(op.ctx(), &said));
             }
@@ -135,6 +144,12 @@ fn weight(op: Op) -> Option<(usize, usize)> {
         _ => return None,
     };
     tensor_type(o.rhs.ty()).is_ok_and(|t| t.dtype.is_float()).then_some((1, columns))
+}
+
+/// Whether a value is of floating-point elements, and all its sizes are known.
+fn is_static_float(v: Value) -> bool {
+    tensor_type(v.ty())
+        .is_ok_and(|t| t.dtype.is_float() && t.dims.iter().all(|d| d.known().is_some()))
 }
 
 /// The batch dimensions of a weight, which are its first.
@@ -238,7 +253,7 @@ impl Pack {
         let apart = stored(&b, split, permutation)?;
         let mut joined = sizes.clone();
         joined[columns] = count * self.block;
-        let joined = b.add(&Reshape { input: apart, sizes: Size::all(&joined) })?;
+        let joined = index(&b, apart, &joined)?;
         if n % self.block == 0 {
             return Ok(joined);
         }
@@ -294,7 +309,14 @@ fn by_group(op: Op, w: Value, filters: i64) -> Result<Value> {
     let window = 3..split.len() as i64;
     let permutation = [0].into_iter().chain(window).chain([2, 1]).collect();
     let apart = stored(&b, apart, permutation)?;
-    b.add(&Reshape { input: apart, sizes: Size::all(&sizes) })
+    index(&b, apart, &sizes)
+}
+
+/// A reshape that readers fold into their index, since a view would be of a copy.
+fn index(b: &Builder, input: Value, sizes: &[i64]) -> Result<Value> {
+    let op = b.create_node(&Reshape { input, sizes: Size::all(sizes) })?;
+    op.set_attr(INDEX, Attr::unit(b.ctx));
+    Ok(op.result(0))
 }
 
 /// Whether a weight of few columns is better stored with the columns innermost: for a matrix, if

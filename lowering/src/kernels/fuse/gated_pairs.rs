@@ -3,7 +3,7 @@
 use crate::{
     kernels::{
         class::Class,
-        fuse::group::{Grouping, Kind},
+        fuse::group::{FusionMode, Grouping, Kind},
         op_facts::folding_op,
     },
     target::costs::{SKINNY_K, SKINNY_ROWS},
@@ -24,9 +24,9 @@ const COLUMNS: i64 = 64;
 impl Grouping<'_> {
     /// The kernel of another GEMM that node `n` is fused with.
     pub(crate) fn gated_partner(&self, n: usize) -> Option<usize> {
-        let mine = self.product(n).filter(|_| {
-            self.mode == crate::kernels::fuse::group::FusionMode::Fused { pairs: true }
-        })?;
+        let mine = self
+            .product(n)
+            .filter(|_| matches!(self.mode, FusionMode::Fused { pairs: true, .. }))?;
         let sources = self.sources(n);
         let fits = |g: &usize| {
             let group = &self.groups[*g];

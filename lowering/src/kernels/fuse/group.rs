@@ -97,8 +97,9 @@ pub struct FusionPlan {
 /// The fusion mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FusionMode {
-    /// As few kernels as possible. `pairs`: whether two GEMMs may be one kernel.
-    Fused { pairs: bool },
+    /// As few kernels as possible. `pairs`: whether two GEMMs may be one kernel. `split_rows`:
+    /// whether a matmul whose weight is not packed may pad what splits its rows.
+    Fused { pairs: bool, split_rows: bool },
     /// One kernel per op.
     EachOp,
 }

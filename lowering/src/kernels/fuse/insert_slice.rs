@@ -2,14 +2,15 @@
 //! the kernels that compute these operands (destination passing).
 use crate::kernels::{
     class::Class,
-    fuse::group::{Grouping, Kind, LoopSpan, without_unit_dims},
+    fuse::group::{FusionMode, Grouping, Kind, LoopSpan, without_unit_dims},
     graph::Leaf,
+    marks::is_packed,
     op_facts::{folding_op, reads},
 };
 use kiln_dialects::{
     Result,
     ir::{Node as _, Size, Value},
-    ops::{InsertSlice, OpKind, Pad},
+    ops::{DotGeneral, InsertSlice, OpKind, Pad},
 };
 
 /// Why a row kernel inserts its rows but copies nothing else.
@@ -117,6 +118,11 @@ impl Grouping<'_> {
         if op(n).and_then(Pad::of).is_some_and(|p| !adds(&p.low) || !adds(&p.high)) {
             return Err("it may drop elements".into());
         }
+        if op(n).and_then(Pad::of).is_some_and(|p| self.splits_rows(&p, g)) {
+            return Err(
+                "its rows would be lines of pixels, with a weight that is not packed".into()
+            );
+        }
         let mine = |l: &&Leaf| self.kernel_of(self.graph.base(l.value)) == Some(g);
         let leaves: Vec<&Leaf> = node.leaves.iter().filter(mine).collect();
         let [leaf] = leaves[..] else { return Err("it reads several of its elements".into()) };
@@ -141,6 +147,23 @@ impl Grouping<'_> {
             Some(m) => Ok((group.kind, self.forms[*m])),
             None => Err(format!("it reads {} at other indices", self.name(leaf.value)).into()),
         }
+    }
+
+    /// Whether padding would split the rows of a matmul that packs its right operand for all of them.
+    fn splits_rows(&self, pad: &Pad, g: usize) -> bool {
+        let packs = |m: &usize| {
+            let op = self.graph.nodes[*m].value.def().map(|o| folding_op(o).unwrap_or(o));
+            op.filter(|o| !is_packed(*o))
+                .and_then(DotGeneral::of)
+                .is_some_and(|o| o.lhs_batch.is_empty())
+        };
+        let dims = self.graph.facts.dims(pad.input);
+        let padded = |d: &usize| [&pad.low[*d], &pad.high[*d]].iter().any(|s| s.known() != Some(0));
+        // Rows are joined across all dimensions but the columns.
+        let line = (1..dims.len().saturating_sub(1)).find(padded);
+        let splits = line.is_some_and(|d| dims[..d].iter().any(|n| n.known() != Some(1)));
+        let refused = matches!(self.mode, FusionMode::Fused { split_rows: false, .. });
+        refused && splits && self.groups[g].nodes.iter().any(packs)
     }
 
     /// Whether a node that is no loop nest reads a whole leaf in its layout; the operand may have

@@ -48,6 +48,9 @@ kiln_passes::pass_options! {
         /// Fuses two GEMMs with one left operand whose results meet in one expression, and GEMMs
         /// of few rows with one left operand; for chips that have a kernel for it
         pub pairs: bool = false,
+        /// Pads pixels of a matmul's result in its kernel, also if no weight of it is packed: a
+        /// processor's kernel would pack the weight for each line of pixels
+        pub split_rows: bool = true,
         /// Computes pointwise ops before a transpose in the transpose's reader; for chips whose
         /// kernels transpose tiles in shared memory
         pub fold_transposes: bool = false,
@@ -80,7 +83,7 @@ impl Pass for Fuse {
             let how = if alone {
                 group::FusionMode::EachOp
             } else {
-                group::FusionMode::Fused { pairs: self.pairs }
+                group::FusionMode::Fused { pairs: self.pairs, split_rows: self.split_rows }
             };
             let plan = group::plan(&graph, how);
             outline::apply(func, &graph, &plan, &mut kernels)?;
