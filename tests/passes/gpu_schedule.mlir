@@ -1146,7 +1146,7 @@ func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: te
 // -----
 // The grid has the tiles of both: 128 and 32.
 // CASE: skinny_products_of_one_operand
-// CHECK: kiln.grid = affine_map<() -> (160)>
+// CHECK: affine_map<() -> (160)>
 // CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 1024 : i64, unroll = 4 : i64, warps = 16 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {

@@ -894,7 +894,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 }
 
 // -----
-// The first two tiles are of the first product, the third of the second.
+// The first two tiles are of the first product, the other two of the second.
 // CASE: skinny_products_of_one_operand
 // CHECK: nvvm.cp.async.bulk.prefetch
 // CHECK: nvvm.cp.async.bulk.prefetch
@@ -903,7 +903,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // CHECK: nvvm.mma.sync
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor<20x64xbf16> {kiln.sizes = array<i64: 20, 64>}, %d: tensor<8x64xbf16> {kiln.sizes = array<i64: 8, 64>}) -> (tensor<3x20xbf16>, tensor<3x8xbf16>) attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 512 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
+func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor<20x64xbf16> {kiln.sizes = array<i64: 20, 64>}, %d: tensor<24x64xbf16> {kiln.sizes = array<i64: 24, 64>}) -> (tensor<3x20xbf16>, tensor<3x24xbf16>) attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 512 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e0 = tensor.empty() : tensor<3x20xf32>
   %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<3x20xf32>) -> tensor<3x20xf32>
@@ -916,18 +916,18 @@ func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor
     %0 = arith.truncf %x : f32 to bf16
     linalg.yield %0 : bf16
   } -> tensor<3x20xbf16>
-  %e1 = tensor.empty() : tensor<3x8xf32>
-  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<3x8xf32>) -> tensor<3x8xf32>
+  %e1 = tensor.empty() : tensor<3x24xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<3x24xf32>) -> tensor<3x24xf32>
   %c1 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
-      ins(%a, %d : tensor<3x64xbf16>, tensor<8x64xbf16>) outs(%f1 : tensor<3x8xf32>) -> tensor<3x8xf32>
-  %g1 = tensor.empty() : tensor<3x8xbf16>
+      ins(%a, %d : tensor<3x64xbf16>, tensor<24x64xbf16>) outs(%f1 : tensor<3x24xf32>) -> tensor<3x24xf32>
+  %g1 = tensor.empty() : tensor<3x24xbf16>
   %r1 = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
-      ins(%c1 : tensor<3x8xf32>) outs(%g1 : tensor<3x8xbf16>) {
+      ins(%c1 : tensor<3x24xf32>) outs(%g1 : tensor<3x24xbf16>) {
   ^bb0(%x: f32, %o: bf16):
     %0 = arith.truncf %x : f32 to bf16
     linalg.yield %0 : bf16
-  } -> tensor<3x8xbf16>
-  return %r0, %r1 : tensor<3x20xbf16>, tensor<3x8xbf16>
+  } -> tensor<3x24xbf16>
+  return %r0, %r1 : tensor<3x20xbf16>, tensor<3x24xbf16>
 }
 }
 }

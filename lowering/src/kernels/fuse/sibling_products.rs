@@ -15,7 +15,7 @@ impl Grouping<'_> {
     /// Merges kernels of such products, in program order. Each takes a few microseconds, in which
     /// not all of the memory's bandwidth is used; a launch less is worth that.
     pub(super) fn merge_sibling_products(&mut self) {
-        if self.mode != (FusionMode::Fused { pairs: true }) {
+        if !matches!(self.mode, FusionMode::Fused { pairs: true, .. }) {
             return;
         }
         let mut kept: Vec<(Value, usize)> = vec![];
