@@ -650,3 +650,14 @@ func.func @f(%x: tensor<2x12x12x24xf32>, %u: tensor<32x24xf32>, %w: tensor<32x32
   %2 = kiln.convolution %1, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<2x32x12x12xf32>, tensor<32x32x3x3xf32>
   return %2 : tensor<2x32x12x12xf32>
 }
+
+// -----
+
+// CASE: products of a few tokens with one left operand, two of them over the same loops
+func.func @f(%x: tensor<3x64xbf16>, %q: tensor<136x64xbf16>, %k: tensor<72x64xbf16>, %v: tensor<72x64xbf16>) -> (tensor<3x136xbf16>, tensor<3x72xbf16>, tensor<3x72xbf16>) {
+  %0 = kiln.linear %x, %q : tensor<3x64xbf16>, tensor<136x64xbf16>
+  %1 = kiln.linear %x, %k : tensor<3x64xbf16>, tensor<72x64xbf16>
+  %2 = kiln.tanh %1 : tensor<3x72xbf16>
+  %3 = kiln.linear %x, %v : tensor<3x64xbf16>, tensor<72x64xbf16>
+  return %0, %2, %3 : tensor<3x136xbf16>, tensor<3x72xbf16>, tensor<3x72xbf16>
+}
