@@ -475,6 +475,20 @@ func.func @f(%x: tensor<4x64xbf16>, %q: tensor<128x64xbf16>, %k: tensor<64x64xbf
 }
 
 // -----
+// No launch of the program writes a weight, unless it is donated.
+// CASE: constant_weights
+// RUN: kiln-fuse{constants=true}
+// CHECK: func.func @dot_general(%arg0: tensor<4x64xbf16>, %arg1: tensor<64x64xbf16> {kiln.constant})
+// CHECK: func.func @dot_general_1(%arg0: tensor<4x64xbf16>, %arg1: tensor<64x64xbf16>)
+// CHECK: func.func @dot_general_2(%arg0: tensor<72x64xbf16>, %arg1: tensor<64x64xbf16>)
+func.func @f(%x: tensor<4x64xbf16>, %y: tensor<72x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf16> {kiln.donated}, %u: tensor<64x64xbf16>) -> (tensor<4x64xbf16>, tensor<4x64xbf16>, tensor<72x64xbf16>) {
+  %0 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<64x64xbf16>
+  %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<64x64xbf16>
+  %2 = kiln.dot_general %y, %u batch = [] x [] contract = [1] x [1] : tensor<72x64xbf16>, tensor<64x64xbf16>
+  return %0, %1, %2 : tensor<4x64xbf16>, tensor<4x64xbf16>, tensor<72x64xbf16>
+}
+
+// -----
 // CASE: products_of_many_tokens
 // RUN: kiln-fuse{pairs=true}
 // CHECK-COUNT-2: kiln.launch @dot_general

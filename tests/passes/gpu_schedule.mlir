@@ -1122,7 +1122,7 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
 
 // -----
 // CASE: skinny_gemm
-// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 1024 : i64, unroll = 4 : i64, warps = 16 : i64}>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 0 : i64, prefetch = 1024 : i64, unroll = 4 : i64, warps = 16 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: tensor<8192x2048xbf16> {kiln.sizes = array<i64: 8192, 2048>}) -> tensor<1x8192xbf16> {
@@ -1147,7 +1147,7 @@ func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: te
 // The grid has the tiles of both: 128 and 32.
 // CASE: skinny_products_of_one_operand
 // CHECK: affine_map<() -> (160)>
-// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 1024 : i64, unroll = 4 : i64, warps = 16 : i64}>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 0 : i64, prefetch = 1024 : i64, unroll = 4 : i64, warps = 16 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: tensor<2048x2048xbf16> {kiln.sizes = array<i64: 2048, 2048>}, %d: tensor<512x2048xbf16> {kiln.sizes = array<i64: 512, 2048>}) -> (tensor<1x2048xbf16>, tensor<1x512xbf16>) {
@@ -1181,7 +1181,7 @@ func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: te
 
 // -----
 // CASE: skinny_gemm_of_several_rows
-// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 32 : i64, prefetch = 1024 : i64, unroll = 2 : i64, warps = 16 : i64}>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 32 : i64, early = 0 : i64, prefetch = 1024 : i64, unroll = 2 : i64, warps = 16 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: tensor<4096x4096xbf16> {kiln.sizes = array<i64: 4096, 4096>}) -> tensor<16x4096xbf16> {
@@ -1231,7 +1231,7 @@ func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: 
 // expected-error @+3 {{has schedule 'skinny_gemm' with block_m = 8 : i64; it is a power of two from 16 to 64}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<16x64xbf16> {kiln.sizes = array<i64: 16, 64>}, %b: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}) -> tensor<16x64xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 8 : i64, prefetch = 0 : i64, unroll = 4 : i64, warps = 1 : i64}>} {
+func.func @k0(%a: tensor<16x64xbf16> {kiln.sizes = array<i64: 16, 64>}, %b: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}) -> tensor<16x64xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 8 : i64, early = 0 : i64, prefetch = 0 : i64, unroll = 4 : i64, warps = 1 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<16x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16x64xf32>) -> tensor<16x64xf32>
@@ -1306,7 +1306,7 @@ module attributes {kiln.level = "linalg"} {
 
 // -----
 // CASE: gated_skinny_gemm
-// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 1024 : i64, unroll = 2 : i64, warps = 4 : i64}>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 0 : i64, prefetch = 1024 : i64, unroll = 2 : i64, warps = 4 : i64}>
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d1, d2)>
 #map2 = affine_map<(d0, d1, d2) -> (d0, d1)>

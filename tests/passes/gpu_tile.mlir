@@ -848,7 +848,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor<20x72xbf16> {kiln.sizes = array<i64: 20, 72>}) -> tensor<3x20xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 512 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
+func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor<20x72xbf16> {kiln.sizes = array<i64: 20, 72>}) -> tensor<3x20xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 0 : i64, prefetch = 512 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<3x20xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x20xf32>) -> tensor<3x20xf32>
@@ -903,7 +903,45 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // CHECK: nvvm.mma.sync
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor<20x64xbf16> {kiln.sizes = array<i64: 20, 64>}, %d: tensor<24x64xbf16> {kiln.sizes = array<i64: 24, 64>}) -> (tensor<3x20xbf16>, tensor<3x24xbf16>) attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 512 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
+func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor<20x64xbf16> {kiln.sizes = array<i64: 20, 64>}, %d: tensor<24x64xbf16> {kiln.sizes = array<i64: 24, 64>}) -> (tensor<3x20xbf16>, tensor<3x24xbf16>) attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 0 : i64, prefetch = 512 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty() : tensor<3x20xf32>
+  %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<3x20xf32>) -> tensor<3x20xf32>
+  %c0 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<3x64xbf16>, tensor<20x64xbf16>) outs(%f0 : tensor<3x20xf32>) -> tensor<3x20xf32>
+  %g0 = tensor.empty() : tensor<3x20xbf16>
+  %r0 = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c0 : tensor<3x20xf32>) outs(%g0 : tensor<3x20xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<3x20xbf16>
+  %e1 = tensor.empty() : tensor<3x24xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<3x24xf32>) -> tensor<3x24xf32>
+  %c1 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %d : tensor<3x64xbf16>, tensor<24x64xbf16>) outs(%f1 : tensor<3x24xf32>) -> tensor<3x24xf32>
+  %g1 = tensor.empty() : tensor<3x24xbf16>
+  %r1 = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c1 : tensor<3x24xf32>) outs(%g1 : tensor<3x24xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<3x24xbf16>
+  return %r0, %r1 : tensor<3x20xbf16>, tensor<3x24xbf16>
+}
+}
+}
+
+// -----
+// No launch writes the matrices: their first fragments are loaded before the wait.
+// CASE: skinny_products_of_constants
+// CHECK: vector.load
+// CHECK: nvvm.griddepcontrol wait
+// CHECK: nvvm.mma.sync
+// IMPLICIT-CHECK-NOT: bulk.prefetch
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor<20x64xbf16> {kiln.constant, kiln.sizes = array<i64: 20, 64>}, %d: tensor<24x64xbf16> {kiln.constant, kiln.sizes = array<i64: 24, 64>}) -> (tensor<3x20xbf16>, tensor<3x24xbf16>) attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 1 : i64, prefetch = 0 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e0 = tensor.empty() : tensor<3x20xf32>
   %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<3x20xf32>) -> tensor<3x20xf32>
@@ -937,7 +975,7 @@ func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor
 // expected-error @+3 {{is no product of few rows of bf16 or f16}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x130xbf16> {kiln.sizes = array<i64: 128, 130>}) -> tensor<130x130xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 0 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x130xbf16> {kiln.sizes = array<i64: 128, 130>}) -> tensor<130x130xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 0 : i64, prefetch = 0 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<130x130xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x130xf32>) -> tensor<130x130xf32>

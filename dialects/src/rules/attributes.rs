@@ -216,7 +216,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
 
 /// Verifies `kiln.layout` on function arguments (with a type) and results (without), `kiln.order`,
 /// `kiln.donated`, `kiln.aliases` and `kiln.not_aliased` on arguments of entries, and `kiln.sizes`,
-/// `kiln.noalias`, `kiln.divisor`, `kiln.least` on arguments of kernels.
+/// `kiln.noalias`, `kiln.constant`, `kiln.divisor`, `kiln.least` on arguments of kernels.
 pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<()> {
     match name {
         "kiln.layout" => {}
@@ -268,9 +268,9 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<()> 
                 format!("needs a number from {least} on as {name}, on a size; has {value}")
             });
         }
-        "kiln.noalias" => {
+        "kiln.noalias" | "kiln.constant" => {
             return ensure(value.is_unit(), || {
-                format!("needs kiln.noalias without a value, has {value}")
+                format!("needs {name} without a value, has {value}")
             });
         }
         _ => {

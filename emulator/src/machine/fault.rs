@@ -39,8 +39,8 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// An access to global memory while the kernel before may still run. A GPU would not see it: the
-    /// emulator runs kernels one after another, so that only this check shows the race.
+    /// An access to global memory while the kernel before may still run, other than a load of what
+    /// nothing writes. Kernels run one after another here, so that only this check shows the race.
     pub fn early() -> FaultKind {
         FaultKind::Instruction("accesses global memory before griddepcontrol.wait".into())
     }

@@ -226,10 +226,10 @@ impl Cluster<'_> {
             block: b,
             local: &mut thread.local,
             cached: &mut thread.cached,
-            early: thread.early,
+            early: thread.early && !matches!(op, Op::Load { constant: true, .. }),
         };
         match op {
-            Op::Load { space, load_type, out, at: address } => {
+            Op::Load { space, load_type, out, at: address, .. } => {
                 let bytes = u64::from(load_type.width) * out.len() as u64;
                 let from = self.place(&mut who, *space, at(r, *address), bytes, bytes)?;
                 for (i, o) in out.iter().enumerate() {

@@ -83,6 +83,8 @@ impl<'a> OperandDecoder<'a> {
                 "%lanemask_ge" => InitialValue::Above(true),
                 "%lanemask_eq" => return None,
                 "%dynamic_smem_size" => InitialValue::Dynamic,
+                // It has no time.
+                "%clock" => InitialValue::Number(0),
                 "WARP_SZ" => InitialValue::Number(32),
                 _ => return None,
             },

@@ -8,10 +8,18 @@ pub const DIVISOR: &str = "kiln.divisor";
 /// Attribute of an `index` parameter: its lower bound.
 pub const LEAST: &str = "kiln.least";
 
+/// Attribute of a tensor parameter of a kernel, a unit: no launch of the program writes it.
+pub const CONSTANT: &str = "kiln.constant";
+
 /// The attributes of a function parameter.
 pub fn param_attrs(v: Value) -> Option<Attr> {
     let (block, i) = v.block_arg()?;
     block.parent()?.attr("arg_attrs")?.as_array()?.get(i).copied()
+}
+
+/// Whether no launch of the program writes a parameter.
+pub fn is_constant(v: Value) -> bool {
+    param_attrs(v).is_some_and(|a| a.entry(CONSTANT).is_some())
 }
 
 fn number(v: Value, name: &str) -> Option<i64> {

@@ -7,7 +7,7 @@
 //! A memref parameter is contiguous and row-major. `kiln.sizes` gives its sizes: a static size,
 //! `-1-k` for the k-th `index` parameter, or the least integer for a size that the body computes
 //! itself and does not read from the memref. `kiln.noalias` promises that nothing else in the
-//! kernel accesses its memory.
+//! kernel accesses its memory, `kiln.constant` that no launch of the program writes it.
 //!
 //! Numerics: exact.
 //!
@@ -17,7 +17,7 @@
 //!          with %a rebuilt as a memref, and %n as an index, at the top of the body
 //! ```
 use crate::{
-    analysis::{DIVISOR, LEAST},
+    analysis::{CONSTANT, DIVISOR, LEAST},
     target::kernel_attrs::{DERIVED, LLVM_NOALIAS, NOALIAS, SIZES},
 };
 use kiln_dialects::{
@@ -126,10 +126,13 @@ impl Kernel {
             let dictionary = |attrs: &Vec<(String, Attr)>| {
                 let mut kept: Vec<_> = attrs
                     .iter()
-                    .filter(|(n, _)| ![SIZES, NOALIAS, DIVISOR, LEAST].contains(&n.as_str()))
+                    .filter(|(n, _)| {
+                        ![SIZES, NOALIAS, CONSTANT, DIVISOR, LEAST].contains(&n.as_str())
+                    })
                     .map(|(n, a)| (n.as_str(), *a))
                     .collect();
-                if attrs.iter().any(|(n, _)| n == NOALIAS) {
+                // What nothing writes may be read through any pointer.
+                if attrs.iter().any(|(n, _)| n == NOALIAS || n == CONSTANT) {
                     kept.push((LLVM_NOALIAS, Attr::unit(c)));
                 }
                 Attr::dictionary(c, &kept)

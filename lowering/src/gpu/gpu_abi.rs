@@ -17,7 +17,7 @@ use crate::{
     math::approximation::approximation,
     target::{
         kernel_attrs::IN_PLACE_ENTRY,
-        launch::{SHARED_SPACE, TENSOR_MAPS},
+        launch::{DEPENDENT, SHARED_SPACE, TENSOR_MAPS},
     },
 };
 use kiln_dialects::{
@@ -186,7 +186,13 @@ fn shuffled(b: Builder, op: TypedOp<gpu::Shuffle>) -> Result<(Value, Option<Valu
 
 /// Marks every pointer parameter noalias: nothing else reaches what the kernel writes through it,
 /// so loads may use the read-only cache. Not of a kernel whose result may be one of its inputs.
+///
+/// Not of a kernel that may run beside the one before it, which writes what it reads: ptxas moves
+/// loads from the read-only cache in front of `griddepcontrol.wait`.
 fn restrict(func: Op) {
+    if func.attr(DEPENDENT).is_some() {
+        return;
+    }
     let c = func.ctx();
     let about = func.parent().and_then(|module| module.attr("kiln.kernel"));
     if about.is_some_and(|about| about.entry(IN_PLACE_ENTRY).is_some()) {

@@ -3,8 +3,8 @@
 //!
 //! Why: as `kiln-schedule` for CPUs. The strategies of `strategies/table.rs` are tried in order.
 //! The one that is chosen states the launch: CTAs as an affine map over the kernel's sizes,
-//! threads, clusters, shared memory, TMA descriptors, and whether the kernel may start while the one
-//! before it ends (`kiln.dependent`). An existing schedule is verified: each
+//! threads, clusters, shared memory, TMA descriptors, and whether a short kernel may start while the
+//! one before it ends (`kiln.dependent`). An existing schedule is verified: each
 //! parameter against its domain, all together against the kernel. A kernel with `kiln.library` is
 //! also a cuBLASLt or cuDNN call; this pass writes the call's arguments.
 //!
@@ -17,10 +17,17 @@
 //! ```
 use crate::{
     analysis::kernels_of,
-    strategies::{Analysis, Device, Gpu, Machine, Nesting, Request, SCHEDULE, gpu::library, table},
-    target::{Chip, launch::DEPENDENT},
+    strategies::{
+        Analysis, Device, Gpu, Machine, Nesting, Request, SCHEDULE, Strategy,
+        gpu::{library, skinny_gemm::SkinnyGemm, wgmma_gemm::tiles::PROCESSORS},
+        table,
+    },
+    target::{
+        Chip,
+        launch::{DEPENDENT, GRID},
+    },
 };
-use kiln_dialects::{ir::*, rules::Level};
+use kiln_dialects::{algebra::Expr, ir::*, rules::Level};
 use kiln_passes::{Numerics, Pass};
 
 /// On a kernel: why a strategy whose pattern matches refused it, by the strategy's name.
@@ -39,7 +46,7 @@ kiln_passes::pass_options! {
         /// Whether f32 products do too, with operands rounded to tf32; a schedule that says so
         /// always does
         pub tf32: bool = false,
-        /// Whether a kernel may start while the one before it ends; on sm_90a only
+        /// Whether short kernels may start while the one before them ends; on sm_90a only
         pub dependent: bool = true,
     }
 }
@@ -80,7 +87,7 @@ impl Pass for GpuSchedule {
                 analysis.nests(row.nesting()).ok_or_else(|| Error::at(func, row.mismatch()))?;
             let request = Request { kernel: &nested.0, plan: &nested.1, machine };
             row.launch(&request, schedule)?.apply(func);
-            if self.dependent && chip == Chip::Sm90a {
+            if self.dependent && chip == Chip::Sm90a && gains_by_overlap(func, row.name()) {
                 func.set_attr(DEPENDENT, Attr::unit(func.ctx()));
             }
             if row.nesting().name != Nesting::NONE.name {
@@ -90,4 +97,16 @@ impl Pass for GpuSchedule {
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Scheduled.name()));
         Ok(())
     }
+}
+
+/// Whether a kernel is worth starting while the one before it ends: one that can load weights then,
+/// or that takes about as long as a launch, with at most a CTA for each SM. Others are faster with
+/// `ld.global.nc`, which a dependent kernel has for constants alone.
+fn gains_by_overlap(func: Op, strategy: &str) -> bool {
+    let grid = func.attr(GRID).and_then(Attr::as_affine_map);
+    let ctas = grid.and_then(|(_, results)| match results.first()? {
+        Expr::Const(n) => Some(*n),
+        _ => None,
+    });
+    strategy == SkinnyGemm::NAME || ctas.is_some_and(|n| n <= PROCESSORS as i64)
 }

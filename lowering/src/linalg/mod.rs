@@ -35,7 +35,7 @@ pub(crate) mod stage;
 mod winograd;
 
 use crate::{
-    analysis::{kernels_of, param_attrs, sizes::SizeValues},
+    analysis::{CONSTANT, is_constant, kernels_of, param_attrs, sizes::SizeValues},
     kernels::op_facts::{folded_transpose, folding_op, heavy, is_attention},
     linalg::{
         expr::dtype,
@@ -137,7 +137,10 @@ fn sizes_attr(c: Ctx, facts: &Facts, args: &[Value]) -> Attr {
             return param_attrs(*v).unwrap_or(Attr::dictionary(c, &[]));
         }
         let sizes: Vec<i64> = facts.dims(*v).iter().map(size).collect();
-        Attr::dictionary(c, &[("kiln.sizes", Attr::i64s(c, &sizes))])
+        let constant = is_constant(*v).then(|| (CONSTANT, Attr::unit(c)));
+        let all: Vec<_> =
+            constant.into_iter().chain([("kiln.sizes", Attr::i64s(c, &sizes))]).collect();
+        Attr::dictionary(c, &all)
     };
     Attr::array(c, &args.iter().map(one).collect::<Vec<_>>())
 }

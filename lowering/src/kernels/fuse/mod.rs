@@ -51,6 +51,9 @@ kiln_passes::pass_options! {
         /// Pads pixels of a matmul's result in its kernel, also if no weight of it is packed: a
         /// processor's kernel would pack the weight for each line of pixels
         pub split_rows: bool = true,
+        /// Marks weights of products of few rows that no launch writes (`kiln.constant`); for
+        /// chips whose kernels load them while the kernel before them ends
+        pub constants: bool = false,
         /// Computes pointwise ops before a transpose in the transpose's reader; for chips whose
         /// kernels transpose tiles in shared memory
         pub fold_transposes: bool = false,
@@ -70,6 +73,8 @@ impl Pass for Fuse {
     fn run(&self, root: Op) -> Result<()> {
         let functions: Vec<Op> =
             walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o)).collect();
+        // Control flow may give a program the same memory as an argument and as a result.
+        let plain = !blocks(root).into_iter().flat_map(|b| b.ops()).any(is_driver);
         let mut kernels = kernel_table::Kernels::of(root)?;
         for func in functions {
             let mut facts = Facts::of(func, self.rounds)?;
@@ -86,7 +91,8 @@ impl Pass for Fuse {
                 group::FusionMode::Fused { pairs: self.pairs, split_rows: self.split_rows }
             };
             let plan = group::plan(&graph, how);
-            outline::apply(func, &graph, &plan, &mut kernels)?;
+            let constants = self.constants && plain;
+            outline::apply(func, &graph, &plan, constants, &mut kernels)?;
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Kernels.name()));
         Ok(())

@@ -34,6 +34,7 @@ pub(super) fn apply(
     func: Op,
     graph: &Graph,
     plan: &FusionPlan,
+    constants: bool,
     kernels: &mut Kernels,
 ) -> Result<()> {
     let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
@@ -41,8 +42,8 @@ pub(super) fn apply(
     let old: Vec<Op> = block.ops().into_iter().filter(|o| *o != end).collect();
     let builder = Builder::before(end).ok_or_at(end, "is in no block")?;
     let sizes = SizeValues::of_host(block, graph.facts, builder, end);
-    let mut o =
-        Outline { graph, sizes, builder, host: HashMap::new(), crossing: crossing(graph, plan) };
+    let crossing = crossing(graph, plan);
+    let mut o = Outline { graph, sizes, builder, constants, host: HashMap::new(), crossing };
     for op in
         old.iter().filter(|op| op.kind() == Some(OpKind::Constant) && graph.is_leaf(op.result(0)))
     {

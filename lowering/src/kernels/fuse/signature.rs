@@ -2,18 +2,24 @@
 //! and results.
 use crate::{
     analysis::{
-        DIVISOR, LEAST,
+        CONSTANT, DIVISOR, LEAST, param_attrs,
         sizes::{SizeBuilder, SizeValues, index_operands},
     },
     kernels::{graph::Graph, op_facts::reads},
+    target::{costs::SKINNY_ROWS, kernel_attrs::DONATED},
 };
-use kiln_dialects::ir::*;
+use kiln_dialects::{
+    ir::*,
+    ops::{DotGeneral, OpKind},
+};
 use std::collections::{HashMap, HashSet};
 
 pub(super) struct Outline<'a> {
     pub(super) graph: &'a Graph<'a>,
     pub(super) sizes: SizeValues<'a>,
     pub(super) builder: Builder,
+    /// Whether weights that no launch writes are marked.
+    pub(super) constants: bool,
     /// Maps old values to values of the new host function.
     pub(super) host: HashMap<Value, Value>,
     /// Values that cross a kernel boundary.
@@ -58,8 +64,9 @@ impl Outline<'_> {
         self.sizes.cached(&self.graph.facts.size_value(v)).unwrap_or(v)
     }
 
-    /// Lower bound and divisor of each size argument, if a divisor exceeds 1. They become
-    /// attributes of the kernel's parameters, since nothing else in the kernel states them.
+    /// Lower bound and divisor of each size argument, if a divisor exceeds 1, and which tensors are
+    /// constant. They become attributes of the kernel's parameters, since nothing else in the
+    /// kernel states them.
     pub(super) fn known(&self, s: &Signature) -> Option<Attr> {
         let (c, facts) = (self.builder.ctx, self.graph.facts);
         let of = |v: &Value| -> Vec<(&str, Attr)> {
@@ -73,10 +80,27 @@ impl Outline<'_> {
             vec![(DIVISOR, Attr::i64(c, divisor)), (LEAST, Attr::i64(c, (least * divisor).max(0)))]
         };
         let all: Vec<_> = s.sizes.iter().map(of).collect();
-        let leaves = s.leaves.iter().map(|_| vec![]);
+        let constant = |v: &Value| self.constants && is_constant_weight(*v);
+        let leaf = |v: &Value| constant(v).then(|| (CONSTANT, Attr::unit(c))).into_iter().collect();
+        let all: Vec<_> = s.leaves.iter().map(leaf).chain(all).collect();
         let any = all.iter().any(|a| !a.is_empty());
-        any.then(|| {
-            Attr::array(c, &leaves.chain(all).map(|a| Attr::dictionary(c, &a)).collect::<Vec<_>>())
-        })
+        any.then(|| Attr::array(c, &all.iter().map(|a| Attr::dictionary(c, a)).collect::<Vec<_>>()))
     }
+}
+
+/// Whether a tensor is a weight of a product of few rows that no launch of the program writes: one
+/// of the program, or an argument that is not donated.
+fn is_constant_weight(v: Value) -> bool {
+    let given = match v.def() {
+        Some(op) => op.kind() == Some(OpKind::GetGlobal),
+        None => param_attrs(v).is_none_or(|a| a.entry(DONATED).is_none()),
+    };
+    let multiplies = |(op, i): &(Op, usize)| {
+        let dims = DotGeneral::of(*op).filter(|_| *i == 1).map(|dot| dot.lhs.ty().dims());
+        let rows = dims.and_then(|dims| {
+            dims.iter().rev().skip(1).try_fold(1, |n: i64, d| n.checked_mul(d.known()?))
+        });
+        rows.is_some_and(|n| n <= SKINNY_ROWS)
+    };
+    given && v.uses().iter().any(multiplies)
 }

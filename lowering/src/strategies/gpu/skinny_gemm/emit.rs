@@ -17,7 +17,7 @@ use crate::{
         },
         wgmma_gemm::tiles::PROCESSORS,
     },
-    target::launch::WARP,
+    target::launch::{DEPENDENT, WARP},
 };
 use kiln_dialects::{ir::*, value::DType};
 
@@ -36,6 +36,10 @@ struct SkinnyTile<'a> {
     rows: usize,
     warps: usize,
     unroll: usize,
+    /// Whether the first steps' elements of the matrix are loaded before the wait.
+    early: bool,
+    /// Whether the wait for the kernel before this one is in front of the other loads.
+    waits: bool,
     /// Warps whose accumulators fit shared memory at once.
     warps_at_once: usize,
     /// The base of the reduction buffer in shared memory.
@@ -44,6 +48,13 @@ struct SkinnyTile<'a> {
     warp: Value,
     /// The lane's group (0 to 7), and its place in the group (0 to 3), as mma.sync numbers them.
     lane: [Value; 2],
+}
+
+/// A lane's place along K in a step.
+struct StepOfK {
+    index: Value,
+    /// Whether it is inside, if not all are.
+    inside: Option<Value>,
 }
 
 /// The tiles of a product among those of all products of the kernel.
@@ -71,6 +82,14 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
     let (warp, lane) =
         (c.div(thread, c.index(WARP as i64)?)?, c.rem(thread, c.index(WARP as i64)?)?);
     let lane = [c.div(lane, c.index(4)?)?, c.rem(lane, c.index(4)?)?];
+    let dependent = scope.kernel.func.attr(DEPENDENT).is_some();
+    let early = |p: &SkinnyProduct| {
+        params.early > 0
+            && dependent
+            && p.constant
+            && p.k.1.div_ceil(DEPTH) >= params.unroll * warps
+    };
+    let waits = products.iter().any(early);
     let mut ranges: Vec<TileRange<'_>> = vec![];
     for product in &products {
         let nest = plan.nests.get(product.nest).ok_or("has no such nest")?;
@@ -87,6 +106,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
             warps,
             warps_at_once: parts(product),
             unroll: params.unroll,
+            early: early(product),
+            waits,
             memory,
             thread,
             warp,
@@ -100,7 +121,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
         let end = begin.map_or(Ok(tiles), |begin| c.add(begin, tiles))?;
         ranges.push(TileRange { tile, sizes, many, begin, end });
     }
-    if params.prefetch > 0 {
+    if params.prefetch > 0 && !waits {
         let first = threads::block_id(c)?;
         for r in &ranges {
             r.prefetch(c, first, params.prefetch)?;
@@ -113,6 +134,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
         // The next tile reuses the reduction buffer.
         threads::barrier(c).map(|()| vec![])
     })?;
+    if waits && plan.nests.len() > ranges.len() {
+        // A CTA without a tile has not waited.
+        Ptx(c).wait_for_dependencies()?;
+    }
     plan.nests.iter().skip(ranges.len()).try_for_each(|n| {
         crate::strategies::gpu::common::grid_stride::grid(c, scope, plan, n, WARP * warps, (4, 1))
     })
@@ -250,66 +275,95 @@ impl SkinnyTile<'_> {
         let SkinnyProduct { k: (_, depth), matrix, skinny: few, rows: count, element, .. } =
             self.product;
         let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
-        let [group, quarter] = self.lane;
+        let group = self.lane[0];
         let matrix_rows =
             self.rows(c, dims, matrix, (c.add(first, group)?, many), INSTRUCTION.1, 2 * down)?;
         let few_rows =
             self.rows(c, dims, few, (group, c.index(*count as i64)?), INSTRUCTION.1, over)?;
         let zero = c.number(0.0, Type::scalar(c.ctx(), DType::F32))?;
+        let mut sums = vec![zero; 4 * self.stages.len() * down * over];
         let (steps, turn) = (c.index(depth.div_ceil(DEPTH) as i64)?, c.index(self.warps as i64)?);
-        c.for_unrolled(
-            self.warp,
-            steps,
-            turn,
-            self.unroll,
-            &vec![zero; 4 * self.stages.len() * down * over],
-            &mut |c, step, sums| {
-                let mut k_index = c.add(
-                    c.mul(step, c.index(DEPTH as i64)?)?,
-                    c.mul(quarter, c.index(VECTOR as i64)?)?,
-                )?;
-                let mut inside = None;
-                if depth % DEPTH != 0 {
-                    let there = c.less_than(k_index, c.index(*depth as i64)?)?;
-                    k_index = c.select(there, k_index, c.index(0)?)?;
-                    inside = Some(there);
+        let left = |c: Code, k: &StepOfK| {
+            let all = self
+                .stages
+                .iter()
+                .map(|s| self.fragments(c, &s.inputs[matrix.input], &matrix_rows, k));
+            all.collect::<Result<Vec<_>>>().map(|all| all.concat())
+        };
+        let add = |c: Code, k: &StepOfK, left: &[Vec<Value>], sums: &[Value]| {
+            let right = self.fragments(c, &self.stages[0].inputs[few.input], &few_rows, k)?;
+            self.accumulate(c, *element, left, &right, sums)
+        };
+        let mut begin = self.warp;
+        if self.early {
+            let mut first = vec![];
+            for _ in 0..self.unroll {
+                let k = self.step_of_k(c, begin)?;
+                first.push((left(c, &k)?, k));
+                begin = c.add(begin, turn)?;
+            }
+            Ptx(c).wait_behind_loads()?;
+            for (left, k) in &first {
+                sums = add(c, k, left, &sums)?;
+            }
+        } else if self.waits {
+            Ptx(c).wait_for_dependencies()?;
+        }
+        c.for_unrolled(begin, steps, turn, self.unroll, &sums, &mut |c, step, sums| {
+            let k = self.step_of_k(c, step)?;
+            add(c, &k, &left(c, &k)?, sums)
+        })
+    }
+
+    /// Where a lane's elements of a step are along K.
+    fn step_of_k(&self, c: Code, step: Value) -> Result<StepOfK> {
+        let SkinnyProduct { k: (_, depth), .. } = self.product;
+        let mut index = c.add(
+            c.mul(step, c.index(DEPTH as i64)?)?,
+            c.mul(self.lane[1], c.index(VECTOR as i64)?)?,
+        )?;
+        let mut inside = None;
+        if depth % DEPTH != 0 {
+            let there = c.less_than(index, c.index(*depth as i64)?)?;
+            index = c.select(there, index, c.index(0)?)?;
+            inside = Some(there);
+        }
+        Ok(StepOfK { index, inside })
+    }
+
+    /// A lane's fragments of rows of an operand: 16 bytes of each.
+    fn fragments(
+        &self,
+        c: Code,
+        a: &Access,
+        rows: &[Vec<LaneValue>],
+        k: &StepOfK,
+    ) -> Result<Vec<Vec<Value>>> {
+        rows.iter().map(|r| self.read(c, a, r, k.index, k.inside)).collect()
+    }
+
+    /// The accumulators after a step.
+    fn accumulate(
+        &self,
+        c: Code,
+        element: DType,
+        left: &[Vec<Value>],
+        right: &[Vec<Value>],
+        sums: &[Value],
+    ) -> Result<Vec<Value>> {
+        let mut sums = sums.to_vec();
+        for (i, pair) in left.chunks(2).enumerate() {
+            for (j, x) in right.iter().enumerate() {
+                let at = 4 * (i * right.len() + j);
+                for half in [0, 2] {
+                    let rows = [pair[0][half], pair[1][half], pair[0][half + 1], pair[1][half + 1]];
+                    let columns = [x[half], x[half + 1]];
+                    let next = Ptx(c).warp_mma(element, rows, columns, &sums[at..at + 4])?;
+                    sums.splice(at..at + 4, next);
                 }
-                let read = |a: &Access, rows: &[Vec<LaneValue>]| {
-                    rows.iter()
-                        .map(|r| self.read(c, a, r, k_index, inside))
-                        .collect::<Result<Vec<_>>>()
-                };
-                let left = self
-                    .stages
-                    .iter()
-                    .map(|s| read(&s.inputs[matrix.input], &matrix_rows))
-                    .collect::<Result<Vec<_>>>()?
-                    .concat();
-                let right = read(&self.stages[0].inputs[few.input], &few_rows)?;
-                let mut sums = sums.to_vec();
-                for (i, pair) in left.chunks(2).enumerate() {
-                    for (j, x) in right.iter().enumerate() {
-                        let at = 4 * (i * over + j);
-                        for half in [0, 2] {
-                            let rows = [
-                                pair[0][half],
-                                pair[1][half],
-                                pair[0][half + 1],
-                                pair[1][half + 1],
-                            ];
-                            let next = Ptx(c).warp_mma(
-                                *element,
-                                rows,
-                                [x[half], x[half + 1]],
-                                &sums[at..at + 4],
-                            )?;
-                            sums.splice(at..at + 4, next);
-                        }
-                    }
-                }
-                Ok(sums)
-            },
-        )
+            }
+        }
+        Ok(sums)
     }
 
     /// The offset of a warp's accumulator for a column and a row; the second matrix's columns

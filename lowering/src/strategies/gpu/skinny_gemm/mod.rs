@@ -3,7 +3,7 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, NestPlan, Poly, Role, Stage},
+    analysis::{Access, Kernel, NestPlan, Poly, Role, Stage, is_constant},
     strategies::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         doubled_and_halved,
@@ -43,6 +43,10 @@ pub struct Params {
     /// it ends; 0 for none
     #[parameter(OneOf(&[0, 512, 1024, 2048, 4096]))]
     pub prefetch: usize,
+    /// 1 to load the first steps' elements of constant matrices before the kernel before it ends,
+    /// instead of prefetching them
+    #[parameter(OneOf(&[0, 1]))]
+    pub early: usize,
 }
 
 impl Strategy for SkinnyGemm {
@@ -139,6 +143,8 @@ pub struct SkinnyProduct {
     pub skinny: SkinnyOperand,
     /// Rows of the skinny operand.
     pub rows: usize,
+    /// Whether no launch of the program writes the matrices.
+    pub constant: bool,
 }
 
 impl SkinnyProduct {
@@ -190,8 +196,14 @@ fn product(k: &Kernel, plan: &NestPlan, n: usize) -> Option<SkinnyProduct> {
     let fits = fits
         && shared
         && all.iter().flat_map(|s| s.inputs.iter().take(2)).all(|a| readable(k, a, *k_dim));
+    let args = k.block.args();
+    let constant = |a: &Access| match k.buffers.get(a.buffer).map(|b| b.role) {
+        Some(Role::Input(i)) => args.get(i).is_some_and(|v| is_constant(*v)),
+        _ => false,
+    };
     fits.then_some(SkinnyProduct {
         nest: n,
+        constant: all.iter().all(|s| s.inputs.get(many.input).is_some_and(constant)),
         stages,
         batch,
         k: (*k_dim, size as usize),
@@ -250,7 +262,7 @@ fn params(plan: &NestPlan, all: &[SkinnyProduct]) -> (Params, f64) {
     let most = least(&|p| (LOAD_REGISTERS / read(p)) as i64);
     let most = UNROLL.min(steps / warps as i64).min(most).max(1);
     let pieces = 1i64 << most.ilog2();
-    (Params { unroll: pieces as usize, block_m: rows, warps, prefetch: 0 }, time)
+    (Params { unroll: pieces as usize, block_m: rows, warps, prefetch: 0, early: 0 }, time)
 }
 
 fn round_up(a: i64, b: usize) -> i64 {
