@@ -661,3 +661,12 @@ func.func @f(%x: tensor<3x64xbf16>, %q: tensor<136x64xbf16>, %k: tensor<72x64xbf
   %3 = kiln.linear %x, %v : tensor<3x64xbf16>, tensor<72x64xbf16>
   return %0, %2, %3 : tensor<3x136xbf16>, tensor<3x72xbf16>, tensor<3x72xbf16>
 }
+
+// -----
+
+// CASE: products of more tokens with one left operand, a kernel each
+func.func @f(%x: tensor<20x64xbf16>, %q: tensor<136x64xbf16>, %k: tensor<72x64xbf16>) -> (tensor<20x136xbf16>, tensor<20x72xbf16>) {
+  %0 = kiln.linear %x, %q : tensor<20x64xbf16>, tensor<136x64xbf16>
+  %1 = kiln.linear %x, %k : tensor<20x64xbf16>, tensor<72x64xbf16>
+  return %0, %1 : tensor<20x136xbf16>, tensor<20x72xbf16>
+}

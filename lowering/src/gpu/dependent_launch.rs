@@ -49,7 +49,7 @@ impl Pass for DependentLaunch {
 }
 
 /// Whether an op waits for the end of the kernels before this one.
-pub(crate) fn waits(op: Op) -> bool {
+fn waits(op: Op) -> bool {
     op.dyn_cast::<nvvm::Griddepcontrol>()
         .is_some_and(|op| op.kind() == Some(nvvm::GridDepActionKind::Wait))
 }

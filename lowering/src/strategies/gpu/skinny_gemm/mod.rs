@@ -172,8 +172,10 @@ pub fn products(k: &Kernel, plan: &NestPlan) -> Option<Vec<SkinnyProduct>> {
     if plan.main().is_some() {
         return Some(vec![product(k, plan, 0)?]);
     }
-    let all = || (0..plan.nests.len()).map(|n| product(k, plan, n)).collect();
-    if plan.dependent { None } else { all() }
+    if plan.dependent || plan.nests.is_empty() {
+        return None;
+    }
+    (0..plan.nests.len()).map(|n| product(k, plan, n)).collect()
 }
 
 /// The skinny product of a nest.
