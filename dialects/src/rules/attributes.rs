@@ -29,9 +29,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
             ensure(known, || {
                 format!("needs #kiln.schedule<\"strategy\", {{...}}> as kiln.schedule, has {value}")
             })?;
-            return ensure(op.isa::<func::Func>() || op.isa::<llvm::LLVMFunc>(), || {
-                "has kiln.schedule, which belongs on a kernel's function".into()
-            });
+            return on_kernel(op, name);
         }
         "kiln.grid" | "kiln.threads" => {
             let fits = if name == "kiln.grid" {
@@ -44,22 +42,14 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
                     "needs a map of symbols to one number as kiln.grid and 1 to 1024 as kiln.threads, has {name} = {value}"
                 )
             })?;
-            return ensure(op.isa::<func::Func>() || op.isa::<llvm::LLVMFunc>(), || {
-                format!("has {name}, which belongs on a kernel's function")
-            });
+            return on_kernel(op, name);
         }
-        "kiln.dependent" => {
-            return ensure(op.isa::<func::Func>() || op.isa::<llvm::LLVMFunc>(), || {
-                format!("has {name}, which belongs on a kernel's function")
-            });
-        }
+        "kiln.dependent" => return on_kernel(op, name),
         "kiln.resident" | "kiln.persistent" | "kiln.cluster" => {
             ensure(value.as_i64().is_some_and(|n| (1..=32).contains(&n)), || {
                 format!("needs 1 to 32 blocks as {name}, has {value}")
             })?;
-            return ensure(op.isa::<func::Func>() || op.isa::<llvm::LLVMFunc>(), || {
-                format!("has {name}, which belongs on a kernel's function")
-            });
+            return on_kernel(op, name);
         }
         "kiln.shared" | "kiln.tensor_maps" => {
             let fits = if name == "kiln.shared" {
@@ -77,9 +67,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
                     "needs bytes as kiln.shared and [{{argument, box, element, map}}] as kiln.tensor_maps, has {name} = {value}"
                 )
             })?;
-            return ensure(op.isa::<func::Func>() || op.isa::<llvm::LLVMFunc>(), || {
-                format!("has {name}, which belongs on a kernel's function")
-            });
+            return on_kernel(op, name);
         }
         "kiln.library" => {
             let all = |names: &[&str]| names.iter().all(|n| value.entry(n).is_some());
@@ -212,6 +200,13 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
         }
     }
     ensure(op.is("builtin.module"), || format!("has {name}, which belongs on a module"))
+}
+
+/// Verifies that an attribute is on a kernel's function.
+fn on_kernel(op: Op, name: &str) -> Result<()> {
+    ensure(op.isa::<func::Func>() || op.isa::<llvm::LLVMFunc>(), || {
+        format!("has {name}, which belongs on a kernel's function")
+    })
 }
 
 /// Verifies `kiln.layout` on function arguments (with a type) and results (without), `kiln.order`,

@@ -128,3 +128,10 @@ fn covers_tensor(v: Value) -> bool {
         matches!(o.kind(), Some(OpKind::Slice | OpKind::Reverse | OpKind::BroadcastInDim))
     })
 }
+
+/// Whether the left operand of a product without batch has at most so many rows.
+pub(crate) fn has_few_rows(dot: &DotGeneral, most: i64) -> bool {
+    let dims = dot.lhs.ty().dims();
+    let rows = dims.iter().rev().skip(1).try_fold(1, |n: i64, d| n.checked_mul(d.known()?));
+    rows.is_some_and(|n| n <= most)
+}

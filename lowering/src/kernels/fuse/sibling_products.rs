@@ -2,7 +2,10 @@
 //! kernel has the tiles of all of them, whatever their numbers of columns.
 use crate::kernels::{
     class::Class,
-    fuse::group::{FusionMode, Grouping, Kind, MOST_NODES},
+    fuse::{
+        gated_pairs::has_few_rows,
+        group::{FusionMode, Grouping, Kind},
+    },
 };
 use kiln_dialects::{ir::Value, ops::DotGeneral};
 
@@ -21,13 +24,10 @@ impl Grouping<'_> {
         let mut kept: Vec<(Value, usize)> = vec![];
         for g in 0..self.groups.len() {
             let Some(left) = self.shared_left(g) else { continue };
-            let sibling = kept.iter().find(|(v, s)| *v == left && self.are_independent(*s, g));
-            match sibling.map(|(_, s)| *s) {
-                Some(s) => {
-                    let reasons = std::mem::take(&mut self.groups[g].reasons);
-                    self.groups[s].reasons.extend(reasons);
-                    self.absorb(g, s);
-                }
+            let most = MOST_PRODUCTS.saturating_sub(self.products(g).len());
+            let fits = |s: usize| self.products(s).len() <= most && self.are_independent(s, g);
+            match kept.iter().find(|(v, s)| *v == left && fits(*s)).map(|(_, s)| *s) {
+                Some(s) => self.absorb_sibling(g, s),
                 None => kept.push((left, g)),
             }
         }
@@ -51,16 +51,6 @@ impl Grouping<'_> {
     /// A product of at most [`MOST_ROWS`] rows whose operands are K-major.
     fn skinny(&self, n: usize) -> Option<DotGeneral> {
         let dot = self.product(n)?;
-        let dims = dot.lhs.ty().dims();
-        let rows = dims.iter().rev().skip(1).try_fold(1, |rows: i64, d| Some(rows * d.known()?));
-        (dot.rhs_contract[..] == [1] && rows.is_some_and(|n| n <= MOST_ROWS)).then_some(dot)
-    }
-
-    fn are_independent(&self, early: usize, late: usize) -> bool {
-        let (a, b) = (&self.groups[early], &self.groups[late]);
-        self.products(early).len() + self.products(late).len() <= MOST_PRODUCTS
-            && self.within(&[&a.nodes, &b.nodes], MOST_NODES)
-            && !self.depends_on(early, late)
-            && !self.depends_on(late, early)
+        (dot.rhs_contract[..] == [1] && has_few_rows(&dot, MOST_ROWS)).then_some(dot)
     }
 }

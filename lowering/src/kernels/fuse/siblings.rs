@@ -31,9 +31,7 @@ impl Grouping<'_> {
                     // A reduction's kernel takes pointwise ones, not vice versa.
                     let pointwise = self.groups[g].kind == Kind::Pointwise;
                     let (from, into) = if pointwise { (g, s) } else { (s, g) };
-                    let reasons = std::mem::take(&mut self.groups[from].reasons);
-                    self.groups[into].reasons.extend(reasons);
-                    self.absorb(from, into);
+                    self.absorb_sibling(from, into);
                     first.values_mut().flatten().filter(|r| **r == from).for_each(|r| *r = into);
                     into
                 }
@@ -111,10 +109,22 @@ impl Grouping<'_> {
             && (a.kind == Kind::Reduce) == (b.kind == Kind::Reduce)
             && (a.kind != Kind::Reduce || self.read_alike(early, late))
             && (a.kind != b.kind || a.reduced == b.reduced)
-            && self.within(&[&a.nodes, &b.nodes], MOST_NODES)
             && self.results(early) + self.results(late) <= MOST_RESULTS
+            && self.are_independent(early, late)
+    }
+
+    /// Whether two kernels are small enough for one, and neither needs the other.
+    pub(super) fn are_independent(&self, early: usize, late: usize) -> bool {
+        self.within(&[&self.groups[early].nodes, &self.groups[late].nodes], MOST_NODES)
             && !self.depends_on(early, late)
             && !self.depends_on(late, early)
+    }
+
+    /// Moves a kernel, and why it was not fused before, into one that does not depend on it.
+    pub(super) fn absorb_sibling(&mut self, from: usize, into: usize) {
+        let reasons = std::mem::take(&mut self.groups[from].reasons);
+        self.groups[into].reasons.extend(reasons);
+        self.absorb(from, into);
     }
 
     /// How many values of a kernel are read outside of it.

@@ -5,7 +5,7 @@ use crate::{
         CONSTANT, DIVISOR, LEAST, param_attrs,
         sizes::{SizeBuilder, SizeValues, index_operands},
     },
-    kernels::{graph::Graph, op_facts::reads},
+    kernels::{fuse::gated_pairs::has_few_rows, graph::Graph, op_facts::reads},
     target::{costs::SKINNY_ROWS, kernel_attrs::DONATED},
 };
 use kiln_dialects::{
@@ -96,11 +96,7 @@ fn is_constant_weight(v: Value) -> bool {
         None => param_attrs(v).is_none_or(|a| a.entry(DONATED).is_none()),
     };
     let multiplies = |(op, i): &(Op, usize)| {
-        let dims = DotGeneral::of(*op).filter(|_| *i == 1).map(|dot| dot.lhs.ty().dims());
-        let rows = dims.and_then(|dims| {
-            dims.iter().rev().skip(1).try_fold(1, |n: i64, d| n.checked_mul(d.known()?))
-        });
-        rows.is_some_and(|n| n <= SKINNY_ROWS)
+        *i == 1 && DotGeneral::of(*op).is_some_and(|dot| has_few_rows(&dot, SKINNY_ROWS))
     };
     given && v.uses().iter().any(multiplies)
 }

@@ -38,6 +38,18 @@ pub fn grid(
     )
 }
 
+/// The same over all nests but the first `done`, which a strategy has computed: borders of padding,
+/// other slices of a concatenation.
+pub fn other_nests(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &NestPlan,
+    done: usize,
+    threads: usize,
+) -> Result<()> {
+    plan.nests.iter().skip(done).try_for_each(|n| grid(c, scope, plan, n, threads, (4, 1)))
+}
+
 /// Which items a thread takes.
 pub struct ThreadItems {
     /// First item.

@@ -178,8 +178,5 @@ pub fn emit(
         }
         Ok(vec![])
     })?;
-    plan.nests
-        .iter()
-        .skip(1)
-        .try_for_each(|n| grid_stride::grid(c, scope, plan, n, threads, (4, 1)))
+    grid_stride::other_nests(c, scope, plan, 1, threads)
 }

@@ -84,10 +84,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
         )
         .map(|()| vec![])
     })?;
-    plan.nests
-        .iter()
-        .skip(1)
-        .try_for_each(|n| grid_stride::grid(c, scope, plan, n, THREADS, (4, 1)))
+    grid_stride::other_nests(c, scope, plan, 1, THREADS)
 }
 
 impl MmaTile<'_> {

@@ -301,10 +301,7 @@ pub fn emit(
         me.finish(c, &batch, out, (&rows, &columns), &sums)?;
         Ok(vec![])
     })?;
-    plan.nests
-        .iter()
-        .skip(1)
-        .try_for_each(|n| grid_stride::grid(c, scope, plan, n, threads, (4, 1)))
+    grid_stride::other_nests(c, scope, plan, 1, threads)
 }
 
 /// A thread's rows and columns: groups of four, with a stride of all threads' groups.

@@ -11,7 +11,7 @@ use crate::{
         loops::decode,
     },
     strategies::gpu::{
-        common::{accumulators, ptx::Ptx, shared, threads},
+        common::{accumulators, grid_stride, ptx::Ptx, shared, threads},
         skinny_gemm::{
             self, DEPTH, INSTRUCTION, Params, SkinnyOperand, SkinnyProduct, VECTOR, column_pitch,
         },
@@ -134,13 +134,11 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
         // The next tile reuses the reduction buffer.
         threads::barrier(c).map(|()| vec![])
     })?;
-    if waits && plan.nests.len() > ranges.len() {
+    if waits {
         // A CTA without a tile has not waited.
         Ptx(c).wait_for_dependencies()?;
     }
-    plan.nests.iter().skip(ranges.len()).try_for_each(|n| {
-        crate::strategies::gpu::common::grid_stride::grid(c, scope, plan, n, WARP * warps, (4, 1))
-    })
+    grid_stride::other_nests(c, scope, plan, ranges.len(), WARP * warps)
 }
 
 /// Computes the tile of a number, of the product that has it: the same for the whole CTA.

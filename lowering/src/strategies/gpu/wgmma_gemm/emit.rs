@@ -116,10 +116,7 @@ pub fn emit(
         k_split,
     };
     // Independent nests come before setmaxnreg, while all threads have the same registers.
-    plan.nests
-        .iter()
-        .skip(1)
-        .try_for_each(|n| grid_stride::grid(c, scope, plan, n, 128 * (groups + 1), (4, 1)))?;
+    grid_stride::other_nests(c, scope, plan, 1, 128 * (groups + 1))?;
     let registers = (groups > 1).then_some(REGISTERS[usize::from(params.ctas_per_sm > 1)]);
     let (produce, consume) = (&mut |c| t.produce(c), &mut |c| t.consume(c));
     Tile(c).warp_specialize(groups, registers, maps, produce, consume)
