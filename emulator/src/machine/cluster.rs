@@ -5,7 +5,10 @@ use super::{
     pending::{AsyncCopies, PendingTma},
     storage::{Aligned, CachedAllocation, OFFSET_BITS, SHARED},
 };
-use crate::ptx::code::{InitialValue, Op};
+use crate::{
+    allocations::LaunchOrder,
+    ptx::code::{InitialValue, Op},
+};
 use std::collections::VecDeque;
 
 /// Fill byte of shared memory: NaN in every float type, so that reads of uninitialised memory show.
@@ -88,6 +91,8 @@ pub type RegisterPool = Vec<Box<[u64]>>;
 pub struct Cluster<'a> {
     /// The launch.
     pub launch: &'a Launch<'a>,
+    /// Which launch of its thread it is.
+    pub order: LaunchOrder,
     /// Address of the parameters.
     pub params: u64,
     /// The CTAs.
@@ -105,7 +110,7 @@ pub struct Cluster<'a> {
 impl<'a> Cluster<'a> {
     /// A cluster before its first instruction.
     pub fn new(
-        launch: &'a Launch<'a>,
+        (launch, order): (&'a Launch<'a>, LaunchOrder),
         params: u64,
         number: u32,
         seed: u64,
@@ -172,6 +177,7 @@ impl<'a> Cluster<'a> {
         let random = (seed ^ u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1;
         Cluster {
             launch,
+            order,
             params,
             blocks,
             pending: VecDeque::new(),

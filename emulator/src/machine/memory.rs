@@ -19,6 +19,10 @@ pub struct Accessor<'a> {
     pub cached: &'a mut [CachedAllocation; 4],
     /// Whether the kernel before may still run.
     pub early: bool,
+    /// Whether it reads what the program says that no kernel writes.
+    pub constant: bool,
+    /// Whether it writes.
+    pub writes: bool,
 }
 
 /// Evaluates an address operand.
@@ -46,7 +50,8 @@ impl Cluster<'_> {
         match MEMORY.find(address) {
             Some((first, size, _)) if end <= first + size as u64 => {
                 cached.rotate_right(1);
-                cached[0] = CachedAllocation { first, behind: first + size as u64 };
+                cached[0] =
+                    CachedAllocation { first, behind: first + size as u64, written: false };
                 Ok(address as *mut u8)
             }
             _ => Err(FaultKind::Address(len, address)),
@@ -67,6 +72,8 @@ impl Cluster<'_> {
                 local: &mut vec![],
                 cached: &mut Default::default(),
                 early: false,
+                constant: false,
+                writes: false,
             },
             space,
             address,
@@ -110,8 +117,17 @@ impl Cluster<'_> {
             Space::Local => within(who.local, address & !LOCAL),
             Space::Param => (self.in_params(address) && self.in_params(address + len - 1))
                 .then_some(address as *mut u8),
-            _ if who.early => return Err(FaultKind::early()),
-            _ => return Cluster::global(who.cached, address, len),
+            _ if who.early && !(who.constant && !MEMORY.is_in_flux(address, self.order)) => {
+                return Err(FaultKind::early());
+            }
+            _ => {
+                let found = Cluster::global(who.cached, address, len)?;
+                if who.writes && !who.cached[0].written {
+                    who.cached[0].written = true;
+                    MEMORY.record_write(address, self.order);
+                }
+                return Ok(found);
+            }
         };
         found.ok_or(FaultKind::Address(len, address))
     }

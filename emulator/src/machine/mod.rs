@@ -16,6 +16,7 @@ mod tensor_cores;
 #[cfg(test)]
 mod tests;
 
+use crate::allocations::MEMORY;
 use cluster::Cluster;
 pub use fault::{Fault, FaultKind};
 pub use launch::Launch;
@@ -37,6 +38,7 @@ static WORKERS: LazyLock<usize> = LazyLock::new(|| {
 
 /// Runs a kernel to completion. Err: the first fault.
 pub fn run(launch: &Launch<'_>) -> Result<(), Fault> {
+    let order = MEMORY.launch();
     let blocks: u32 = launch.grid.iter().product();
     let clusters = blocks / launch.kernel.cluster.max(1);
     // Parameters are aligned for the tensor maps in them.
@@ -51,7 +53,7 @@ pub fn run(launch: &Launch<'_>) -> Result<(), Fault> {
             if number >= clusters || stop.load(Ordering::Relaxed) {
                 return;
             }
-            let mut cluster = Cluster::new(launch, at, number, *SEED, &mut pool);
+            let mut cluster = Cluster::new((launch, order), at, number, *SEED, &mut pool);
             if let Err(f) = cluster.run() {
                 stop.store(true, Ordering::Relaxed);
                 fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(f);

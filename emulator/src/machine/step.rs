@@ -226,7 +226,9 @@ impl Cluster<'_> {
             block: b,
             local: &mut thread.local,
             cached: &mut thread.cached,
-            early: thread.early && !matches!(op, Op::Load { constant: true, .. }),
+            early: thread.early,
+            constant: matches!(op, Op::Load { constant: true, .. }),
+            writes: !matches!(op, Op::Load { .. }),
         };
         match op {
             Op::Load { space, load_type, out, at: address, .. } => {

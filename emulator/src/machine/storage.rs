@@ -13,6 +13,8 @@ pub const OFFSET_BITS: u32 = 24;
 pub struct CachedAllocation {
     pub(super) first: u64,
     pub(super) behind: u64,
+    /// Whether it is recorded that the launch writes there.
+    pub(super) written: bool,
 }
 
 /// Bytes aligned to 1024, as the 128-byte swizzle requires.

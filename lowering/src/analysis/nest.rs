@@ -63,23 +63,44 @@ impl NestPlan {
 /// Forms nests, fusing stages and collapsing dimensions as far as possible. Intermediates of a row
 /// take at most `scratch` bytes where there is a choice.
 pub fn nests(k: &mut Kernel, scratch: i64) -> NestPlan {
-    form(k, scratch, false)
+    form(k, scratch, Rows::Shared)
 }
 
 /// The same, where nests of rows of the same sizes keep the same dimensions, for strategies whose
 /// threads have the same elements of a row in every nest.
 pub fn matching_nests(k: &mut Kernel, scratch: i64) -> NestPlan {
-    form(k, scratch, true)
+    form(k, scratch, Rows::Matching)
 }
 
-fn form(k: &mut Kernel, scratch: i64, matching: bool) -> NestPlan {
+/// The same without shared rows, for strategies whose CTAs compute intermediates as a whole.
+pub fn nests_without_rows(k: &mut Kernel, scratch: i64) -> NestPlan {
+    form(k, scratch, Rows::None)
+}
+
+/// Which rows dependent nests share.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    /// Those of all leading dimensions that fit.
+    Shared,
+    /// The same, and nests of rows of the same sizes keep the same dimensions.
+    Matching,
+    /// None.
+    None,
+}
+
+fn form(k: &mut Kernel, scratch: i64, shared: Rows) -> NestPlan {
     for s in &mut k.stages {
         drop_units(s);
     }
     let mut all: Vec<Nest> = vec![];
     for i in 0..k.stages.len() {
         match all.last_mut() {
-            Some(last) if fits(k, last, i) && fits_before_epilogue(k, last, i) => {
+            // Products with epilogues of their own are separate tiles of a CTA.
+            Some(last)
+                if fits(k, last, i)
+                    && fits_before_epilogue(k, last, i)
+                    && (shared != Rows::None || last.after.is_empty()) =>
+            {
                 last.stages.push(i);
                 last.reduction.iter_mut().zip(&k.stages[i].reduction).for_each(|(a, b)| *a |= b);
             }
@@ -92,7 +113,7 @@ fn form(k: &mut Kernel, scratch: i64, matching: bool) -> NestPlan {
         .collect();
     let mut plan =
         NestPlan { dependent: dependent(k, &all), nests: all, rows: 0, forwarded: passed };
-    if plan.dependent {
+    if plan.dependent && shared != Rows::None {
         let least = plan
             .nests
             .iter()
@@ -118,7 +139,7 @@ fn form(k: &mut Kernel, scratch: i64, matching: bool) -> NestPlan {
             }
         }
     }
-    let together = matching && plan.dependent && same_rows(&plan);
+    let together = shared == Rows::Matching && plan.dependent && same_rows(&plan);
     let partners = if together { Partners::All } else { Partners::None };
     if fits_scratch(k, &plan, scratch) {
         collapse_rows(k, &mut plan, partners);

@@ -51,7 +51,7 @@ pub fn chip_options(chip: Chip, features: Features) -> PassOptions {
     all.push((
         "kiln-fuse",
         if chip == Chip::Sm90a {
-            "pairs=true constants=true fold-transposes=true".into()
+            "pairs=true constants=true launch=4000 fold-transposes=true".into()
         } else {
             "fold-transposes=true".into()
         },

@@ -36,7 +36,10 @@ mod winograd;
 
 use crate::{
     analysis::{CONSTANT, is_constant, kernels_of, param_attrs, sizes::SizeValues},
-    kernels::op_facts::{folded_transpose, folding_op, heavy, is_attention},
+    kernels::{
+        marks::STORED,
+        op_facts::{folded_transpose, folding_op, heavy, is_attention},
+    },
     linalg::{
         expr::dtype,
         kernel::Kernel,
@@ -202,7 +205,8 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
             && folding_op(op).is_none()
         {
             let v = op.result(0);
-            let made = k.pointwise(v, returned.contains(&v)).at(op)?;
+            let own = returned.contains(&v) || op.attr(STORED).is_some();
+            let made = k.pointwise(v, own).at(op)?;
             k.record_tensor(v, made);
         }
     }
@@ -220,8 +224,8 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
     b.ret(&results).map(|_| ()).at(end)
 }
 
-/// The elementwise values that get a loop nest of their own: results, and values that are costly
-/// and read by several nests.
+/// The elementwise values that get a loop nest of their own: results, marked values, and values that
+/// are costly and read by several nests.
 fn stages(ops: &[Op], end: Op) -> HashSet<Value> {
     let mut all: HashSet<Value> = end.operands().into_iter().collect();
     // For each value, the nests that would compute it, each identified by one of its ops.
@@ -232,7 +236,8 @@ fn stages(ops: &[Op], end: Op) -> HashSet<Value> {
         let mut through: HashSet<Op> = HashSet::new();
         for v in op.results() {
             let from = readers.get(&v).cloned().unwrap_or_default();
-            if !own && from.len() > 1 && heavy(*op) {
+            let several = from.len() > 1 && heavy(*op);
+            if !own && (several || op.attr(STORED).is_some()) {
                 all.insert(v);
             }
             through.extend(from);

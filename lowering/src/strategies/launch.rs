@@ -20,8 +20,8 @@ pub struct Launch {
     pub tensor_maps: Option<Attr>,
     /// The occupancy that registers are limited for, in CTAs of an SM.
     pub ctas_per_sm: Option<usize>,
-    /// Whether no more CTAs are launched than are resident at once.
-    pub persistent: bool,
+    /// The most CTAs that are launched for an SM, of a persistent kernel; 0 for one CTA a tile.
+    pub persistent: usize,
 }
 
 impl Launch {
@@ -44,9 +44,9 @@ impl Launch {
         }
         if let Some(n) = self.ctas_per_sm {
             set(RESIDENT, n);
-            if self.persistent {
-                set(PERSISTENT, n);
-            }
+        }
+        if self.persistent > 0 {
+            set(PERSISTENT, self.persistent);
         }
     }
 }

@@ -40,7 +40,22 @@ impl Nesting {
             Some((k, plan))
         },
     };
+    /// Loop nests whose intermediates each CTA computes as a whole, in shared memory beside a
+    /// product's; `None` without a product.
+    pub const CTA: Nesting = Nesting {
+        name: "cta_nests",
+        build: |mut k| {
+            let products = k.stages.iter().any(|s| s.contraction().is_some());
+            products.then(|| {
+                let plan = analysis::nests_without_rows(&mut k, CTA_SCRATCH);
+                (k, plan)
+            })
+        },
+    };
 }
+
+/// Most bytes of intermediates that each CTA computes.
+pub const CTA_SCRATCH: i64 = 20 << 10;
 
 /// A kernel and its loop nests in one nesting.
 pub type Analysed = Rc<(Kernel, NestPlan)>;

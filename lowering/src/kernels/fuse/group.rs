@@ -76,6 +76,8 @@ pub struct KernelGroup {
     /// Why it was not fused further.
     pub reasons: Vec<String>,
     pub(crate) merged: bool,
+    /// What its own ops alone read, and it stores in shared memory.
+    pub(super) stored: Vec<Value>,
 }
 
 /// Most nodes in a kernel, integer arithmetic aside: beyond that, registers spill and compile time
@@ -98,8 +100,9 @@ pub struct FusionPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FusionMode {
     /// As few kernels as possible. `pairs`: whether two GEMMs may be one kernel. `split_rows`:
-    /// whether a matmul whose weight is not packed may pad what splits its rows.
-    Fused { pairs: bool, split_rows: bool },
+    /// whether a matmul whose weight is not packed may pad what splits its rows. `launch`:
+    /// clocks that a launch takes; 0 where kernels of few elements are not joined for its sake.
+    Fused { pairs: bool, split_rows: bool, launch: i64 },
     /// One kernel per op.
     EachOp,
 }
@@ -118,10 +121,14 @@ pub fn plan(graph: &Graph, how: FusionMode) -> FusionPlan {
     for n in 0..graph.nodes.len() {
         d.assign(n);
     }
-    if how != FusionMode::EachOp {
+    if let FusionMode::Fused { launch, .. } = how {
         d.shrink_epilogues();
         d.merge_siblings();
         d.merge_sibling_products();
+        if launch > 0 {
+            d.merge_small_siblings();
+            d.merge_operand_prologues(launch);
+        }
     }
     d.ordered()
 }
@@ -223,6 +230,7 @@ impl Grouping<'_> {
                     dependencies: BTreeSet::new(),
                     reasons: vec![],
                     merged: false,
+                    stored: vec![],
                 });
                 (
                     self.groups.len() - 1,

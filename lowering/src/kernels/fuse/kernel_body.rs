@@ -3,7 +3,7 @@ use crate::{
     analysis::sizes::SizeBuilder,
     kernels::{
         fuse::signature::{Outline, Signature},
-        marks::PROLOGUE,
+        marks::{PROLOGUE, STORED},
         op_facts::reads,
     },
 };
@@ -88,6 +88,9 @@ impl Outline<'_> {
         // share.
         if new.attr(PROLOGUE).and_then(Attr::as_string).is_some() {
             new.remove_attr(PROLOGUE);
+        }
+        if self.stored.contains(&v) {
+            new.set_attr(STORED, Attr::unit(b.ctx));
         }
         map.extend(op.results().into_iter().zip(new.results()));
         let made = map.get(&v).copied().ok_or("was not cloned")?;

@@ -23,11 +23,13 @@ mod joins;
 mod kernel_body;
 mod kernel_table;
 mod merge;
+mod operand_prologues;
 mod outline;
 mod shrink_epilogues;
 mod sibling_products;
 mod siblings;
 mod signature;
+mod small_siblings;
 
 use crate::{
     analysis::sizes::ask_arguments_only,
@@ -54,6 +56,10 @@ kiln_passes::pass_options! {
         /// Marks weights of products of few rows that no launch writes (`kiln.constant`); for
         /// chips whose kernels load them while the kernel before them ends
         pub constants: bool = false,
+        /// Clocks that a launch takes; 0 for processors. Small kernels are joined where that saves a
+        /// launch, and the CTAs of products of few rows compute these rows themselves where that
+        /// takes less
+        pub launch: i64 = 0,
         /// Computes pointwise ops before a transpose in the transpose's reader; for chips whose
         /// kernels transpose tiles in shared memory
         pub fold_transposes: bool = false,
@@ -88,7 +94,11 @@ impl Pass for Fuse {
             let how = if alone {
                 group::FusionMode::EachOp
             } else {
-                group::FusionMode::Fused { pairs: self.pairs, split_rows: self.split_rows }
+                group::FusionMode::Fused {
+                    pairs: self.pairs,
+                    split_rows: self.split_rows,
+                    launch: self.launch,
+                }
             };
             let plan = group::plan(&graph, how);
             let constants = self.constants && plain;

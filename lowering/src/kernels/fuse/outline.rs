@@ -43,7 +43,8 @@ pub(super) fn apply(
     let builder = Builder::before(end).ok_or_at(end, "is in no block")?;
     let sizes = SizeValues::of_host(block, graph.facts, builder, end);
     let crossing = crossing(graph, plan);
-    let mut o = Outline { graph, sizes, builder, constants, host: HashMap::new(), crossing };
+    let stored = plan.groups.iter().flat_map(|g| g.stored.iter().copied()).collect();
+    let mut o = Outline { graph, sizes, builder, constants, host: HashMap::new(), crossing, stored };
     for op in
         old.iter().filter(|op| op.kind() == Some(OpKind::Constant) && graph.is_leaf(op.result(0)))
     {

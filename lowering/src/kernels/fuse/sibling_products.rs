@@ -34,7 +34,7 @@ impl Grouping<'_> {
     }
 
     /// The left operand of all products of a kernel that has nothing beside them but epilogues.
-    fn shared_left(&self, g: usize) -> Option<Value> {
+    pub(super) fn shared_left(&self, g: usize) -> Option<Value> {
         let group = &self.groups[g];
         let plain = |n: &usize| match self.graph.nodes[*n].class {
             Class::Contract => self.skinny(*n).is_some(),

@@ -8,11 +8,11 @@ use kiln_dialects::ir::Value;
 use std::collections::HashMap;
 
 /// Most results of a merged kernel: each is a stream of stores, and a value in a register.
-const MOST_RESULTS: usize = 4;
+pub(super) const MOST_RESULTS: usize = 4;
 
 /// Most nodes between two kernels. What the later one computes lives from the earlier one on, so
 /// that distant ones would need memory for longer.
-const MOST_DISTANCE: usize = 32;
+pub(super) const MOST_DISTANCE: usize = 32;
 
 impl Grouping<'_> {
     /// Merges kernels that read a tensor at the same indices, in program order.
@@ -128,7 +128,7 @@ impl Grouping<'_> {
     }
 
     /// How many values of a kernel are read outside of it.
-    fn results(&self, g: usize) -> usize {
+    pub(super) fn results(&self, g: usize) -> usize {
         let inside = |v: Value| self.kernel_of(v) == Some(g);
         let nodes = self.groups[g].nodes.iter().map(|n| self.graph.nodes[*n].value);
         let read = |v: &Value| {

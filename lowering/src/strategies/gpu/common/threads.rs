@@ -181,6 +181,9 @@ pub struct ThreadGroup {
     pub cluster: Option<RowCluster>,
 }
 
+/// What a loop over rows emits for a group and its row.
+pub type RowBody<'a> = dyn FnMut(Code, ThreadGroup, Value) -> Result<()> + 'a;
+
 impl ThreadGroup {
     /// Divides a CTA into `groups` groups of `size` threads.
     pub fn of(c: Code, size: usize, groups: usize) -> Result<ThreadGroup> {
@@ -200,21 +203,47 @@ impl ThreadGroup {
         c: Code,
         groups: usize,
         total: Value,
-        body: &mut dyn FnMut(Code, ThreadGroup, Value) -> Result<()>,
+        body: &mut RowBody<'_>,
     ) -> Result<()> {
         let count = c.index(groups as i64)?;
         for_each_tile_of(c, count, total, &mut |c, base, _| {
-            let row = c.add(base, self.number)?;
-            let (row, active) = match groups {
-                1 => (row, None),
-                _ => {
-                    let active = c.less_than(row, total)?;
-                    (c.select(active, row, base)?, Some(active))
-                }
-            };
-            body(c, ThreadGroup { active, ..*self }, row).map(|()| vec![])
-        })?;
-        Ok(())
+            self.row(c, groups, total, base, body).map(|()| vec![])
+        })
+        .map(drop)
+    }
+
+    /// The same where each CTA has all rows.
+    pub fn for_each_row_of_cta(
+        &self,
+        c: Code,
+        groups: usize,
+        total: Value,
+        body: &mut RowBody<'_>,
+    ) -> Result<()> {
+        c.for_loop(c.index(0)?, total, groups as i64, &[], &mut |c, base, _| {
+            self.row(c, groups, total, base, body).map(|()| vec![])
+        })
+        .map(drop)
+    }
+
+    /// The row of a group, of those from `base` on.
+    fn row(
+        &self,
+        c: Code,
+        groups: usize,
+        total: Value,
+        base: Value,
+        body: &mut RowBody<'_>,
+    ) -> Result<()> {
+        let row = c.add(base, self.number)?;
+        let (row, active) = match groups {
+            1 => (row, None),
+            _ => {
+                let active = c.less_than(row, total)?;
+                (c.select(active, row, base)?, Some(active))
+            }
+        };
+        body(c, ThreadGroup { active, ..*self }, row)
     }
 
     /// Predicate: whether a thread is the first of a group that has a row (elected thread).

@@ -3,71 +3,69 @@
 //! operands. The warps of a CTA take K steps in turn; a reduction in warp order adds their
 //! accumulators.
 use crate::{
-    analysis::{Access, Nest, NestPlan, Output, Stage},
+    analysis::{Access, Nest, NestPlan, Output, Role, Stage},
     emit::{
         body::{ForwardedElements, Scope},
         code::Code,
         lanes::{LaneValue, Lanes},
         loops::decode,
     },
+    strategies::CTA_SCRATCH,
     strategies::gpu::{
         common::{accumulators, grid_stride, ptx::Ptx, shared, threads},
         skinny_gemm::{
             self, DEPTH, INSTRUCTION, Params, SkinnyOperand, SkinnyProduct, VECTOR, column_pitch,
+            pipeline::Pipeline, prologue::RowPrologue,
         },
         wgmma_gemm::tiles::PROCESSORS,
     },
-    target::launch::{DEPENDENT, WARP},
+    target::launch::{DEPENDENT, SHARED, WARP},
 };
 use kiln_dialects::{ir::*, value::DType};
 
-const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
+pub(super) const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
 /// The vector width of a thread's loads.
 const VECTOR_LANES: Lanes = Lanes { count: VECTOR, mask: None };
 
 /// What all parts of the emission share.
-struct SkinnyTile<'a> {
-    scope: &'a Scope<'a>,
+pub(super) struct SkinnyTile<'a> {
+    pub(super) scope: &'a Scope<'a>,
     nest: &'a Nest,
-    stages: Vec<&'a Stage>,
+    pub(super) stages: Vec<&'a Stage>,
     /// The outputs of these stages.
     outs: Vec<&'a Output>,
-    product: &'a SkinnyProduct,
-    rows: usize,
-    warps: usize,
+    pub(super) product: &'a SkinnyProduct,
+    pub(super) rows: usize,
+    pub(super) warps: usize,
     unroll: usize,
-    /// Whether the first steps' elements of the matrix are loaded before the wait.
-    early: bool,
-    /// Whether the wait for the kernel before this one is in front of the other loads.
-    waits: bool,
     /// Warps whose accumulators fit shared memory at once.
     warps_at_once: usize,
     /// The base of the reduction buffer in shared memory.
     memory: Value,
-    thread: Value,
-    warp: Value,
+    pub(super) thread: Value,
+    pub(super) warp: Value,
     /// The lane's group (0 to 7), and its place in the group (0 to 3), as mma.sync numbers them.
-    lane: [Value; 2],
+    pub(super) lane: [Value; 2],
 }
 
 /// A lane's place along K in a step.
-struct StepOfK {
-    index: Value,
+pub(super) struct StepOfK {
+    pub(super) index: Value,
     /// Whether it is inside, if not all are.
-    inside: Option<Value>,
+    pub(super) inside: Option<Value>,
 }
 
 /// The tiles of a product among those of all products of the kernel.
-struct TileRange<'a> {
-    tile: SkinnyTile<'a>,
+pub(super) struct TileRange<'a> {
+    pub(super) tile: SkinnyTile<'a>,
     /// Sizes by which tiles are numbered: batch, tiles of rows.
     sizes: Vec<Value>,
     /// Rows of the matrix.
-    many: Value,
+    pub(super) many: Value,
     /// The number of its first tile; `None` for 0.
     begin: Option<Value>,
     /// The number after its last tile.
-    end: Value,
+    pub(super) end: Value,
 }
 
 /// Emits the nests of such products, and the plan's other nests.
@@ -76,20 +74,16 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
         .ok_or("is no product of few rows of bf16 or f16")?;
     let (rows, warps) = (params.block_m, params.warps);
     let thread = threads::thread_id(c)?;
-    let parts = |p: &SkinnyProduct| skinny_gemm::warps_at_once(p, rows, warps);
+    let before = products.first().ok_or("has no product")?.nest;
+    let prologue = RowPrologue::of(c, scope, plan, before, WARP * warps)?;
+    let taken = if before > 0 { CTA_SCRATCH } else { 0 };
+    let parts = |p: &SkinnyProduct| skinny_gemm::warps_at_once(p, rows, warps, SHARED - taken);
     let elements = products.iter().map(|p| parts(p) * skinny_gemm::warp_elements(p, rows)).max();
     let memory = shared(c, Type::scalar(c.ctx(), DType::F32), elements.unwrap_or_default() as i64)?;
     let (warp, lane) =
         (c.div(thread, c.index(WARP as i64)?)?, c.rem(thread, c.index(WARP as i64)?)?);
     let lane = [c.div(lane, c.index(4)?)?, c.rem(lane, c.index(4)?)?];
     let dependent = scope.kernel.func.attr(DEPENDENT).is_some();
-    let early = |p: &SkinnyProduct| {
-        params.early > 0
-            && dependent
-            && p.constant
-            && p.k.1.div_ceil(DEPTH) >= params.unroll * warps
-    };
-    let waits = products.iter().any(early);
     let mut ranges: Vec<TileRange<'_>> = vec![];
     for product in &products {
         let nest = plan.nests.get(product.nest).ok_or("has no such nest")?;
@@ -106,8 +100,6 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
             warps,
             warps_at_once: parts(product),
             unroll: params.unroll,
-            early: early(product),
-            waits,
             memory,
             thread,
             warp,
@@ -121,24 +113,39 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
         let end = begin.map_or(Ok(tiles), |begin| c.add(begin, tiles))?;
         ranges.push(TileRange { tile, sizes, many, begin, end });
     }
-    if params.prefetch > 0 && !waits {
-        let first = threads::block_id(c)?;
-        for r in &ranges {
-            r.prefetch(c, first, params.prefetch)?;
+    if dependent && before > 0 {
+        prologue.prefetch(c)?;
+    }
+    let total = ranges.last().ok_or("has no product")?.end;
+    // What no launch writes is copied in front of the wait.
+    let early = params.stages > 0 && dependent && products.iter().all(|p| p.constant);
+    if dependent && !early {
+        if params.prefetch > 0 {
+            let first = threads::block_id(c)?;
+            for r in &ranges {
+                r.prefetch(c, first, params.prefetch)?;
+            }
         }
         Ptx(c).wait_for_dependencies()?;
     }
-    let total = ranges.last().ok_or("has no product")?.end;
-    threads::for_each_tile(c, total, &[], &mut |c, number, _| {
-        compute(c, &ranges, number)?;
-        // The next tile reuses the reduction buffer.
-        threads::barrier(c).map(|()| vec![])
-    })?;
-    if waits {
-        // A CTA without a tile has not waited.
-        Ptx(c).wait_for_dependencies()?;
+    if params.stages > 0 {
+        let pipeline = Pipeline::of(c, &ranges, params, total)?;
+        let sources = pipeline.fill(c)?;
+        if early {
+            Ptx(c).wait_for_dependencies()?;
+        }
+        prologue.emit(c)?;
+        pipeline.stage_rows(c)?;
+        pipeline.tiles(c, sources)?;
+    } else {
+        prologue.emit(c)?;
+        threads::for_each_tile(c, total, &[], &mut |c, number, _| {
+            compute(c, &ranges, number)?;
+            // The next tile reuses the reduction buffer.
+            threads::barrier(c).map(|()| vec![])
+        })?;
     }
-    grid_stride::other_nests(c, scope, plan, ranges.len(), WARP * warps)
+    grid_stride::other_nests(c, scope, plan, before + ranges.len(), WARP * warps)
 }
 
 /// Computes the tile of a number, of the product that has it: the same for the whole CTA.
@@ -153,7 +160,7 @@ fn compute(c: Code, ranges: &[TileRange<'_>], number: Value) -> Result<()> {
 
 impl TileRange<'_> {
     /// The loops of the tile of a number, with those of its rows 0, and its first row.
-    fn place(&self, c: Code, number: Value) -> Result<(Vec<LaneValue>, Value)> {
+    pub(super) fn place(&self, c: Code, number: Value) -> Result<(Vec<LaneValue>, Value)> {
         let number = self.begin.map_or(Ok(number), |begin| c.sub(number, begin))?;
         let at = decode(c, number, &self.sizes)?;
         let mut dims = vec![LaneValue::Uniform(c.index(0)?); self.tile.nest.extents.len()];
@@ -204,8 +211,27 @@ impl SkinnyTile<'_> {
     fn total(&self, c: Code, dims: &[usize]) -> Result<Value> {
         self.sizes(c, dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))
     }
+    /// Loop dimensions, all at their start.
+    pub(super) fn no_dims(&self, c: Code) -> Result<Vec<LaneValue>> {
+        Ok(vec![LaneValue::Uniform(c.index(0)?); self.nest.extents.len()])
+    }
+    /// The few rows that a thread reads, for the first batch: their indices and loop dimensions.
+    pub(super) fn few_rows(&self, c: Code) -> Result<Vec<(Value, Vec<LaneValue>)>> {
+        let last = c.index(self.product.rows as i64 - 1)?;
+        let one = |i: usize| {
+            let row = c.min(c.add(self.lane[0], c.index((i * INSTRUCTION.1) as i64)?)?, last)?;
+            Ok((row, self.row(c, &self.no_dims(c)?, &self.product.skinny, row)?))
+        };
+        (0..self.product.columns()).map(one).collect()
+    }
+    /// Whether the kernel computes the few rows.
+    pub(super) fn few_are_computed(&self) -> bool {
+        let access = self.stages.first().and_then(|s| s.inputs.get(self.product.skinny.input));
+        let buffer = access.and_then(|a| self.scope.kernel.buffers.get(a.buffer));
+        buffer.is_some_and(|b| b.role == Role::Temporary)
+    }
     /// The loop dimensions, with those of an operand's row set.
-    fn row(
+    pub(super) fn row(
         &self,
         c: Code,
         dims: &[LaneValue],
@@ -221,7 +247,7 @@ impl SkinnyTile<'_> {
     }
     /// The rows of an operand that a thread reads, from `first` on with a constant step, clamped to
     /// the last row.
-    fn rows(
+    pub(super) fn rows(
         &self,
         c: Code,
         dims: &[LaneValue],
@@ -237,7 +263,7 @@ impl SkinnyTile<'_> {
         (0..count).map(of).collect()
     }
     /// A thread's 16 bytes of a row as four packed pairs; zeros unless `inside`.
-    fn read(
+    pub(super) fn read(
         &self,
         c: Code,
         access: &Access,
@@ -247,10 +273,20 @@ impl SkinnyTile<'_> {
     ) -> Result<Vec<Value>> {
         let mut dims = row.to_vec();
         dims[self.product.k.0] = LaneValue::Strided(k_index, 1);
-        let v = VECTOR_LANES.vector(
-            c,
-            self.scope.read(c, access, &dims, VECTOR_LANES, &ForwardedElements::new())?,
-        )?;
+        self.words(c, self.read_vector(c, access, &dims)?, inside)
+    }
+    /// 16 bytes of an operand, contiguous along K.
+    pub(super) fn read_vector(
+        &self,
+        c: Code,
+        access: &Access,
+        dims: &[LaneValue],
+    ) -> Result<Value> {
+        let v = self.scope.read(c, access, dims, VECTOR_LANES, &ForwardedElements::new())?;
+        VECTOR_LANES.vector(c, v)
+    }
+    /// 16 bytes as four packed pairs; zeros unless `inside`.
+    pub(super) fn words(&self, c: Code, v: Value, inside: Option<Value>) -> Result<Vec<Value>> {
         let words = Type::vector(Type::scalar(c.ctx(), DType::I32), 4);
         let mut v = vector::bitcast(c, v, words)?;
         if let Some(inside) = inside {
@@ -279,7 +315,7 @@ impl SkinnyTile<'_> {
         let few_rows =
             self.rows(c, dims, few, (group, c.index(*count as i64)?), INSTRUCTION.1, over)?;
         let zero = c.number(0.0, Type::scalar(c.ctx(), DType::F32))?;
-        let mut sums = vec![zero; 4 * self.stages.len() * down * over];
+        let sums = vec![zero; 4 * self.stages.len() * down * over];
         let (steps, turn) = (c.index(depth.div_ceil(DEPTH) as i64)?, c.index(self.warps as i64)?);
         let left = |c: Code, k: &StepOfK| {
             let all = self
@@ -292,22 +328,7 @@ impl SkinnyTile<'_> {
             let right = self.fragments(c, &self.stages[0].inputs[few.input], &few_rows, k)?;
             self.accumulate(c, *element, left, &right, sums)
         };
-        let mut begin = self.warp;
-        if self.early {
-            let mut first = vec![];
-            for _ in 0..self.unroll {
-                let k = self.step_of_k(c, begin)?;
-                first.push((left(c, &k)?, k));
-                begin = c.add(begin, turn)?;
-            }
-            Ptx(c).wait_behind_loads()?;
-            for (left, k) in &first {
-                sums = add(c, k, left, &sums)?;
-            }
-        } else if self.waits {
-            Ptx(c).wait_for_dependencies()?;
-        }
-        c.for_unrolled(begin, steps, turn, self.unroll, &sums, &mut |c, step, sums| {
+        c.for_unrolled(self.warp, steps, turn, self.unroll, &sums, &mut |c, step, sums| {
             let k = self.step_of_k(c, step)?;
             add(c, &k, &left(c, &k)?, sums)
         })
@@ -341,7 +362,7 @@ impl SkinnyTile<'_> {
     }
 
     /// The accumulators after a step.
-    fn accumulate(
+    pub(super) fn accumulate(
         &self,
         c: Code,
         element: DType,
@@ -387,7 +408,7 @@ impl SkinnyTile<'_> {
     }
     /// Writes the warps' accumulators to shared memory for the reduction. If not all fit, it takes
     /// rounds, the last warps first, to which the first warps add theirs.
-    fn exchange(&self, c: Code, mut sums: Vec<Value>) -> Result<()> {
+    pub(super) fn exchange(&self, c: Code, mut sums: Vec<Value>) -> Result<()> {
         let parts = c.index(self.warps_at_once as i64)?;
         let places = self.offsets(c, c.rem(self.warp, parts)?, sums.len())?;
         for round in (0..self.warps / self.warps_at_once).rev() {
@@ -415,7 +436,7 @@ impl SkinnyTile<'_> {
         Ok(())
     }
     /// Reduces the warps' accumulators and runs the epilogue, element by element.
-    fn finish(&self, c: Code, dims: &[LaneValue], first: Value, many: Value) -> Result<()> {
+    pub(super) fn finish(&self, c: Code, dims: &[LaneValue], first: Value, many: Value) -> Result<()> {
         let SkinnyProduct { matrix, skinny: few, rows: count, .. } = self.product;
         let rows = c.index(self.rows as i64)?;
         let all = c.index((self.rows * count) as i64)?;

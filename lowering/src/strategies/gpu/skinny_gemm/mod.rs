@@ -1,24 +1,27 @@
 //! Skinny GEMM: products of few rows with a large matrix, such as a layer's weights in decoding.
-//! The matrix is read once, from memory to tensor-core fragments; warps split K.
+//! The matrix is read once, from memory to tensor-core fragments; warps split K. Where the kernel
+//! also computes the few rows, such as a token's norm, each CTA does so, into shared memory.
 pub(crate) mod emit;
+mod pipeline;
+mod prologue;
 
 use crate::{
-    analysis::{Access, Kernel, NestPlan, Poly, Role, Stage, is_constant},
+    analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, Stage, is_constant},
     strategies::{
-        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        CTA_SCRATCH, Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         doubled_and_halved,
         gpu::{
             common::{
                 assumed,
-                grid::{grid, largest},
+                grid::{grid, largest, shared_bytes},
                 roles::{Roles, contractions},
             },
-            wgmma_gemm::tiles::PROCESSORS,
+            wgmma_gemm::{self, tiles::PROCESSORS},
         },
     },
     target::{
         costs::{SKINNY_K, SKINNY_ROWS},
-        launch::{SHARED, WARP},
+        launch::WARP,
     },
 };
 use kiln_dialects::{Result, value::DType};
@@ -33,7 +36,7 @@ pub struct Params {
     /// Rows of the matrix of a CTA
     #[parameter(PowerOfTwo(16, 64))]
     pub block_m: usize,
-    /// Steps of K that a warp has in flight
+    /// Steps of K between waits for copies; without stages, those that a warp has in flight
     #[parameter(Between(1, 64))]
     pub unroll: usize,
     /// Warps that split K
@@ -43,10 +46,10 @@ pub struct Params {
     /// it ends; 0 for none
     #[parameter(OneOf(&[0, 512, 1024, 2048, 4096]))]
     pub prefetch: usize,
-    /// 1 to load the first steps' elements of constant matrices before the kernel before it ends,
-    /// instead of prefetching them
-    #[parameter(OneOf(&[0, 1]))]
-    pub early: usize,
+    /// K steps of a warp that are copied ahead to shared memory (pipeline stages); 0 to load to
+    /// registers
+    #[parameter(Between(0, 64))]
+    pub stages: usize,
 }
 
 impl Strategy for SkinnyGemm {
@@ -54,7 +57,7 @@ impl Strategy for SkinnyGemm {
     const NAME: &'static str = "skinny_gemm";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Products of few rows: the matrix is read once, warps split K";
-    const NESTING: Nesting = Nesting::GPU;
+    const NESTING: Nesting = Nesting::CTA;
     const MISMATCH: &'static str = "is no product of few rows of bf16 or f16";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT];
     const COMPETES: bool = true;
@@ -63,22 +66,41 @@ impl Strategy for SkinnyGemm {
         let found = || {
             let gpu = r.gpu().ok().filter(|g| g.tensor_cores)?;
             let (p, time) = params(r.plan, &products(r.kernel, r.plan)?);
-            Some((Params { prefetch: if gpu.hopper() { PREFETCH } else { 0 }, ..p }, time))
+            let p = if gpu.hopper() { with_stages(r, p) } else { p };
+            Some((p, time))
         };
         Match::costed(found())
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
             let all = products(r.kernel, r.plan)?;
-            let several = all.len() > 1;
+            let alone = matches!(all[..], [SkinnyProduct { nest: 0, .. }]);
             let tiles = all.iter().map(|few| {
-                let n = if several { r.plan.nests.get(few.nest)? } else { largest(r.plan)? };
+                let n = if alone { largest(r.plan)? } else { r.plan.nests.get(few.nest)? };
                 let (batch, many) = (e.product(n, &few.batch)?, e.product(n, &few.matrix.dims)?);
                 Some(format!("({batch}) * (({many}) ceildiv {})", p.block_m))
             });
             Some(tiles.collect::<Option<Vec<_>>>()?.join(" + "))
         })?;
-        Ok(Launch { grid: Some(grid), threads: p.warps * WARP, ..Launch::default() })
+        let launch = Launch { grid: Some(grid), threads: p.warps * WARP, ..Launch::default() };
+        if p.stages == 0 {
+            return Ok(launch);
+        }
+        let all = products(r.kernel, r.plan).ok_or(Self::MISMATCH)?;
+        let steps = all.iter().map(|few| pipeline::steps(few, p.warps)).min().unwrap_or(0);
+        if !shares_pipeline(r, &all) || p.stages > steps {
+            return Err("has no pipeline of so many stages".into());
+        }
+        if steps % p.unroll != 0 || p.stages % p.unroll != 0 {
+            return Err(format!("has {steps} steps and {} stages, not in {}s", p.stages, p.unroll).into());
+        }
+        let step = all.iter().map(|few| pipeline::step_bytes(few, p.block_m)).max().unwrap_or(0);
+        Ok(Launch {
+            shared_bytes: Some(shared_bytes(p.warps * p.stages * step + ALIGNMENT, wgmma_gemm::SHARED)?),
+            ctas_per_sm: Some(2),
+            persistent: std::env::var("KILN_PERSIST").ok().and_then(|v| v.parse().ok()).unwrap_or(1),
+            ..launch
+        })
     }
     fn candidates(p: &Params) -> Vec<Params> {
         doubled_and_halved(p, &["unroll", "block_m", "warps"])
@@ -92,6 +114,12 @@ impl Strategy for SkinnyGemm {
 pub const INSTRUCTION: (usize, usize) = (16, 8);
 /// K of a warp's step: four threads read 16 contiguous bytes each of a row.
 pub const DEPTH: usize = SKINNY_K as usize;
+/// Warps of a CTA that copies to shared memory.
+const PIPELINE_WARPS: usize = 16;
+/// Most bytes of its stages: those of two kernels fit an SM.
+const PIPELINE_BYTES: usize = 64 << 10;
+/// Bytes by which dynamic shared memory may have to be aligned.
+const ALIGNMENT: usize = 1024;
 /// Elements of 16 bytes, the vector width.
 pub const VECTOR: usize = 8;
 /// Most rows of the skinny operand.
@@ -156,26 +184,64 @@ impl SkinnyProduct {
 
 /// Whether an argument can be read in 16-byte vectors along a loop.
 pub fn readable(k: &Kernel, a: &Access, k_dim: usize) -> bool {
+    matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_))) && in_vectors(a, k_dim)
+}
+
+/// Whether an access is contiguous along a loop, in aligned 16-byte vectors.
+fn in_vectors(a: &Access, k_dim: usize) -> bool {
     let units = |p: &Poly| p.multiple_of(VECTOR as i64);
     let others = a.at.dims.iter().all(|(d, p)| *d == k_dim || units(p));
-    let input = matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
-    input
-        && others
+    others
         && units(&a.at.constant)
         && a.at.divisions.is_empty()
         && a.at.coefficient(k_dim).known() == Some(1)
 }
 
 /// The skinny products of a kernel, if all operands can be read in 16-byte vectors: that of its
-/// main nest, or one of each nest.
+/// main nest, or one of each nest. The nests in front of the first one compute the few rows.
 pub fn products(k: &Kernel, plan: &NestPlan) -> Option<Vec<SkinnyProduct>> {
     if plan.main().is_some() {
         return Some(vec![product(k, plan, 0)?]);
     }
-    if plan.dependent || plan.nests.is_empty() {
+    let contracts =
+        |n: &Nest| n.all().any(|s| k.stages.get(s).is_some_and(|s| s.contraction().is_some()));
+    let first = plan.nests.iter().position(contracts)?;
+    if plan.dependent != (first > 0) || first > 0 && !computes_rows(k, plan, first) {
         return None;
     }
-    (0..plan.nests.len()).map(|n| product(k, plan, n)).collect()
+    (first..plan.nests.len()).map(|n| product(k, plan, n)).collect()
+}
+
+/// Whether the first nests of a plan compute intermediates alone, which fit shared memory beside a
+/// product's, and the others depend on nothing else of the kernel.
+fn computes_rows(k: &Kernel, plan: &NestPlan, first: usize) -> bool {
+    let (prologue, others) = plan.nests.split_at(first);
+    let role = |b: usize| k.buffers.get(b).map(|b| b.role);
+    let stages = |n: &Nest| n.all().filter_map(|s| k.stages.get(s)).collect::<Vec<_>>();
+    let written = |n: &Nest| -> Vec<usize> {
+        stages(n).iter().flat_map(|s| &s.outputs).map(|o| o.access.buffer).collect()
+    };
+    let rows: Vec<usize> = prologue.iter().flat_map(written).collect();
+    let apart = |(i, n): (usize, &Nest)| {
+        let mut elsewhere = others.iter().enumerate().filter(|(j, _)| *j != i);
+        written(n).iter().all(|b| {
+            !rows.contains(b)
+                && elsewhere.all(|(_, m)| stages(m).iter().all(|s| !s.reads_buffer(*b)))
+        })
+    };
+    rows.iter().all(|b| role(*b) == Some(Role::Temporary))
+        && others.iter().enumerate().all(apart)
+        && scratch(k, plan).is_some_and(|bytes| bytes <= CTA_SCRATCH)
+}
+
+/// Bytes of a kernel's intermediates in shared memory.
+fn scratch(k: &Kernel, plan: &NestPlan) -> Option<i64> {
+    let kept = |b: &usize| k.buffers[*b].role == Role::Temporary && !plan.forwarded[*b];
+    let bytes = |b: usize| {
+        let size = k.buffers[b].element.dtype().ok()?.byte_size() as i64;
+        Some((k.span(b, 0)? + 15) / 16 * 16 * size)
+    };
+    (0..k.buffers.len()).filter(kept).map(bytes).sum()
 }
 
 /// The skinny product of a nest.
@@ -195,9 +261,15 @@ fn product(k: &Kernel, plan: &NestPlan, n: usize) -> Option<SkinnyProduct> {
         if x <= y { sides } else { sides.into_iter().rev().collect::<Vec<_>>().try_into().ok()? };
     let shared = all.iter().all(|s| s.inputs.get(few.input) == all[0].inputs.get(few.input));
     let fits = (1..=MAX_ROWS).contains(&x.min(y)) && x.max(y) >= INSTRUCTION.0 as i64;
-    let fits = fits
-        && shared
-        && all.iter().flat_map(|s| s.inputs.iter().take(2)).all(|a| readable(k, a, *k_dim));
+    let computed = |a: &Access| {
+        k.buffers.get(a.buffer).is_some_and(|b| b.role == Role::Temporary) && in_vectors(a, *k_dim)
+    };
+    let operands = |s: &&Stage| {
+        let [matrix, few] = [many.input, few.input].map(|i| s.inputs.get(i));
+        matrix.is_some_and(|a| readable(k, a, *k_dim))
+            && few.is_some_and(|a| readable(k, a, *k_dim) || computed(a))
+    };
+    let fits = fits && shared && all.iter().all(operands);
     let args = k.block.args();
     let constant = |a: &Access| match k.buffers.get(a.buffer).map(|b| b.role) {
         Some(Role::Input(i)) => args.get(i).is_some_and(|v| is_constant(*v)),
@@ -221,10 +293,11 @@ pub fn warp_elements(p: &SkinnyProduct, rows: usize) -> usize {
     p.stages.len() * p.columns() * INSTRUCTION.1 * column_pitch(rows)
 }
 
-/// Warps whose accumulators fit shared memory at once; the others take part in earlier rounds.
-pub fn warps_at_once(p: &SkinnyProduct, rows: usize, warps: usize) -> usize {
+/// Warps whose accumulators fit this much shared memory at once; the others take part in earlier
+/// rounds.
+pub fn warps_at_once(p: &SkinnyProduct, rows: usize, warps: usize, bytes: i64) -> usize {
     let mut parts = warps;
-    while parts > 1 && 4 * parts * warp_elements(p, rows) > SHARED as usize {
+    while parts > 1 && (4 * parts * warp_elements(p, rows)) as i64 > bytes {
         parts /= 2;
     }
     parts
@@ -264,7 +337,34 @@ fn params(plan: &NestPlan, all: &[SkinnyProduct]) -> (Params, f64) {
     let most = least(&|p| (LOAD_REGISTERS / read(p)) as i64);
     let most = UNROLL.min(steps / warps as i64).min(most).max(1);
     let pieces = 1i64 << most.ilog2();
-    (Params { unroll: pieces as usize, block_m: rows, warps, prefetch: 0, early: 0 }, time)
+    (Params { unroll: pieces as usize, block_m: rows, warps, prefetch: 0, stages: 0 }, time)
+}
+
+/// The parameters with a pipeline, if the products can share one.
+fn with_stages(r: &Request<'_>, p: Params) -> Params {
+    let all = products(r.kernel, r.plan).unwrap_or_default();
+    let p = Params { prefetch: PREFETCH, ..p };
+    let env = |n: &str, d: usize| std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d);
+    let warps = env("KILN_WARPS", PIPELINE_WARPS);
+    let steps = all.iter().map(|few| pipeline::steps(few, warps)).min().unwrap_or(0);
+    let bytes = all.iter().map(|few| warps * pipeline::step_bytes(few, p.block_m)).max();
+    let most = env("KILN_RING", PIPELINE_BYTES) / bytes.unwrap_or(1).max(1);
+    let most = most.min(steps);
+    if !shares_pipeline(r, &all) || most == 0 || env("KILN_STAGES", 1) == 0 {
+        return p;
+    }
+    let unroll = [4, 2, 1].into_iter().find(|n| *n <= env("KILN_U", 2) && steps % n == 0 && 2 * n <= most);
+    let unroll = unroll.unwrap_or(1);
+    Params { warps, stages: most / unroll * unroll, unroll, ..p }
+}
+
+/// Whether the products of a kernel can share a pipeline.
+fn shares_pipeline(r: &Request<'_>, all: &[SkinnyProduct]) -> bool {
+    let few = |p: &SkinnyProduct| {
+        r.kernel.stages.get(*p.stages.first()?)?.inputs.get(p.skinny.input)
+    };
+    let few: Option<Vec<&Access>> = all.iter().map(few).collect();
+    few.is_some_and(|few| !all.is_empty() && pipeline::is_uniform(all, &few))
 }
 
 fn round_up(a: i64, b: usize) -> i64 {

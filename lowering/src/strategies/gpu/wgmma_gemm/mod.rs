@@ -118,7 +118,7 @@ impl Strategy for WgmmaGemm {
             shared_bytes: Some(shared(p, product.slices())),
             tensor_maps: Some(tensor_maps::maps(r.kernel, nest, &product, p)?),
             ctas_per_sm: (p.ctas_per_sm > 0).then_some(p.ctas_per_sm),
-            persistent: true,
+            persistent: p.ctas_per_sm,
         })
     }
     fn arguments(func: Op) -> Result<Vec<Type>> {
