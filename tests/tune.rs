@@ -389,7 +389,7 @@ fn neighbour_schedules_are_distinct() {
         let schedule = Attr::parse(c, text).unwrap();
         schedules::candidates(func, schedule, &target).map_err(|f| f.message).unwrap()
     };
-    let text = "#kiln.schedule<\"skinny_gemm\", {block_m = 16 : i64, early = 0 : i64, prefetch = 0 : i64, unroll = 2 : i64, warps = 1 : i64}>";
+    let text = "#kiln.schedule<\"skinny_gemm\", {block_m = 16 : i64, prefetch = 0 : i64, stages = 0 : i64, unroll = 2 : i64, warps = 1 : i64}>";
     let made: Vec<String> = candidates(text).iter().map(ToString::to_string).collect();
     // block_m = 8 is outside of its domain.
     assert_eq!(made.len(), 4, "{made:?}");

@@ -475,6 +475,71 @@ func.func @f(%x: tensor<4x64xbf16>, %q: tensor<128x64xbf16>, %k: tensor<64x64xbf
 }
 
 // -----
+// Each CTA of the products computes the norm: a launch less.
+// CASE: norm_of_a_token
+// RUN: kiln-fuse{pairs=true launch=4000}
+// CHECK: kiln.launch @mul_reduce_rsqrt_dot_general
+// IMPLICIT-CHECK-NOT: kiln.launch @mul_reduce_rsqrt_mul
+// CHECK: kiln.mul {{.*}} {kiln.stored}
+func.func @f(%x: tensor<2x64xbf16>, %q: tensor<128x64xbf16>, %k: tensor<64x64xbf16>) -> (tensor<2x128xbf16>, tensor<2x64xbf16>) {
+  %0 = kiln.mul %x, %x : tensor<2x64xbf16>
+  %1 = kiln.reduce sum %0 dims = [1] : tensor<2x64xbf16>
+  %2 = kiln.rsqrt %1 : tensor<2xbf16>
+  %3 = kiln.broadcast_in_dim %2 dims = [0] sizes = [2, 64] : tensor<2xbf16>
+  %4 = kiln.mul %x, %3 : tensor<2x64xbf16>
+  %5 = kiln.dot_general %4, %q batch = [] x [] contract = [1] x [1] : tensor<2x64xbf16>, tensor<128x64xbf16>
+  %6 = kiln.dot_general %4, %k batch = [] x [] contract = [1] x [1] : tensor<2x64xbf16>, tensor<64x64xbf16>
+  return %5, %6 : tensor<2x128xbf16>, tensor<2x64xbf16>
+}
+
+// -----
+// The norm is a result too.
+// CASE: norm_that_is_returned
+// RUN: kiln-fuse{pairs=true launch=4000}
+// CHECK: kiln.launch @mul_reduce_rsqrt_mul
+// CHECK: kiln.launch @dot_general ins
+func.func @f(%x: tensor<2x64xbf16>, %q: tensor<128x64xbf16>) -> (tensor<2x64xbf16>, tensor<2x128xbf16>) {
+  %0 = kiln.mul %x, %x : tensor<2x64xbf16>
+  %1 = kiln.reduce sum %0 dims = [1] : tensor<2x64xbf16>
+  %2 = kiln.rsqrt %1 : tensor<2xbf16>
+  %3 = kiln.broadcast_in_dim %2 dims = [0] sizes = [2, 64] : tensor<2xbf16>
+  %4 = kiln.mul %x, %3 : tensor<2x64xbf16>
+  %5 = kiln.dot_general %4, %q batch = [] x [] contract = [1] x [1] : tensor<2x64xbf16>, tensor<128x64xbf16>
+  return %4, %5 : tensor<2x64xbf16>, tensor<2x128xbf16>
+}
+
+// -----
+// 8016 CTAs would compute it, one after the other on each SM: a launch is faster.
+// CASE: norm_before_many_columns
+// RUN: kiln-fuse{pairs=true launch=4000}
+// CHECK: kiln.launch @mul_reduce_rsqrt_mul
+// CHECK: kiln.launch @dot_general ins
+func.func @f(%x: tensor<1x2048xbf16>, %q: tensor<128256x2048xbf16>) -> tensor<1x128256xbf16> {
+  %0 = kiln.mul %x, %x : tensor<1x2048xbf16>
+  %1 = kiln.reduce sum %0 dims = [1] : tensor<1x2048xbf16>
+  %2 = kiln.rsqrt %1 : tensor<1xbf16>
+  %3 = kiln.broadcast_in_dim %2 dims = [0] sizes = [1, 2048] : tensor<1xbf16>
+  %4 = kiln.mul %x, %3 : tensor<1x2048xbf16>
+  %5 = kiln.dot_general %4, %q batch = [] x [] contract = [1] x [1] : tensor<1x2048xbf16>, tensor<128256x2048xbf16>
+  return %5 : tensor<1x128256xbf16>
+}
+
+// -----
+// Both wait for the product alone: one launch, whatever their sizes.
+// CASE: small_kernels_of_one_producer
+// RUN: kiln-fuse{launch=4000}
+// CHECK: kiln.launch @neg_exp
+// IMPLICIT-CHECK-NOT: kiln.launch @exp
+func.func @f(%x: tensor<24x64xf32>, %w: tensor<64x96xf32>) -> (tensor<24x32xf32>, tensor<24x64xf32>) {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<24x64xf32>, tensor<64x96xf32>
+  %1 = kiln.slice %0 offsets = [0, 0] sizes = [24, 32] strides = [1, 1] : tensor<24x96xf32>
+  %2 = kiln.neg %1 : tensor<24x32xf32>
+  %3 = kiln.slice %0 offsets = [0, 32] sizes = [24, 64] strides = [1, 1] : tensor<24x96xf32>
+  %4 = kiln.exp %3 : tensor<24x64xf32>
+  return %2, %4 : tensor<24x32xf32>, tensor<24x64xf32>
+}
+
+// -----
 // No launch of the program writes a weight, unless it is donated.
 // CASE: constant_weights
 // RUN: kiln-fuse{constants=true}

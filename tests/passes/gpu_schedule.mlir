@@ -1122,7 +1122,7 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
 
 // -----
 // CASE: skinny_gemm
-// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 0 : i64, prefetch = 1024 : i64, unroll = 4 : i64, warps = 16 : i64}>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 1024 : i64, stages = 4 : i64, unroll = 4 : i64, warps = 16 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: tensor<8192x2048xbf16> {kiln.sizes = array<i64: 8192, 2048>}) -> tensor<1x8192xbf16> {
@@ -1147,7 +1147,7 @@ func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: te
 // The grid has the tiles of both: 128 and 32.
 // CASE: skinny_products_of_one_operand
 // CHECK: affine_map<() -> (160)>
-// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 0 : i64, prefetch = 1024 : i64, unroll = 4 : i64, warps = 16 : i64}>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 1024 : i64, stages = 4 : i64, unroll = 4 : i64, warps = 16 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: tensor<2048x2048xbf16> {kiln.sizes = array<i64: 2048, 2048>}, %d: tensor<512x2048xbf16> {kiln.sizes = array<i64: 512, 2048>}) -> (tensor<1x2048xbf16>, tensor<1x512xbf16>) {
@@ -1180,8 +1180,97 @@ func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: te
 }
 
 // -----
+// Each CTA computes the row that its product multiplies.
+// CASE: skinny_gemm_of_a_norm
+// CHECK: affine_map<() -> (512)>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 1024 : i64, stages = 4 : i64, unroll = 4 : i64, warps = 16 : i64}>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: tensor<8192x2048xbf16> {kiln.constant, kiln.sizes = array<i64: 8192, 2048>}) -> tensor<1x8192xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %sum0 = tensor.empty() : tensor<1xf32>
+  %sum1 = linalg.fill ins(%zero : f32) outs(%sum0 : tensor<1xf32>) -> tensor<1xf32>
+  %sum = linalg.generic {indexing_maps = [affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (m)>], iterator_types = ["parallel", "reduction"]}
+      ins(%a : tensor<1x2048xbf16>) outs(%sum1 : tensor<1xf32>) {
+  ^bb0(%x: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.mulf %0, %0 : f32
+    %2 = arith.addf %o, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<1xf32>
+  %norm0 = tensor.empty() : tensor<1x2048xbf16>
+  %norm = linalg.generic {indexing_maps = [affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (m)>, affine_map<(m, k) -> (m, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %sum : tensor<1x2048xbf16>, tensor<1xf32>) outs(%norm0 : tensor<1x2048xbf16>) {
+  ^bb0(%x: bf16, %t: f32, %o: bf16):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = math.rsqrt %t : f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.truncf %2 : f32 to bf16
+    linalg.yield %3 : bf16
+  } -> tensor<1x2048xbf16>
+  %e = tensor.empty() : tensor<1x8192xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1x8192xf32>) -> tensor<1x8192xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%norm, %b : tensor<1x2048xbf16>, tensor<8192x2048xbf16>) outs(%f : tensor<1x8192xf32>) -> tensor<1x8192xf32>
+  %g = tensor.empty() : tensor<1x8192xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<1x8192xf32>) outs(%g : tensor<1x8192xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<1x8192xbf16>
+  return %r : tensor<1x8192xbf16>
+}
+}
+}
+
+// -----
+// 16 rows of 2048 elements do not fit what a CTA has for them.
+// CASE: norm_of_too_many_rows
+// IMPLICIT-CHECK-NOT: skinny_gemm
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<16x2048xbf16> {kiln.sizes = array<i64: 16, 2048>}, %b: tensor<8192x2048xbf16> {kiln.constant, kiln.sizes = array<i64: 8192, 2048>}) -> tensor<16x8192xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %sum0 = tensor.empty() : tensor<16xf32>
+  %sum1 = linalg.fill ins(%zero : f32) outs(%sum0 : tensor<16xf32>) -> tensor<16xf32>
+  %sum = linalg.generic {indexing_maps = [affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (m)>], iterator_types = ["parallel", "reduction"]}
+      ins(%a : tensor<16x2048xbf16>) outs(%sum1 : tensor<16xf32>) {
+  ^bb0(%x: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.mulf %0, %0 : f32
+    %2 = arith.addf %o, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<16xf32>
+  %norm0 = tensor.empty() : tensor<16x2048xbf16>
+  %norm = linalg.generic {indexing_maps = [affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (m)>, affine_map<(m, k) -> (m, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %sum : tensor<16x2048xbf16>, tensor<16xf32>) outs(%norm0 : tensor<16x2048xbf16>) {
+  ^bb0(%x: bf16, %t: f32, %o: bf16):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = math.rsqrt %t : f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.truncf %2 : f32 to bf16
+    linalg.yield %3 : bf16
+  } -> tensor<16x2048xbf16>
+  %e = tensor.empty() : tensor<16x8192xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16x8192xf32>) -> tensor<16x8192xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%norm, %b : tensor<16x2048xbf16>, tensor<8192x2048xbf16>) outs(%f : tensor<16x8192xf32>) -> tensor<16x8192xf32>
+  %g = tensor.empty() : tensor<16x8192xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<16x8192xf32>) outs(%g : tensor<16x8192xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<16x8192xbf16>
+  return %r : tensor<16x8192xbf16>
+}
+}
+}
+
+// -----
 // CASE: skinny_gemm_of_several_rows
-// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 32 : i64, early = 0 : i64, prefetch = 1024 : i64, unroll = 2 : i64, warps = 16 : i64}>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 32 : i64, prefetch = 1024 : i64, stages = 4 : i64, unroll = 2 : i64, warps = 8 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: tensor<4096x4096xbf16> {kiln.sizes = array<i64: 4096, 4096>}) -> tensor<16x4096xbf16> {
@@ -1231,7 +1320,7 @@ func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: 
 // expected-error @+3 {{has schedule 'skinny_gemm' with block_m = 8 : i64; it is a power of two from 16 to 64}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<16x64xbf16> {kiln.sizes = array<i64: 16, 64>}, %b: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}) -> tensor<16x64xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 8 : i64, early = 0 : i64, prefetch = 0 : i64, unroll = 4 : i64, warps = 1 : i64}>} {
+func.func @k0(%a: tensor<16x64xbf16> {kiln.sizes = array<i64: 16, 64>}, %b: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}) -> tensor<16x64xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 8 : i64, prefetch = 0 : i64, stages = 0 : i64, unroll = 4 : i64, warps = 1 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<16x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16x64xf32>) -> tensor<16x64xf32>
@@ -1306,7 +1395,7 @@ module attributes {kiln.level = "linalg"} {
 
 // -----
 // CASE: gated_skinny_gemm
-// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 0 : i64, prefetch = 1024 : i64, unroll = 2 : i64, warps = 4 : i64}>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 1024 : i64, stages = 1 : i64, unroll = 2 : i64, warps = 16 : i64}>
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d1, d2)>
 #map2 = affine_map<(d0, d1, d2) -> (d0, d1)>

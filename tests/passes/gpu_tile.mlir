@@ -848,7 +848,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor<20x72xbf16> {kiln.sizes = array<i64: 20, 72>}) -> tensor<3x20xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 0 : i64, prefetch = 512 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
+func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor<20x72xbf16> {kiln.sizes = array<i64: 20, 72>}) -> tensor<3x20xbf16> attributes {kiln.dependent, kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 512 : i64, stages = 0 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<3x20xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x20xf32>) -> tensor<3x20xf32>
@@ -903,7 +903,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // CHECK: nvvm.mma.sync
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor<20x64xbf16> {kiln.sizes = array<i64: 20, 64>}, %d: tensor<24x64xbf16> {kiln.sizes = array<i64: 24, 64>}) -> (tensor<3x20xbf16>, tensor<3x24xbf16>) attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 0 : i64, prefetch = 512 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
+func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor<20x64xbf16> {kiln.sizes = array<i64: 20, 64>}, %d: tensor<24x64xbf16> {kiln.sizes = array<i64: 24, 64>}) -> (tensor<3x20xbf16>, tensor<3x24xbf16>) attributes {kiln.dependent, kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 512 : i64, stages = 0 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e0 = tensor.empty() : tensor<3x20xf32>
   %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<3x20xf32>) -> tensor<3x20xf32>
@@ -935,13 +935,13 @@ func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor
 // -----
 // No launch writes the matrices: their first fragments are loaded before the wait.
 // CASE: skinny_products_of_constants
-// CHECK: vector.load
+// CHECK: llvm.load
 // CHECK: nvvm.griddepcontrol wait
 // CHECK: nvvm.mma.sync
 // IMPLICIT-CHECK-NOT: bulk.prefetch
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor<20x64xbf16> {kiln.constant, kiln.sizes = array<i64: 20, 64>}, %d: tensor<24x64xbf16> {kiln.constant, kiln.sizes = array<i64: 24, 64>}) -> (tensor<3x20xbf16>, tensor<3x24xbf16>) attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 1 : i64, prefetch = 0 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
+func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor<20x64xbf16> {kiln.constant, kiln.sizes = array<i64: 20, 64>}, %d: tensor<24x64xbf16> {kiln.constant, kiln.sizes = array<i64: 24, 64>}) -> (tensor<3x20xbf16>, tensor<3x24xbf16>) attributes {kiln.dependent, kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 0 : i64, stages = 1 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e0 = tensor.empty() : tensor<3x20xf32>
   %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<3x20xf32>) -> tensor<3x20xf32>
@@ -971,11 +971,59 @@ func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor
 }
 
 // -----
+// The CTA sums the squares of each row, and scales it, behind the wait.
+// CASE: skinny_gemm_of_a_norm
+// CHECK: llvm.load
+// CHECK: nvvm.griddepcontrol wait
+// CHECK: gpu.shuffle
+// CHECK: math.rsqrt
+// CHECK: nvvm.mma.sync
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<2x128xbf16> {kiln.sizes = array<i64: 2, 128>}, %b: tensor<40x128xbf16> {kiln.constant, kiln.sizes = array<i64: 40, 128>}) -> tensor<2x40xbf16> attributes {kiln.dependent, kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 0 : i64, stages = 2 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %sum0 = tensor.empty() : tensor<2xf32>
+  %sum1 = linalg.fill ins(%zero : f32) outs(%sum0 : tensor<2xf32>) -> tensor<2xf32>
+  %sum = linalg.generic {indexing_maps = [affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (m)>], iterator_types = ["parallel", "reduction"]}
+      ins(%a : tensor<2x128xbf16>) outs(%sum1 : tensor<2xf32>) {
+  ^bb0(%x: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.mulf %0, %0 : f32
+    %2 = arith.addf %o, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<2xf32>
+  %norm0 = tensor.empty() : tensor<2x128xbf16>
+  %norm = linalg.generic {indexing_maps = [affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (m)>, affine_map<(m, k) -> (m, k)>], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %sum : tensor<2x128xbf16>, tensor<2xf32>) outs(%norm0 : tensor<2x128xbf16>) {
+  ^bb0(%x: bf16, %t: f32, %o: bf16):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = math.rsqrt %t : f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.truncf %2 : f32 to bf16
+    linalg.yield %3 : bf16
+  } -> tensor<2x128xbf16>
+  %e = tensor.empty() : tensor<2x40xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x40xf32>) -> tensor<2x40xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%norm, %b : tensor<2x128xbf16>, tensor<40x128xbf16>) outs(%f : tensor<2x40xf32>) -> tensor<2x40xf32>
+  %g = tensor.empty() : tensor<2x40xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<2x40xf32>) outs(%g : tensor<2x40xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<2x40xbf16>
+  return %r : tensor<2x40xbf16>
+}
+}
+}
+
+// -----
 // CASE: skinny_schedule_without_a_skinny_gemm
 // expected-error @+3 {{is no product of few rows of bf16 or f16}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x130xbf16> {kiln.sizes = array<i64: 128, 130>}) -> tensor<130x130xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, early = 0 : i64, prefetch = 0 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x130xbf16> {kiln.sizes = array<i64: 128, 130>}) -> tensor<130x130xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 0 : i64, stages = 0 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<130x130xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x130xf32>) -> tensor<130x130xf32>

@@ -39,8 +39,9 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// An access to global memory while the kernel before may still run, other than a load of what
-    /// nothing writes. Kernels run one after another here, so that only this check shows the race.
+    /// A write to global memory while the kernel before may still run, or a load of what that kernel
+    /// or this one writes. Kernels run one after another here, so that only this check shows the
+    /// race.
     pub fn early() -> FaultKind {
         FaultKind::Instruction("accesses global memory before griddepcontrol.wait".into())
     }

@@ -19,8 +19,6 @@ pub struct Accessor<'a> {
     pub cached: &'a mut [CachedAllocation; 4],
     /// Whether the kernel before may still run.
     pub early: bool,
-    /// Whether it reads what the program says that no kernel writes.
-    pub constant: bool,
     /// Whether it writes.
     pub writes: bool,
 }
@@ -72,7 +70,6 @@ impl Cluster<'_> {
                 local: &mut vec![],
                 cached: &mut Default::default(),
                 early: false,
-                constant: false,
                 writes: false,
             },
             space,
@@ -117,7 +114,7 @@ impl Cluster<'_> {
             Space::Local => within(who.local, address & !LOCAL),
             Space::Param => (self.in_params(address) && self.in_params(address + len - 1))
                 .then_some(address as *mut u8),
-            _ if who.early && !(who.constant && !MEMORY.is_in_flux(address, self.order)) => {
+            _ if who.early && (who.writes || MEMORY.is_in_flux(address, self.order)) => {
                 return Err(FaultKind::early());
             }
             _ => {

@@ -227,7 +227,6 @@ impl Cluster<'_> {
             local: &mut thread.local,
             cached: &mut thread.cached,
             early: thread.early,
-            constant: matches!(op, Op::Load { constant: true, .. }),
             writes: !matches!(op, Op::Load { .. }),
         };
         match op {

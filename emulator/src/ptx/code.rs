@@ -259,8 +259,6 @@ pub enum Op {
     Load {
         space: Space,
         load_type: LoadType,
-        /// Whether nothing writes there while the kernel runs (`.nc`).
-        constant: bool,
         out: Vec<Option<Slot>>,
         at: Address,
     },

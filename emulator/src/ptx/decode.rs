@@ -89,7 +89,6 @@ fn data_movement(
             Op::Load {
                 space: space(parts),
                 load_type,
-                constant: parts.contains(&"nc"),
                 out: n.results(to)?,
                 at: n.address(at)?.0,
             }

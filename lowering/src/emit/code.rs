@@ -267,6 +267,19 @@ impl Code {
         };
         branch.else_region((&[], &mut other)).build().map(drop)
     }
+    /// What `then` computes if the condition holds, else what `otherwise` does.
+    pub fn if_values(
+        self,
+        condition: Value,
+        types: &[Type],
+        then: &mut dyn FnMut(Code) -> Result<Vec<Value>>,
+        otherwise: &mut dyn FnMut(Code) -> Result<Vec<Value>>,
+    ) -> Result<Vec<Value>> {
+        let mut fill = |b: Builder, _: Vec<Value>| scf::yield_(b, &then(Code(b))?);
+        let mut other = |b: Builder, _: Vec<Value>| scf::yield_(b, &otherwise(Code(b))?);
+        let branch = scf::If::new(self, condition, types).then_region((&[], &mut fill));
+        branch.else_region((&[], &mut other)).build().map(|op| op.results())
+    }
     /// `arith.cmpi`.
     pub fn compare(self, predicate: CmpIPredicate, a: Value, b: Value) -> Result<Value> {
         arith::cmpi(self, predicate, a, b)

@@ -20,7 +20,9 @@ pub use launch::Launch;
 pub use parameters::{
     Domain, ParameterRow, ParameterValue, Parameters, SCHEDULE, read as read_parameters,
 };
-pub use request::{Analysed, Analysis, Bf16, CTA_SCRATCH, Cpu, Gpu, Machine, Match, Nesting, Request};
+pub use request::{
+    Analysed, Analysis, Bf16, CTA_SCRATCH, Cpu, Gpu, Machine, Match, Nesting, Request,
+};
 
 use crate::{
     analysis::{Kernel, NestPlan},

@@ -25,6 +25,8 @@ impl Grouping<'_> {
     pub(super) fn merge_operand_prologues(&mut self, most: i64) {
         for g in 0..self.groups.len() {
             if let Some((p, left)) = self.operand_prologue(g, most) {
+                let apart = format!(" not with {}: ", self.first_name(p));
+                self.groups[g].reasons.retain(|why| !why.contains(&apart));
                 self.absorb_sibling(p, g);
                 self.groups[g].stored.push(left);
             }
@@ -41,7 +43,8 @@ impl Grouping<'_> {
                 && !self.copies(*n)
         };
         let alone = self.outside_reads(p).all(|(v, reader)| v == left && reader == Some(g));
-        let elements = left.ty().dims().iter().try_fold(1, |n: i64, d| n.checked_mul(d.known()?))?;
+        let elements =
+            left.ty().dims().iter().try_fold(1, |n: i64, d| n.checked_mul(d.known()?))?;
         let ops = rows.nodes.len() as i64 + ACCESS_COST;
         let tiles: i64 = self.columns(g).iter().map(|n| (n + TILE - 1) / TILE).sum();
         let waves = (tiles + PROCESSORS - 1) / PROCESSORS;
@@ -57,7 +60,8 @@ impl Grouping<'_> {
 
     /// The columns of each result of a kernel of products.
     fn columns(&self, g: usize) -> Vec<i64> {
-        let results: HashSet<Value> = self.outside_reads(g).map(|(v, _)| self.graph.base(v)).collect();
+        let results: HashSet<Value> =
+            self.outside_reads(g).map(|(v, _)| self.graph.base(v)).collect();
         results.into_iter().filter_map(|v| v.ty().dims().last()?.known()).collect()
     }
 

@@ -44,7 +44,8 @@ pub(super) fn apply(
     let sizes = SizeValues::of_host(block, graph.facts, builder, end);
     let crossing = crossing(graph, plan);
     let stored = plan.groups.iter().flat_map(|g| g.stored.iter().copied()).collect();
-    let mut o = Outline { graph, sizes, builder, constants, host: HashMap::new(), crossing, stored };
+    let mut o =
+        Outline { graph, sizes, builder, constants, host: HashMap::new(), crossing, stored };
     for op in
         old.iter().filter(|op| op.kind() == Some(OpKind::Constant) && graph.is_leaf(op.result(0)))
     {

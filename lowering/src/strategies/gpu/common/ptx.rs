@@ -165,19 +165,6 @@ impl Ptx {
     pub fn wait_for_dependencies(self) -> Result<()> {
         nvvm::griddepcontrol(self, nvvm::GridDepActionKind::Wait).map(drop)
     }
-    /// The same behind loads of constants, which must be in flight during the wait. ptxas moves
-    /// `ld.global.nc` across `griddepcontrol.wait`, but not across a loop: this one ends after its
-    /// first round, which ptxas cannot know.
-    pub fn wait_behind_loads(self) -> Result<()> {
-        let clock = self.inline_asm("mov.u32 $0, %clock;", "=r", &[], self.i32(), true)?;
-        let c = self.0;
-        let never = c.compare(CmpIPredicate::Eq, clock, self.constant(-1)?)?;
-        let rounds = c.select(never, c.index(2)?, c.index(1)?)?;
-        c.for_dynamic_step(c.index(0)?, rounds, c.index(1)?, &[], &mut |c, _, _| {
-            Ptx(c).wait_for_dependencies().map(|()| vec![])
-        })
-        .map(drop)
-    }
     /// Prefetches contiguous bytes, a multiple of 16, from an element of a buffer on to L2.
     pub fn prefetch_l2(
         self,

@@ -1,72 +1,20 @@
-//! A skinny GEMM with mma.sync: the matrix's rows are the instruction's M, the few rows its N. Each
-//! lane loads 16 contiguous bytes of a row straight into fragments: this permutes K, alike in both
-//! operands. The warps of a CTA take K steps in turn; a reduction in warp order adds their
-//! accumulators.
+//! Emits skinny GEMMs: the wait for the kernel before, the few rows, and the tiles of all products.
 use crate::{
-    analysis::{Access, Nest, NestPlan, Output, Role, Stage},
-    emit::{
-        body::{ForwardedElements, Scope},
-        code::Code,
-        lanes::{LaneValue, Lanes},
-        loops::decode,
-    },
+    analysis::{NestPlan, Stage},
+    emit::{body::Scope, code::Code},
     strategies::CTA_SCRATCH,
     strategies::gpu::{
-        common::{accumulators, grid_stride, ptx::Ptx, shared, threads},
+        common::{grid_stride, ptx::Ptx, shared, threads},
         skinny_gemm::{
-            self, DEPTH, INSTRUCTION, Params, SkinnyOperand, SkinnyProduct, VECTOR, column_pitch,
-            pipeline::Pipeline, prologue::RowPrologue,
+            self, Params, SkinnyProduct,
+            pipeline::Pipeline,
+            prologue::RowPrologue,
+            tile::{SkinnyTile, TileRange},
         },
-        wgmma_gemm::tiles::PROCESSORS,
     },
     target::launch::{DEPENDENT, SHARED, WARP},
 };
 use kiln_dialects::{ir::*, value::DType};
-
-pub(super) const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
-/// The vector width of a thread's loads.
-const VECTOR_LANES: Lanes = Lanes { count: VECTOR, mask: None };
-
-/// What all parts of the emission share.
-pub(super) struct SkinnyTile<'a> {
-    pub(super) scope: &'a Scope<'a>,
-    nest: &'a Nest,
-    pub(super) stages: Vec<&'a Stage>,
-    /// The outputs of these stages.
-    outs: Vec<&'a Output>,
-    pub(super) product: &'a SkinnyProduct,
-    pub(super) rows: usize,
-    pub(super) warps: usize,
-    unroll: usize,
-    /// Warps whose accumulators fit shared memory at once.
-    warps_at_once: usize,
-    /// The base of the reduction buffer in shared memory.
-    memory: Value,
-    pub(super) thread: Value,
-    pub(super) warp: Value,
-    /// The lane's group (0 to 7), and its place in the group (0 to 3), as mma.sync numbers them.
-    pub(super) lane: [Value; 2],
-}
-
-/// A lane's place along K in a step.
-pub(super) struct StepOfK {
-    pub(super) index: Value,
-    /// Whether it is inside, if not all are.
-    pub(super) inside: Option<Value>,
-}
-
-/// The tiles of a product among those of all products of the kernel.
-pub(super) struct TileRange<'a> {
-    pub(super) tile: SkinnyTile<'a>,
-    /// Sizes by which tiles are numbered: batch, tiles of rows.
-    sizes: Vec<Value>,
-    /// Rows of the matrix.
-    pub(super) many: Value,
-    /// The number of its first tile; `None` for 0.
-    begin: Option<Value>,
-    /// The number after its last tile.
-    pub(super) end: Value,
-}
 
 /// Emits the nests of such products, and the plan's other nests.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
@@ -117,7 +65,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
         prologue.prefetch(c)?;
     }
     let total = ranges.last().ok_or("has no product")?.end;
-    // What no launch writes is copied in front of the wait.
+    // What no launch writes is loaded in front of the wait.
     let early = params.stages > 0 && dependent && products.iter().all(|p| p.constant);
     if dependent && !early {
         if params.prefetch > 0 {
@@ -130,13 +78,13 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
     }
     if params.stages > 0 {
         let pipeline = Pipeline::of(c, &ranges, params, total)?;
-        let sources = pipeline.fill(c)?;
+        let first = pipeline.fill(c)?;
         if early {
             Ptx(c).wait_for_dependencies()?;
         }
         prologue.emit(c)?;
         pipeline.stage_rows(c)?;
-        pipeline.tiles(c, sources)?;
+        pipeline.tiles(c, first)?;
     } else {
         prologue.emit(c)?;
         threads::for_each_tile(c, total, &[], &mut |c, number, _| {
@@ -156,327 +104,4 @@ fn compute(c: Code, ranges: &[TileRange<'_>], number: Value) -> Result<()> {
     }
     let inside = c.less_than(number, first.end)?;
     c.if_else(inside, &mut |c| first.compute(c, number), Some(&mut |c| compute(c, others, number)))
-}
-
-impl TileRange<'_> {
-    /// The loops of the tile of a number, with those of its rows 0, and its first row.
-    pub(super) fn place(&self, c: Code, number: Value) -> Result<(Vec<LaneValue>, Value)> {
-        let number = self.begin.map_or(Ok(number), |begin| c.sub(number, begin))?;
-        let at = decode(c, number, &self.sizes)?;
-        let mut dims = vec![LaneValue::Uniform(c.index(0)?); self.tile.nest.extents.len()];
-        let batch = &self.tile.product.batch;
-        batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
-        let rows = c.index(self.tile.rows as i64)?;
-        Ok((dims, c.mul(*at.last().ok_or("has no tiles")?, rows)?))
-    }
-    fn compute(&self, c: Code, number: Value) -> Result<()> {
-        let (dims, first) = self.place(c, number)?;
-        let sums = self.tile.multiply(c, &dims, first, self.many)?;
-        self.tile.exchange(c, sums)?;
-        self.tile.finish(c, &dims, first, self.many)
-    }
-    /// Prefetches the start of the rows of a tile to L2, a row a thread, if it is of this product
-    /// and among as many tiles as there are SMs. This is right while the kernel before it may still
-    /// write to the matrix: nothing is read.
-    fn prefetch(&self, c: Code, number: Value, bytes: usize) -> Result<()> {
-        let SkinnyTile { product, stages, scope, thread, rows, .. } = &self.tile;
-        let SkinnyProduct { matrix, k: (_, depth), element, .. } = product;
-        let bytes = bytes.min(depth * element.byte_size());
-        let mut one = |c: Code| -> Result<()> {
-            let (dims, first) = self.place(c, number)?;
-            let row = c.min(c.add(first, *thread)?, c.sub(self.many, c.index(1)?)?)?;
-            let dims = self.tile.row(c, &dims, matrix, row)?;
-            for stage in stages {
-                let access = stage.inputs.get(matrix.input).ok_or("has no matrix")?;
-                let place = ONE_LANE.vector(c, scope.address(c, &access.at, &dims, ONE_LANE)?)?;
-                Ptx(c).prefetch_l2(scope.buffer(access.buffer)?, place, *element, bytes)?;
-            }
-            Ok(())
-        };
-        let end = c.min(self.end, c.index(PROCESSORS as i64)?)?;
-        let mut inside =
-            vec![c.less_than(*thread, c.index(*rows as i64)?)?, c.less_than(number, end)?];
-        if let Some(begin) = self.begin {
-            inside.push(c.compare(CmpIPredicate::Uge, number, begin)?);
-        }
-        let inside = c.all_of(&inside)?.ok_or("has no condition")?;
-        c.if_else(inside, &mut one, None).map(drop)
-    }
-}
-
-impl SkinnyTile<'_> {
-    fn sizes(&self, c: Code, dims: &[usize]) -> Result<Vec<Value>> {
-        dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect()
-    }
-    fn total(&self, c: Code, dims: &[usize]) -> Result<Value> {
-        self.sizes(c, dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))
-    }
-    /// Loop dimensions, all at their start.
-    pub(super) fn no_dims(&self, c: Code) -> Result<Vec<LaneValue>> {
-        Ok(vec![LaneValue::Uniform(c.index(0)?); self.nest.extents.len()])
-    }
-    /// The few rows that a thread reads, for the first batch: their indices and loop dimensions.
-    pub(super) fn few_rows(&self, c: Code) -> Result<Vec<(Value, Vec<LaneValue>)>> {
-        let last = c.index(self.product.rows as i64 - 1)?;
-        let one = |i: usize| {
-            let row = c.min(c.add(self.lane[0], c.index((i * INSTRUCTION.1) as i64)?)?, last)?;
-            Ok((row, self.row(c, &self.no_dims(c)?, &self.product.skinny, row)?))
-        };
-        (0..self.product.columns()).map(one).collect()
-    }
-    /// Whether the kernel computes the few rows.
-    pub(super) fn few_are_computed(&self) -> bool {
-        let access = self.stages.first().and_then(|s| s.inputs.get(self.product.skinny.input));
-        let buffer = access.and_then(|a| self.scope.kernel.buffers.get(a.buffer));
-        buffer.is_some_and(|b| b.role == Role::Temporary)
-    }
-    /// The loop dimensions, with those of an operand's row set.
-    pub(super) fn row(
-        &self,
-        c: Code,
-        dims: &[LaneValue],
-        side: &SkinnyOperand,
-        row: Value,
-    ) -> Result<Vec<LaneValue>> {
-        let mut dims = dims.to_vec();
-        side.dims
-            .iter()
-            .zip(decode(c, row, &self.sizes(c, &side.dims)?)?)
-            .for_each(|(d, i)| dims[*d] = LaneValue::Uniform(i));
-        Ok(dims)
-    }
-    /// The rows of an operand that a thread reads, from `first` on with a constant step, clamped to
-    /// the last row.
-    pub(super) fn rows(
-        &self,
-        c: Code,
-        dims: &[LaneValue],
-        side: &SkinnyOperand,
-        (first, size): (Value, Value),
-        apart: usize,
-        count: usize,
-    ) -> Result<Vec<Vec<LaneValue>>> {
-        let last = c.sub(size, c.index(1)?)?;
-        let of = |i: usize| {
-            self.row(c, dims, side, c.min(c.add(first, c.index((i * apart) as i64)?)?, last)?)
-        };
-        (0..count).map(of).collect()
-    }
-    /// A thread's 16 bytes of a row as four packed pairs; zeros unless `inside`.
-    pub(super) fn read(
-        &self,
-        c: Code,
-        access: &Access,
-        row: &[LaneValue],
-        k_index: Value,
-        inside: Option<Value>,
-    ) -> Result<Vec<Value>> {
-        let mut dims = row.to_vec();
-        dims[self.product.k.0] = LaneValue::Strided(k_index, 1);
-        self.words(c, self.read_vector(c, access, &dims)?, inside)
-    }
-    /// 16 bytes of an operand, contiguous along K.
-    pub(super) fn read_vector(
-        &self,
-        c: Code,
-        access: &Access,
-        dims: &[LaneValue],
-    ) -> Result<Value> {
-        let v = self.scope.read(c, access, dims, VECTOR_LANES, &ForwardedElements::new())?;
-        VECTOR_LANES.vector(c, v)
-    }
-    /// 16 bytes as four packed pairs; zeros unless `inside`.
-    pub(super) fn words(&self, c: Code, v: Value, inside: Option<Value>) -> Result<Vec<Value>> {
-        let words = Type::vector(Type::scalar(c.ctx(), DType::I32), 4);
-        let mut v = vector::bitcast(c, v, words)?;
-        if let Some(inside) = inside {
-            v = c.select(inside, v, c.integer(0, words)?)?;
-        }
-        (0..4)
-            .map(|i| vector::extract(c, v, &[Size::Static(i)], Type::scalar(c.ctx(), DType::I32)))
-            .collect()
-    }
-
-    /// A warp's accumulators of a tile: by matrix, by 16 of its rows, by 8 of the few rows, four
-    /// each.
-    fn multiply(
-        &self,
-        c: Code,
-        dims: &[LaneValue],
-        first: Value,
-        many: Value,
-    ) -> Result<Vec<Value>> {
-        let SkinnyProduct { k: (_, depth), matrix, skinny: few, rows: count, element, .. } =
-            self.product;
-        let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
-        let group = self.lane[0];
-        let matrix_rows =
-            self.rows(c, dims, matrix, (c.add(first, group)?, many), INSTRUCTION.1, 2 * down)?;
-        let few_rows =
-            self.rows(c, dims, few, (group, c.index(*count as i64)?), INSTRUCTION.1, over)?;
-        let zero = c.number(0.0, Type::scalar(c.ctx(), DType::F32))?;
-        let sums = vec![zero; 4 * self.stages.len() * down * over];
-        let (steps, turn) = (c.index(depth.div_ceil(DEPTH) as i64)?, c.index(self.warps as i64)?);
-        let left = |c: Code, k: &StepOfK| {
-            let all = self
-                .stages
-                .iter()
-                .map(|s| self.fragments(c, &s.inputs[matrix.input], &matrix_rows, k));
-            all.collect::<Result<Vec<_>>>().map(|all| all.concat())
-        };
-        let add = |c: Code, k: &StepOfK, left: &[Vec<Value>], sums: &[Value]| {
-            let right = self.fragments(c, &self.stages[0].inputs[few.input], &few_rows, k)?;
-            self.accumulate(c, *element, left, &right, sums)
-        };
-        c.for_unrolled(self.warp, steps, turn, self.unroll, &sums, &mut |c, step, sums| {
-            let k = self.step_of_k(c, step)?;
-            add(c, &k, &left(c, &k)?, sums)
-        })
-    }
-
-    /// Where a lane's elements of a step are along K.
-    fn step_of_k(&self, c: Code, step: Value) -> Result<StepOfK> {
-        let SkinnyProduct { k: (_, depth), .. } = self.product;
-        let mut index = c.add(
-            c.mul(step, c.index(DEPTH as i64)?)?,
-            c.mul(self.lane[1], c.index(VECTOR as i64)?)?,
-        )?;
-        let mut inside = None;
-        if depth % DEPTH != 0 {
-            let there = c.less_than(index, c.index(*depth as i64)?)?;
-            index = c.select(there, index, c.index(0)?)?;
-            inside = Some(there);
-        }
-        Ok(StepOfK { index, inside })
-    }
-
-    /// A lane's fragments of rows of an operand: 16 bytes of each.
-    fn fragments(
-        &self,
-        c: Code,
-        a: &Access,
-        rows: &[Vec<LaneValue>],
-        k: &StepOfK,
-    ) -> Result<Vec<Vec<Value>>> {
-        rows.iter().map(|r| self.read(c, a, r, k.index, k.inside)).collect()
-    }
-
-    /// The accumulators after a step.
-    pub(super) fn accumulate(
-        &self,
-        c: Code,
-        element: DType,
-        left: &[Vec<Value>],
-        right: &[Vec<Value>],
-        sums: &[Value],
-    ) -> Result<Vec<Value>> {
-        let mut sums = sums.to_vec();
-        for (i, pair) in left.chunks(2).enumerate() {
-            for (j, x) in right.iter().enumerate() {
-                let at = 4 * (i * right.len() + j);
-                for half in [0, 2] {
-                    let rows = [pair[0][half], pair[1][half], pair[0][half + 1], pair[1][half + 1]];
-                    let columns = [x[half], x[half + 1]];
-                    let next = Ptx(c).warp_mma(element, rows, columns, &sums[at..at + 4])?;
-                    sums.splice(at..at + 4, next);
-                }
-            }
-        }
-        Ok(sums)
-    }
-
-    /// The offset of a warp's accumulator for a column and a row; the second matrix's columns
-    /// follow the first's.
-    fn offset(&self, c: Code, warp: Value, column: Value, row: Value) -> Result<Value> {
-        let columns = self.stages.len() * self.product.columns() * INSTRUCTION.1;
-        let line = c.index(column_pitch(self.rows) as i64)?;
-        c.add(c.mul(c.add(c.mul(warp, c.index(columns as i64)?)?, column)?, line)?, row)
-    }
-    /// The offsets of each of a thread's accumulators in a part of shared memory.
-    fn offsets(&self, c: Code, warp: Value, count: usize) -> Result<Vec<Value>> {
-        let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
-        let [group, quarter] = self.lane;
-        let twice = c.mul(quarter, c.index(2)?)?;
-        let of = |n: usize| {
-            let (four, i) = (n / 4, n % 4);
-            let (block, eight) = (four / over % down, over * (four / over / down) + four % over);
-            let row = c.add(group, c.index((INSTRUCTION.0 * block + 8 * (i / 2)) as i64)?)?;
-            let column = c.add(twice, c.index((INSTRUCTION.1 * eight + i % 2) as i64)?)?;
-            self.offset(c, warp, column, row)
-        };
-        (0..count).map(of).collect()
-    }
-    /// Writes the warps' accumulators to shared memory for the reduction. If not all fit, it takes
-    /// rounds, the last warps first, to which the first warps add theirs.
-    pub(super) fn exchange(&self, c: Code, mut sums: Vec<Value>) -> Result<()> {
-        let parts = c.index(self.warps_at_once as i64)?;
-        let places = self.offsets(c, c.rem(self.warp, parts)?, sums.len())?;
-        for round in (0..self.warps / self.warps_at_once).rev() {
-            let put = |c: Code| {
-                let all = sums.iter().zip(&places);
-                all.into_iter().try_for_each(|(v, at)| memref::store(c, *v, self.memory, &[*at]))
-            };
-            if self.warps == self.warps_at_once {
-                put(c)?;
-            } else {
-                let mine =
-                    c.compare(CmpIPredicate::Eq, c.div(self.warp, parts)?, c.index(round as i64)?)?;
-                c.if_else(mine, &mut |c| put(c), None)?;
-            }
-            threads::barrier(c)?;
-            if round > 0 {
-                let first = c.less_than(self.warp, parts)?;
-                for (v, at) in sums.iter_mut().zip(&places) {
-                    let other = memref::load(c, self.memory, &[*at])?;
-                    *v = c.select(first, arith::addf(c, *v, other)?, *v)?;
-                }
-                threads::barrier(c)?;
-            }
-        }
-        Ok(())
-    }
-    /// Reduces the warps' accumulators and runs the epilogue, element by element.
-    pub(super) fn finish(&self, c: Code, dims: &[LaneValue], first: Value, many: Value) -> Result<()> {
-        let SkinnyProduct { matrix, skinny: few, rows: count, .. } = self.product;
-        let rows = c.index(self.rows as i64)?;
-        let all = c.index((self.rows * count) as i64)?;
-        c.for_dynamic_step(
-            self.thread,
-            all,
-            c.index((WARP * self.warps) as i64)?,
-            &[],
-            &mut |c, i, _| {
-                let (column, mine) = (c.div(i, rows)?, c.rem(i, rows)?);
-                let row = c.add(first, mine)?;
-                let mut one = |c: Code| -> Result<()> {
-                    let sum = |matrix: usize| -> Result<LaneValue> {
-                        let column = c.add(
-                            column,
-                            c.index((matrix * self.product.columns() * INSTRUCTION.1) as i64)?,
-                        )?;
-                        let part = |w: usize| -> Result<Value> {
-                            let at = self.offset(c, c.index(w as i64)?, column, mine)?;
-                            memref::load(c, self.memory, &[at])
-                        };
-                        let mut sum = part(0)?;
-                        for w in 1..self.warps_at_once {
-                            sum = arith::addf(c, sum, part(w)?)?;
-                        }
-                        Ok(LaneValue::Uniform(sum))
-                    };
-                    let dims = self.row(c, dims, few, column)?;
-                    let dims = self.row(c, &dims, matrix, row)?;
-                    let all = self
-                        .outs
-                        .iter()
-                        .enumerate()
-                        .map(|(i, o)| Ok((*o, sum(i)?)))
-                        .collect::<Result<Vec<_>>>()?;
-                    accumulators::finish(c, self.scope, self.nest, ONE_LANE, &dims, &all).map(drop)
-                };
-                c.if_else(c.less_than(row, many)?, &mut one, None).map(|()| vec![])
-            },
-        )
-        .map(drop)
-    }
 }

@@ -4,6 +4,7 @@
 pub(crate) mod emit;
 mod pipeline;
 mod prologue;
+mod tile;
 
 use crate::{
     analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, Stage, is_constant},
@@ -13,10 +14,10 @@ use crate::{
         gpu::{
             common::{
                 assumed,
-                grid::{grid, largest, shared_bytes},
+                grid::{grid, largest},
                 roles::{Roles, contractions},
             },
-            wgmma_gemm::{self, tiles::PROCESSORS},
+            wgmma_gemm::tiles::PROCESSORS,
         },
     },
     target::{
@@ -36,7 +37,7 @@ pub struct Params {
     /// Rows of the matrix of a CTA
     #[parameter(PowerOfTwo(16, 64))]
     pub block_m: usize,
-    /// Steps of K between waits for copies; without stages, those that a warp has in flight
+    /// Steps of K that a warp has in flight, without stages
     #[parameter(Between(1, 64))]
     pub unroll: usize,
     /// Warps that split K
@@ -46,8 +47,8 @@ pub struct Params {
     /// it ends; 0 for none
     #[parameter(OneOf(&[0, 512, 1024, 2048, 4096]))]
     pub prefetch: usize,
-    /// K steps of a warp that are copied ahead to shared memory (pipeline stages); 0 to load to
-    /// registers
+    /// K steps of a warp that are loaded ahead (software pipelining), by CTAs that take several
+    /// tiles; 0 for a CTA a tile
     #[parameter(Between(0, 64))]
     pub stages: usize,
 }
@@ -87,23 +88,14 @@ impl Strategy for SkinnyGemm {
             return Ok(launch);
         }
         let all = products(r.kernel, r.plan).ok_or(Self::MISMATCH)?;
-        let steps = all.iter().map(|few| pipeline::steps(few, p.warps)).min().unwrap_or(0);
-        if !shares_pipeline(r, &all) || p.stages > steps {
-            return Err("has no pipeline of so many stages".into());
+        let steps = all.first().map_or(0, |few| pipeline::steps(few, p.warps));
+        if !shares_pipeline(r, &all) || p.stages > steps || steps % p.stages != 0 {
+            return Err(format!("has {steps} K steps, not in rounds of {}", p.stages).into());
         }
-        if steps % p.unroll != 0 || p.stages % p.unroll != 0 {
-            return Err(format!("has {steps} steps and {} stages, not in {}s", p.stages, p.unroll).into());
-        }
-        let step = all.iter().map(|few| pipeline::step_bytes(few, p.block_m)).max().unwrap_or(0);
-        Ok(Launch {
-            shared_bytes: Some(shared_bytes(p.warps * p.stages * step + ALIGNMENT, wgmma_gemm::SHARED)?),
-            ctas_per_sm: Some(2),
-            persistent: std::env::var("KILN_PERSIST").ok().and_then(|v| v.parse().ok()).unwrap_or(1),
-            ..launch
-        })
+        Ok(Launch { persistent: 1, ..launch })
     }
     fn candidates(p: &Params) -> Vec<Params> {
-        doubled_and_halved(p, &["unroll", "block_m", "warps"])
+        doubled_and_halved(p, &["unroll", "block_m", "warps", "stages"])
     }
     fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, e.plan, p)
@@ -114,12 +106,9 @@ impl Strategy for SkinnyGemm {
 pub const INSTRUCTION: (usize, usize) = (16, 8);
 /// K of a warp's step: four threads read 16 contiguous bytes each of a row.
 pub const DEPTH: usize = SKINNY_K as usize;
-/// Warps of a CTA that copies to shared memory.
-const PIPELINE_WARPS: usize = 16;
-/// Most bytes of its stages: those of two kernels fit an SM.
-const PIPELINE_BYTES: usize = 64 << 10;
-/// Bytes by which dynamic shared memory may have to be aligned.
-const ALIGNMENT: usize = 1024;
+/// Warps of a CTA with a pipeline, and registers of a thread for what it loads ahead: of at most 8
+/// rows, and of more. Two resident CTAs are slower, of one kernel or of two (llama 1B, H200).
+const PIPELINE: [(usize, usize); 2] = [(16, 32), (8, 64)];
 /// Elements of 16 bytes, the vector width.
 pub const VECTOR: usize = 8;
 /// Most rows of the skinny operand.
@@ -344,25 +333,21 @@ fn params(plan: &NestPlan, all: &[SkinnyProduct]) -> (Params, f64) {
 fn with_stages(r: &Request<'_>, p: Params) -> Params {
     let all = products(r.kernel, r.plan).unwrap_or_default();
     let p = Params { prefetch: PREFETCH, ..p };
-    let env = |n: &str, d: usize| std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d);
-    let warps = env("KILN_WARPS", PIPELINE_WARPS);
-    let steps = all.iter().map(|few| pipeline::steps(few, warps)).min().unwrap_or(0);
-    let bytes = all.iter().map(|few| warps * pipeline::step_bytes(few, p.block_m)).max();
-    let most = env("KILN_RING", PIPELINE_BYTES) / bytes.unwrap_or(1).max(1);
-    let most = most.min(steps);
-    if !shares_pipeline(r, &all) || most == 0 || env("KILN_STAGES", 1) == 0 {
-        return p;
+    let Some(few) = all.first().filter(|_| shares_pipeline(r, &all)) else { return p };
+    let (most_warps, registers) = PIPELINE[usize::from(few.rows > INSTRUCTION.1)];
+    let warps = most_warps.min(1 << few.k.1.div_ceil(DEPTH).ilog2());
+    let steps = pipeline::steps(few, warps);
+    let most = registers / (pipeline::WORDS * pipeline::fragments(few, p.block_m));
+    match [8, 4, 2, 1].into_iter().find(|n| *n <= most && steps % n == 0) {
+        Some(stages) => Params { warps, stages, ..p },
+        None => p,
     }
-    let unroll = [4, 2, 1].into_iter().find(|n| *n <= env("KILN_U", 2) && steps % n == 0 && 2 * n <= most);
-    let unroll = unroll.unwrap_or(1);
-    Params { warps, stages: most / unroll * unroll, unroll, ..p }
 }
 
 /// Whether the products of a kernel can share a pipeline.
 fn shares_pipeline(r: &Request<'_>, all: &[SkinnyProduct]) -> bool {
-    let few = |p: &SkinnyProduct| {
-        r.kernel.stages.get(*p.stages.first()?)?.inputs.get(p.skinny.input)
-    };
+    let few =
+        |p: &SkinnyProduct| r.kernel.stages.get(*p.stages.first()?)?.inputs.get(p.skinny.input);
     let few: Option<Vec<&Access>> = all.iter().map(few).collect();
     few.is_some_and(|few| !all.is_empty() && pipeline::is_uniform(all, &few))
 }

@@ -1,28 +1,25 @@
-//! The main loop of a skinny GEMM as a multistage pipeline: `cp.async` copies the matrices' elements
-//! into a ring of stages in shared memory, several K steps ahead, from one tile on into the next.
+//! The main loop of a skinny GEMM with software pipelining: a thread's registers hold the matrices'
+//! elements of several K steps ahead, from one tile on into the next, so that loads are in flight
+//! while warps exchange their accumulators.
 //!
-//! A thread copies and reads the same elements, those of its fragments, so that no barrier is
-//! needed. Where no launch writes the matrices, the first stages are filled while the kernel before
-//! this one ends.
+//! Where no launch writes the matrices, the first steps are loaded while the kernel before this one
+//! ends.
 use crate::{
     analysis::Access,
-    emit::{
-        code::Code,
-        lanes::LaneValue,
-    },
+    emit::{code::Code, lanes::LaneValue},
     strategies::gpu::{
         common::{ptx::Ptx, shared, threads},
         skinny_gemm::{
             DEPTH, INSTRUCTION, Params, SkinnyProduct, VECTOR,
-            emit::{ONE_LANE, SkinnyTile, StepOfK, TileRange},
+            tile::{ONE_LANE, SkinnyTile, StepOfK, TileRange},
         },
     },
     target::launch::WARP,
 };
 use kiln_dialects::{ir::*, value::DType};
 
-/// Bytes of a thread's copy.
-const COPY: usize = 16;
+/// 32-bit registers of a fragment of 16 bytes.
+pub const WORDS: usize = 4;
 /// Most bytes of few rows that a CTA copies to shared memory.
 const STAGED_ROWS: usize = 16 << 10;
 
@@ -32,9 +29,9 @@ pub fn is_uniform(all: &[SkinnyProduct], few: &[&Access]) -> bool {
     all.iter().all(|p| p.batch.is_empty() && same(p)) && few.iter().all(|a| *a == few[0])
 }
 
-/// Bytes of a warp's K step.
-pub fn step_bytes(p: &SkinnyProduct, rows: usize) -> usize {
-    p.stages.len() * rows / INSTRUCTION.1 * WARP * COPY
+/// Fragments of a thread in a K step.
+pub fn fragments(p: &SkinnyProduct, rows: usize) -> usize {
+    p.stages.len() * rows / INSTRUCTION.1
 }
 
 /// K steps of a warp in a tile.
@@ -47,13 +44,8 @@ pub struct Pipeline<'a> {
     ranges: &'a [TileRange<'a>],
     /// K steps of a warp in a tile.
     steps: usize,
+    /// K steps that are loaded ahead.
     stages: usize,
-    /// K steps between waits.
-    unroll: usize,
-    /// Bytes of a warp's K step.
-    bytes: usize,
-    /// The thread's place in the warp's first stage, as a shared-memory address.
-    ring: Value,
     /// The thread's first element of K.
     k: Value,
     /// The few rows in shared memory, if the CTA copies them there.
@@ -69,12 +61,8 @@ impl<'a> Pipeline<'a> {
         params: &Params,
         total: Value,
     ) -> Result<Pipeline<'a>> {
-        let (p, tile) = (Ptx(c), &ranges.first().ok_or("has no product")?.tile);
+        let tile = &ranges.first().ok_or("has no product")?.tile;
         let product = tile.product;
-        let (bytes, stages) = (step_bytes(product, tile.rows), params.stages);
-        let lane = p.rem_const(p.thread_id()?, WARP)?;
-        let warp = p.mul_const(p.div_const(p.thread_id()?, WARP)?, stages * bytes)?;
-        let ring = p.add(p.dynamic_shared(tile.scope.kernel.func)?, warp)?;
         let k = c.add(
             c.mul(tile.warp, c.index(DEPTH as i64)?)?,
             c.mul(tile.lane[1], c.index(VECTOR as i64)?)?,
@@ -86,14 +74,9 @@ impl<'a> Pipeline<'a> {
         Ok(Pipeline {
             ranges,
             steps: steps(product, tile.warps),
-            stages,
-            unroll: params.unroll,
-            bytes,
-            ring: p.add(ring, p.mul_const(lane, COPY)?)?,
+            stages: params.stages,
             k,
-            staged: staged
-                .then(|| shared(c, element, elements as i64))
-                .transpose()?,
+            staged: staged.then(|| shared(c, element, elements as i64)).transpose()?,
             total,
         })
     }
@@ -141,51 +124,53 @@ impl<'a> Pipeline<'a> {
         Ok(all)
     }
 
-    /// Starts the copies of a K step into a stage, as one group. Nothing is read unless `inside`.
-    fn copy(
+    /// The thread's fragments of a K step, zeros unless it is inside of K; without `there` it is.
+    fn load(
         &self,
         c: Code,
         sources: &[Value],
         step: Value,
-        stage: Value,
-        inside: Value,
-    ) -> Result<()> {
-        let (p, tile) = (Ptx(c), self.tile());
-        let wide = DEPTH * tile.warps;
-        let depth = tile.product.k.1;
-        let mut inside = inside;
+        there: Option<Value>,
+    ) -> Result<Vec<Value>> {
+        let tile = self.tile();
+        let (wide, depth) = (DEPTH * tile.warps, tile.product.k.1);
+        let mut conditions: Vec<Value> = there.into_iter().collect();
         if depth % wide != 0 {
             let k = c.add(self.k, c.mul(step, c.index(wide as i64)?)?)?;
-            inside = arith::andi(c, inside, c.less_than(k, c.index(depth as i64)?)?)?;
+            conditions.push(c.less_than(k, c.index(depth as i64)?)?);
         }
-        let bytes = c.select(inside, p.number(COPY)?, p.number(0)?)?;
-        let further = p.size_in_bytes(step, wide * tile.product.element.byte_size())?;
-        for (n, from) in sources.iter().enumerate() {
-            let from = arith::addi(p, *from, further)?;
-            p.cp_async(p.add_const(stage, n * WARP * COPY)?, from, bytes, COPY)?;
-        }
-        p.cp_async_commit_group()
+        let bytes = Ptx(c).size_in_bytes(step, wide * tile.product.element.byte_size())?;
+        let mut all = |c: Code| self.load_all(c, sources, bytes);
+        let Some(inside) = c.all_of(&conditions)? else { return all(c) };
+        let word = Ptx(c).i32();
+        let zeros = vec![c.integer(0, word)?; WORDS * sources.len()];
+        c.if_values(inside, &vec![word; zeros.len()], &mut all, &mut |_| Ok(zeros.clone()))
     }
 
-    /// The stage `count` behind another.
-    fn stage_behind(&self, c: Code, stage: Value, count: usize) -> Result<Value> {
-        let (p, size) = (Ptx(c), self.stages * self.bytes);
-        let next = p.add_const(stage, count * self.bytes)?;
-        let end = c.compare(CmpIPredicate::Ult, next, p.number(size)?)?;
-        c.select(end, next, p.add_signed(next, -(size as i64))?)
+    fn load_all(&self, c: Code, sources: &[Value], bytes: Value) -> Result<Vec<Value>> {
+        let (p, mut words) = (Ptx(c), vec![]);
+        let vector = Type::vector(p.i32(), WORDS);
+        for from in sources {
+            let at = llvm::inttoptr(p, arith::addi(p, *from, bytes)?, Type::llvm_ptr(c.ctx(), 1))?;
+            // No `ld.global.nc`, which ptxas moves across `griddepcontrol.wait`.
+            let v = llvm::Load::new(p, at, vector).alignment(16).result()?;
+            for i in 0..WORDS as i64 {
+                words.push(vector::extract(p, v, &[Size::Static(i)], p.i32())?);
+            }
+        }
+        Ok(words)
     }
 
-    /// Fills all stages, from the first tile of the CTA.
-    pub fn fill(&self, c: Code) -> Result<Vec<Value>> {
-        let p = Ptx(c);
+    /// Loads the first steps of the CTA's first tile: its addresses, then its fragments.
+    pub fn fill(&self, c: Code) -> Result<[Vec<Value>; 2]> {
         let number = threads::block_id(c)?;
         let sources = self.sources(c, self.clamped(c, number)?)?;
         let inside = c.less_than(number, self.total)?;
+        let mut all = vec![];
         for s in 0..self.stages {
-            let stage = p.add_const(self.ring, s * self.bytes)?;
-            self.copy(c, &sources, c.index(s as i64)?, stage, inside)?;
+            all.extend(self.load(c, &sources, c.index(s as i64)?, Some(inside))?);
         }
-        Ok(sources)
+        Ok([sources, all])
     }
 
     fn clamped(&self, c: Code, number: Value) -> Result<Value> {
@@ -212,24 +197,23 @@ impl<'a> Pipeline<'a> {
         threads::barrier(c)
     }
 
-    /// All tiles of the CTA.
-    pub fn tiles(&self, c: Code, sources: Vec<Value>) -> Result<()> {
-        let p = Ptx(c);
+    /// All tiles of the CTA, the first of which is loaded.
+    pub fn tiles(&self, c: Code, [sources, first]: [Vec<Value>; 2]) -> Result<()> {
         let count = sources.len();
-        let carried = [sources, vec![p.number(0)?]].concat();
+        let carried = [sources, first].concat();
         threads::for_each_tile(c, self.total, &carried, &mut |c, number, carried| {
             let next = c.add(number, threads::grid_dim(c)?)?;
             let further = c.less_than(next, self.total)?;
             let after = self.sources(c, self.clamped(c, next)?)?;
-            let (now, slot) = carried.split_at(count);
-            let (sums, slot) = self.multiply(c, now, (&after, further), slot[0])?;
+            let (now, loaded) = carried.split_at(count);
+            let (sums, loaded) = self.multiply(c, [now, &after], further, loaded)?;
             self.tile().exchange(c, sums)?;
             self.finish(c, self.ranges, number)?;
             // The next tile reuses the reduction buffer.
             threads::barrier(c)?;
-            Ok([after, vec![slot]].concat())
-        })?;
-        p.cp_async_wait_group(0)
+            Ok([after, loaded].concat())
+        })
+        .map(drop)
     }
 
     /// The epilogue of the tile of a number.
@@ -246,55 +230,48 @@ impl<'a> Pipeline<'a> {
         c.if_else(inside, &mut |c| mine(c), Some(&mut |c| self.finish(c, others, number)))
     }
 
-    /// The warp's accumulators of a tile, and the stage of the next tile's first step. `after`: the
-    /// next tile's addresses, and whether there is one.
+    /// The warp's accumulators of a tile, and the fragments of the next tile's first steps.
+    /// `sources`: the addresses of both tiles; `further`: whether there is a next one.
     fn multiply(
         &self,
         c: Code,
-        now: &[Value],
-        after: (&[Value], Value),
-        slot: Value,
-    ) -> Result<(Vec<Value>, Value)> {
+        sources: [&[Value]; 2],
+        further: Value,
+        loaded: &[Value],
+    ) -> Result<(Vec<Value>, Vec<Value>)> {
         let tile = self.tile();
         let product = tile.product;
-        let few = tile.few_rows(c)?;
+        let (few, [now, after]) = (tile.few_rows(c)?, sources);
         let zero = c.number(0.0, Type::scalar(c.ctx(), DType::F32))?;
-        let sums = product.stages.len() * tile.rows / INSTRUCTION.0 * product.columns();
-        let mut carried = vec![zero; 4 * sums];
-        carried.push(slot);
-        let (steps, unroll) = (c.index(self.steps as i64)?, self.unroll as i64);
-        let all = c.for_loop(c.index(0)?, steps, unroll, &carried, &mut |c, step, carried| {
-            let p = Ptx(c);
-            let (slot, sums) = carried.split_last().ok_or("has no stage")?;
-            let (mut sums, mut stages) = (sums.to_vec(), vec![*slot]);
-            p.cp_async_wait_group(self.stages - self.unroll)?;
-            for n in 1..=self.unroll {
-                stages.push(self.stage_behind(c, *slot, n)?);
-            }
-            let mut right = vec![];
-            for n in 0..self.unroll {
+        let sums = 4 * fragments(product, tile.rows) / 2 * product.columns();
+        let carried = [vec![zero; sums], loaded.to_vec()].concat();
+        let size = WORDS * now.len();
+        // A round of the loop: as many steps as are loaded ahead, each replaced by a later one.
+        let round = |c: Code, step: Value, carried: &[Value], last: bool| -> Result<Vec<Value>> {
+            let (sums, loaded) = carried.split_at(sums);
+            let (mut sums, mut next) = (sums.to_vec(), vec![]);
+            for (n, words) in loaded.chunks(size).enumerate() {
                 let k = self.step_of_k(c, c.add(step, c.index(n as i64)?)?)?;
-                right.push(self.few(c, &few, &k)?);
+                let right = self.few(c, &few, &k)?;
+                let left: Vec<Vec<Value>> = words.chunks(WORDS).map(<[Value]>::to_vec).collect();
+                sums = tile.accumulate(c, product.element, &left, &right, &sums)?;
+                let (from, there) = if last { (after, Some(further)) } else { (now, None) };
+                let ahead = match last {
+                    true => c.index(n as i64)?,
+                    false => c.add(step, c.index((n + self.stages) as i64)?)?,
+                };
+                next.extend(self.load(c, from, ahead, there)?);
             }
-            for (right, slot) in right.iter().zip(&stages) {
-                let left = self.fragments(p, p.add(self.ring, *slot)?, now.len())?;
-                sums = tile.accumulate(c, product.element, &left, right, &sums)?;
-            }
-            for (n, slot) in stages.iter().take(self.unroll).enumerate() {
-                let ahead = c.add(step, c.index((n + self.stages) as i64)?)?;
-                let mine = c.less_than(ahead, steps)?;
-                let index = c.select(mine, ahead, c.sub(ahead, steps)?)?;
-                let pairs = now.iter().zip(after.0);
-                let from =
-                    pairs.map(|(a, b)| c.select(mine, *a, *b)).collect::<Result<Vec<_>>>()?;
-                let inside = arith::ori(c, mine, after.1)?;
-                self.copy(c, &from, index, p.add(self.ring, *slot)?, inside)?;
-            }
-            sums.push(stages[self.unroll]);
-            Ok(sums)
-        })?;
-        let (slot, sums) = all.split_last().ok_or("has no stage")?;
-        Ok((sums.to_vec(), *slot))
+            Ok([sums, next].concat())
+        };
+        let (stages, end) = (self.stages as i64, (self.steps - self.stages) as i64);
+        let all =
+            c.for_loop(c.index(0)?, c.index(end)?, stages, &carried, &mut |c, step, all| {
+                round(c, step, all, false)
+            })?;
+        let mut all = round(c, c.index(end)?, &all, true)?;
+        let next = all.split_off(sums);
+        Ok((all, next))
     }
 
     /// The thread's place along K in a step of its warp.
@@ -309,7 +286,12 @@ impl<'a> Pipeline<'a> {
     }
 
     /// The thread's fragments of the few rows.
-    fn few(&self, c: Code, rows: &[(Value, Vec<LaneValue>)], k: &StepOfK) -> Result<Vec<Vec<Value>>> {
+    fn few(
+        &self,
+        c: Code,
+        rows: &[(Value, Vec<LaneValue>)],
+        k: &StepOfK,
+    ) -> Result<Vec<Vec<Value>>> {
         let tile = self.tile();
         let SkinnyProduct { skinny, k: (_, depth), .. } = tile.product;
         let access = tile.stages[0].inputs.get(skinny.input).ok_or("has no few rows")?;
@@ -323,17 +305,5 @@ impl<'a> Pipeline<'a> {
             }
         };
         rows.iter().map(one).collect()
-    }
-
-    /// The thread's fragments of the matrices in a stage.
-    fn fragments(&self, p: Ptx, stage: Value, count: usize) -> Result<Vec<Vec<Value>>> {
-        let words = Type::vector(Type::scalar(p.0.ctx(), DType::I32), COPY / 4);
-        let one = |n: usize| -> Result<Vec<Value>> {
-            let at = p.pointer(p.add_const(stage, n * WARP * COPY)?)?;
-            let v = llvm::Load::new(p, at, words).alignment(COPY as i64).result()?;
-            let part = |i| vector::extract(p, v, &[Size::Static(i)], p.i32());
-            (0..COPY as i64 / 4).map(part).collect()
-        };
-        (0..count).map(one).collect()
     }
 }

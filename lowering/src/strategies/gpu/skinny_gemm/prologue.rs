@@ -144,9 +144,8 @@ fn parallel(nest: &Nest) -> Vec<usize> {
 /// The groups of threads into which a CTA is divided: at most one for each result, and for each
 /// warp.
 fn groups(nest: &Nest, threads: usize) -> usize {
-    let results = parallel(nest).iter().try_fold(1, |n: i64, d| {
-        n.checked_mul(nest.extents[*d].known()?)
-    });
+    let results =
+        parallel(nest).iter().try_fold(1, |n: i64, d| n.checked_mul(nest.extents[*d].known()?));
     let most = results.unwrap_or(1).clamp(1, (threads / WARP) as i64);
     1 << most.ilog2()
 }
