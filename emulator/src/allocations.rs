@@ -52,7 +52,8 @@ pub struct Allocations {
 }
 
 /// The allocations of the process.
-pub static MEMORY: Allocations = Allocations { by_address: RwLock::new(BTreeMap::new()), launches: AtomicU64::new(1) };
+pub static MEMORY: Allocations =
+    Allocations { by_address: RwLock::new(BTreeMap::new()), launches: AtomicU64::new(1) };
 
 impl Allocations {
     /// Allocates `len` bytes, at least one. None: out of host memory.
@@ -66,10 +67,10 @@ impl Allocations {
         }
         // SAFETY: just allocated with this size.
         unsafe { at.write_bytes(FRESH, layout.size()) };
-        self.by_address
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(at as u64, Allocation { len: len.max(1), layout, kind, written: AtomicU64::new(0) });
+        self.by_address.write().unwrap_or_else(PoisonError::into_inner).insert(
+            at as u64,
+            Allocation { len: len.max(1), layout, kind, written: AtomicU64::new(0) },
+        );
         Some(at as u64)
     }
     /// Frees the allocation that starts at an address. False: there is none.

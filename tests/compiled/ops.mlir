@@ -670,3 +670,49 @@ func.func @f(%x: tensor<20x64xbf16>, %q: tensor<136x64xbf16>, %k: tensor<72x64xb
   %1 = kiln.linear %x, %k : tensor<20x64xbf16>, tensor<72x64xbf16>
   return %0, %1 : tensor<20x136xbf16>, tensor<20x72xbf16>
 }
+
+// -----
+
+// CASE: a norm of a token that each CTA of three products computes, of a K that no step divides
+func.func @f(%x: tensor<1x200xbf16>, %w: tensor<200xbf16>, %q: tensor<136x200xbf16>, %k: tensor<72x200xbf16>, %v: tensor<72x200xbf16>) -> (tensor<1x136xbf16>, tensor<1x72xbf16>, tensor<1x72xbf16>) {
+  %n = kiln.rms_norm %x weight %w : tensor<200xbf16> {rank = 1 : i64, epsilon = 1.0e-05 : f64} : tensor<1x200xbf16>
+  %0 = kiln.linear %n, %q : tensor<1x200xbf16>, tensor<136x200xbf16>
+  %1 = kiln.linear %n, %k : tensor<1x200xbf16>, tensor<72x200xbf16>
+  %2 = kiln.linear %n, %v : tensor<1x200xbf16>, tensor<72x200xbf16>
+  return %0, %1, %2 : tensor<1x136xbf16>, tensor<1x72xbf16>, tensor<1x72xbf16>
+}
+
+// -----
+
+// CASE: a norm of a few tokens before a gated pair
+func.func @f(%x: tensor<3x320xbf16>, %w: tensor<320xbf16>, %u: tensor<96x320xbf16>, %v: tensor<96x320xbf16>) -> tensor<3x96xbf16> {
+  %n = kiln.rms_norm %x weight %w : tensor<320xbf16> {rank = 1 : i64, epsilon = 1.0e-05 : f64} : tensor<3x320xbf16>
+  %0 = kiln.linear %n, %u : tensor<3x320xbf16>, tensor<96x320xbf16>
+  %1 = kiln.linear %n, %v : tensor<3x320xbf16>, tensor<96x320xbf16>
+  %2 = kiln.tanh %0 : tensor<3x96xbf16>
+  %3 = kiln.mul %2, %1 : tensor<3x96xbf16>
+  return %3 : tensor<3x96xbf16>
+}
+
+// -----
+
+// CASE: products of a few tokens with more tiles than a GPU has SMs
+func.func @f(%x: tensor<2x128xf16>, %y: tensor<2x128xf16>, %w: tensor<2600x128xf16>, %b: tensor<2600xf16>) -> tensor<2x2600xf16> {
+  %0 = kiln.mul %x, %y : tensor<2x128xf16>
+  %1 = kiln.linear %0, %w bias %b : tensor<2600xf16> : tensor<2x128xf16>, tensor<2600x128xf16>
+  return %1 : tensor<2x2600xf16>
+}
+
+// -----
+
+// CASE: small kernels of different sizes behind one product
+func.func @f(%x: tensor<1x64xbf16>, %w: tensor<192x64xbf16>, %c: tensor<1x64xbf16>) -> (tensor<1x128xbf16>, tensor<1x64xbf16>) {
+  %0 = kiln.linear %x, %w : tensor<1x64xbf16>, tensor<192x64xbf16>
+  %1 = kiln.slice %0 offsets = [0, 0] sizes = [1, 64] strides = [1, 1] : tensor<1x192xbf16>
+  %2 = kiln.slice %0 offsets = [0, 64] sizes = [1, 64] strides = [1, 1] : tensor<1x192xbf16>
+  %3 = kiln.neg %2 : tensor<1x64xbf16>
+  %4 = kiln.concat %3, %1 axis = 1 : tensor<1x64xbf16>, tensor<1x64xbf16>
+  %5 = kiln.slice %0 offsets = [0, 128] sizes = [1, 64] strides = [1, 1] : tensor<1x192xbf16>
+  %6 = kiln.mul %5, %c : tensor<1x64xbf16>
+  return %4, %6 : tensor<1x128xbf16>, tensor<1x64xbf16>
+}

@@ -480,7 +480,7 @@ func.func @f(%x: tensor<4x64xbf16>, %q: tensor<128x64xbf16>, %k: tensor<64x64xbf
 // RUN: kiln-fuse{pairs=true launch=4000}
 // CHECK: kiln.launch @mul_reduce_rsqrt_dot_general
 // IMPLICIT-CHECK-NOT: kiln.launch @mul_reduce_rsqrt_mul
-// CHECK: kiln.mul {{.*}} {kiln.stored}
+// CHECK: kiln.mul {{.*}} {kiln.staged}
 func.func @f(%x: tensor<2x64xbf16>, %q: tensor<128x64xbf16>, %k: tensor<64x64xbf16>) -> (tensor<2x128xbf16>, tensor<2x64xbf16>) {
   %0 = kiln.mul %x, %x : tensor<2x64xbf16>
   %1 = kiln.reduce sum %0 dims = [1] : tensor<2x64xbf16>

@@ -445,3 +445,19 @@ module @y attributes {kiln.kernel = {kind = "single"}} {
   }
 }
 }
+
+// -----
+// The norm is a nest of its own, whose elements are stored as bf16.
+// CASE: staged_operand
+// CHECK: linalg.contract
+// IMPLICIT-CHECK-NOT: kiln.structured.contract
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {}} {
+func.func @k(%x: tensor<2x64xbf16>, %s: tensor<64xbf16>, %w: tensor<32x64xbf16>) -> tensor<2x32xbf16> {
+  %0 = kiln.broadcast_in_dim %s dims = [1] sizes = [2, 64] : tensor<64xbf16>
+  %1 = kiln.mul %x, %0 {kiln.staged} : tensor<2x64xbf16>
+  %2 = kiln.dot_general %1, %w batch = [] x [] contract = [1] x [1] : tensor<2x64xbf16>, tensor<32x64xbf16>
+  return %2 : tensor<2x32xbf16>
+}
+}
+}

@@ -48,8 +48,7 @@ impl Cluster<'_> {
         match MEMORY.find(address) {
             Some((first, size, _)) if end <= first + size as u64 => {
                 cached.rotate_right(1);
-                cached[0] =
-                    CachedAllocation { first, behind: first + size as u64, written: false };
+                cached[0] = CachedAllocation { first, behind: first + size as u64, written: false };
                 Ok(address as *mut u8)
             }
             _ => Err(FaultKind::Address(len, address)),

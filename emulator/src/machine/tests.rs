@@ -155,7 +155,8 @@ fn a_dependent_kernel_accesses_memory_after_its_wait() {
     let early = FaultKind::early();
     assert_eq!(run(&format!("{store}{wait}")), Err(early.clone()));
     let copy = "mov.b32 %r6, room; cp.async.ca.shared.global [%r6], [%d4], 4;";
-    for load in ["ld.global.u32 %r5, [%d4];", "ld.global.nc.u32 %r5, [%d4];", "ld.u32 %r5, [%d4];", copy]
+    for load in
+        ["ld.global.u32 %r5, [%d4];", "ld.global.nc.u32 %r5, [%d4];", "ld.u32 %r5, [%d4];", copy]
     {
         // The launch before has written there, then one that has not.
         assert_eq!(run(&format!("{wait}{store}")), Ok(()));

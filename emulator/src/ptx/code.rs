@@ -256,12 +256,7 @@ pub enum Op {
     /// bits.
     Carry { out: Slot, a: Slot, b: Slot, reads: bool, writes: bool, minus: bool, bits: u32 },
     /// `ld`.
-    Load {
-        space: Space,
-        load_type: LoadType,
-        out: Vec<Option<Slot>>,
-        at: Address,
-    },
+    Load { space: Space, load_type: LoadType, out: Vec<Option<Slot>>, at: Address },
     /// `st`.
     Store { space: Space, width: u8, values: Vec<Slot>, at: Address },
     /// `atom` and `red`; the last operand is the value that `cas` swaps in.

@@ -86,12 +86,7 @@ fn data_movement(
         ("mov", [to, from]) => Op::Unary(|a| a, n.result(to)?, n.source(from)?),
         ("ld" | "ldu", [to, at]) => {
             let Some(load_type) = load_type(kind) else { return Ok(None) };
-            Op::Load {
-                space: space(parts),
-                load_type,
-                out: n.results(to)?,
-                at: n.address(at)?.0,
-            }
+            Op::Load { space: space(parts), load_type, out: n.results(to)?, at: n.address(at)?.0 }
         }
         ("st", [at, from]) => {
             let Some(load_type) = load_type(kind) else { return Ok(None) };

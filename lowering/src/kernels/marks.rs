@@ -8,8 +8,9 @@ pub const EACH_OP: &str = "kiln.each_op";
 /// operand. On a product (string): why it has no prologue.
 pub(crate) const PROLOGUE: &str = "kiln.prologue";
 
-/// On an elementwise op (unit): its kernel stores it, although only ops of the kernel read it.
-pub(crate) const STORED: &str = "kiln.stored";
+/// On an elementwise op (unit): its kernel stages it in shared memory, although only ops of the
+/// kernel read it.
+pub(crate) const STAGED: &str = "kiln.staged";
 
 /// Whether an op is marked as part of a prologue.
 pub(crate) fn in_prologue(op: Op) -> bool {

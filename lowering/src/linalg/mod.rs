@@ -37,7 +37,7 @@ mod winograd;
 use crate::{
     analysis::{CONSTANT, is_constant, kernels_of, param_attrs, sizes::SizeValues},
     kernels::{
-        marks::STORED,
+        marks::STAGED,
         op_facts::{folded_transpose, folding_op, heavy, is_attention},
     },
     linalg::{
@@ -205,7 +205,7 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
             && folding_op(op).is_none()
         {
             let v = op.result(0);
-            let own = returned.contains(&v) || op.attr(STORED).is_some();
+            let own = returned.contains(&v) || op.attr(STAGED).is_some();
             let made = k.pointwise(v, own).at(op)?;
             k.record_tensor(v, made);
         }
@@ -237,7 +237,7 @@ fn stages(ops: &[Op], end: Op) -> HashSet<Value> {
         for v in op.results() {
             let from = readers.get(&v).cloned().unwrap_or_default();
             let several = from.len() > 1 && heavy(*op);
-            if !own && (several || op.attr(STORED).is_some()) {
+            if !own && (several || op.attr(STAGED).is_some()) {
                 all.insert(v);
             }
             through.extend(from);

@@ -76,8 +76,8 @@ pub struct KernelGroup {
     /// Why it was not fused further.
     pub reasons: Vec<String>,
     pub(crate) merged: bool,
-    /// What its own ops alone read, and it stores in shared memory.
-    pub(super) stored: Vec<Value>,
+    /// What its own ops alone read, and it stages in shared memory.
+    pub(super) staged: Vec<Value>,
 }
 
 /// Most nodes in a kernel, integer arithmetic aside: beyond that, registers spill and compile time
@@ -230,7 +230,7 @@ impl Grouping<'_> {
                     dependencies: BTreeSet::new(),
                     reasons: vec![],
                     merged: false,
-                    stored: vec![],
+                    staged: vec![],
                 });
                 (
                     self.groups.len() - 1,

@@ -3,7 +3,7 @@ use crate::{
     analysis::sizes::SizeBuilder,
     kernels::{
         fuse::signature::{Outline, Signature},
-        marks::{PROLOGUE, STORED},
+        marks::{PROLOGUE, STAGED},
         op_facts::reads,
     },
 };
@@ -89,8 +89,8 @@ impl Outline<'_> {
         if new.attr(PROLOGUE).and_then(Attr::as_string).is_some() {
             new.remove_attr(PROLOGUE);
         }
-        if self.stored.contains(&v) {
-            new.set_attr(STORED, Attr::unit(b.ctx));
+        if self.staged.contains(&v) {
+            new.set_attr(STAGED, Attr::unit(b.ctx));
         }
         map.extend(op.results().into_iter().zip(new.results()));
         let made = map.get(&v).copied().ok_or("was not cloned")?;

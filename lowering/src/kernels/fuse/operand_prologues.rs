@@ -28,7 +28,7 @@ impl Grouping<'_> {
                 let apart = format!(" not with {}: ", self.first_name(p));
                 self.groups[g].reasons.retain(|why| !why.contains(&apart));
                 self.absorb_sibling(p, g);
-                self.groups[g].stored.push(left);
+                self.groups[g].staged.push(left);
             }
         }
     }

@@ -43,9 +43,9 @@ pub(super) fn apply(
     let builder = Builder::before(end).ok_or_at(end, "is in no block")?;
     let sizes = SizeValues::of_host(block, graph.facts, builder, end);
     let crossing = crossing(graph, plan);
-    let stored = plan.groups.iter().flat_map(|g| g.stored.iter().copied()).collect();
+    let staged = plan.groups.iter().flat_map(|g| g.staged.iter().copied()).collect();
     let mut o =
-        Outline { graph, sizes, builder, constants, host: HashMap::new(), crossing, stored };
+        Outline { graph, sizes, builder, constants, host: HashMap::new(), crossing, staged };
     for op in
         old.iter().filter(|op| op.kind() == Some(OpKind::Constant) && graph.is_leaf(op.result(0)))
     {

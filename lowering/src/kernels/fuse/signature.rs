@@ -24,8 +24,8 @@ pub(super) struct Outline<'a> {
     pub(super) host: HashMap<Value, Value>,
     /// Values that cross a kernel boundary.
     pub(super) crossing: HashSet<Value>,
-    /// The values that their kernels store although only they read them.
-    pub(super) stored: HashSet<Value>,
+    /// The values that their kernels stage in shared memory.
+    pub(super) staged: HashSet<Value>,
 }
 
 /// The operands and results of a kernel.
