@@ -716,3 +716,23 @@ func.func @f(%x: tensor<1x64xbf16>, %w: tensor<192x64xbf16>, %c: tensor<1x64xbf1
   %6 = kiln.mul %5, %c : tensor<1x64xbf16>
   return %4, %6 : tensor<1x128xbf16>, tensor<1x64xbf16>
 }
+
+// -----
+
+// CASE: a norm before a gated pair whose gate is a result too
+func.func @f(%x: tensor<2x128xbf16>, %w: tensor<128xbf16>, %u: tensor<96x128xbf16>, %v: tensor<96x128xbf16>) -> (tensor<2x96xbf16>, tensor<2x96xbf16>) {
+  %n = kiln.rms_norm %x weight %w : tensor<128xbf16> {rank = 1 : i64, epsilon = 1.0e-05 : f64} : tensor<2x128xbf16>
+  %0 = kiln.linear %n, %u : tensor<2x128xbf16>, tensor<96x128xbf16>
+  %1 = kiln.tanh %0 : tensor<2x96xbf16>
+  %2 = kiln.linear %n, %v : tensor<2x128xbf16>, tensor<96x128xbf16>
+  %3 = kiln.mul %1, %2 : tensor<2x96xbf16>
+  return %1, %3 : tensor<2x96xbf16>, tensor<2x96xbf16>
+}
+
+// -----
+
+// CASE: products of 16 rows that a CTA copies to shared memory
+func.func @f(%x: tensor<16x512xbf16>, %w: tensor<8512x512xbf16>) -> tensor<16x8512xbf16> {
+  %0 = kiln.linear %x, %w : tensor<16x512xbf16>, tensor<8512x512xbf16>
+  return %0 : tensor<16x8512xbf16>
+}

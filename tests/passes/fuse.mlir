@@ -509,19 +509,28 @@ func.func @f(%x: tensor<2x64xbf16>, %q: tensor<128x64xbf16>) -> (tensor<2x64xbf1
 }
 
 // -----
-// 8016 CTAs would compute it, one after the other on each SM: a launch is faster.
-// CASE: norm_before_many_columns
+// Each CTA would reduce 100352 elements: a launch is faster.
+// CASE: sum_of_many_elements_before_a_product
 // RUN: kiln-fuse{pairs=true launch=4000}
-// CHECK: kiln.launch @mul_reduce_rsqrt_mul
+// CHECK: kiln.launch @reduce_neg
 // CHECK: kiln.launch @dot_general ins
-func.func @f(%x: tensor<1x2048xbf16>, %q: tensor<128256x2048xbf16>) -> tensor<1x128256xbf16> {
-  %0 = kiln.mul %x, %x : tensor<1x2048xbf16>
-  %1 = kiln.reduce sum %0 dims = [1] : tensor<1x2048xbf16>
-  %2 = kiln.rsqrt %1 : tensor<1xbf16>
-  %3 = kiln.broadcast_in_dim %2 dims = [0] sizes = [1, 2048] : tensor<1xbf16>
-  %4 = kiln.mul %x, %3 : tensor<1x2048xbf16>
-  %5 = kiln.dot_general %4, %q batch = [] x [] contract = [1] x [1] : tensor<1x2048xbf16>, tensor<128256x2048xbf16>
-  return %5 : tensor<1x128256xbf16>
+func.func @f(%x: tensor<1x2048x49xbf16>, %q: tensor<64x2048xbf16>) -> tensor<1x64xbf16> {
+  %0 = kiln.reduce sum %x dims = [2] : tensor<1x2048x49xbf16>
+  %1 = kiln.neg %0 : tensor<1x2048xbf16>
+  %2 = kiln.dot_general %1, %q batch = [] x [] contract = [1] x [1] : tensor<1x2048xbf16>, tensor<64x2048xbf16>
+  return %2 : tensor<1x64xbf16>
+}
+
+// -----
+// The weight is not K-major in memory.
+// CASE: norm_before_a_transposed_weight
+// RUN: kiln-fuse{pairs=true launch=4000}
+// CHECK: kiln.launch @dot_general ins
+func.func @f(%x: tensor<2x64xbf16>, %q: tensor<64x128xbf16>) -> tensor<2x128xbf16> {
+  %0 = kiln.neg %x : tensor<2x64xbf16>
+  %1 = kiln.transpose %q permutation = [1, 0] : tensor<64x128xbf16>
+  %2 = kiln.dot_general %0, %1 batch = [] x [] contract = [1] x [1] : tensor<2x64xbf16>, tensor<128x64xbf16>
+  return %2 : tensor<2x128xbf16>
 }
 
 // -----

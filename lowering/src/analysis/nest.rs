@@ -99,7 +99,7 @@ fn form(k: &mut Kernel, scratch: i64, shared: Rows) -> NestPlan {
             Some(last)
                 if fits(k, last, i)
                     && fits_before_epilogue(k, last, i)
-                    && (shared != Rows::None || last.after.is_empty()) =>
+                    && (shared != Rows::None || last.after.is_empty() || meet(k, last, i)) =>
             {
                 last.stages.push(i);
                 last.reduction.iter_mut().zip(&k.stages[i].reduction).for_each(|(a, b)| *a |= b);
@@ -295,6 +295,22 @@ fn fits_before_epilogue(k: &Kernel, nest: &Nest, i: usize) -> bool {
         || products(s)
             && shared()
             && nest.after.iter().flat_map(|n| &k.stages[*n].outputs).all(apart)
+}
+
+/// Whether a later stage reads what is computed from stage `i` and what a nest computes.
+fn meet(k: &Kernel, nest: &Nest, i: usize) -> bool {
+    let written =
+        |s: usize| k.stages[s].outputs.iter().map(|o| o.access.buffer).collect::<Vec<_>>();
+    let mut from = written(i);
+    let own: Vec<usize> = nest.all().flat_map(written).collect();
+    (i + 1..k.stages.len()).any(|s| {
+        let reads = |all: &[usize]| all.iter().any(|b| k.stages[s].reads_buffer(*b));
+        let derived = reads(&from);
+        if derived {
+            from.extend(written(s));
+        }
+        derived && reads(&own)
+    })
 }
 
 /// Whether a stage writes every element of the output's buffer, so that later writes to it

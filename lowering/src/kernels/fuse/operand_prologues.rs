@@ -5,9 +5,8 @@ use crate::kernels::{
     fuse::group::{Grouping, Kind, MOST_NODES},
 };
 use kiln_dialects::ir::Value;
-use std::collections::HashSet;
 
-/// Most elements of the left operand, which each CTA keeps in shared memory.
+/// Most elements of the rows' loops; each CTA keeps the left operand in shared memory.
 const MOST_ELEMENTS: i64 = 8192;
 /// Clocks in which a CTA computes its rows, besides their elements: a load, reductions, barriers.
 const LATENCY: i64 = 600;
@@ -15,13 +14,9 @@ const LATENCY: i64 = 600;
 const RATE: i64 = 128;
 /// Instructions per element besides its ops.
 const ACCESS_COST: i64 = 2;
-/// Rows of the large matrix of a CTA.
-const TILE: i64 = 16;
-/// SMs.
-const PROCESSORS: i64 = 132;
 
 impl Grouping<'_> {
-    /// Merges such kernels into their readers where all CTAs compute the rows within `most` clocks.
+    /// Merges such kernels into their readers where a CTA computes the rows within `most` clocks.
     pub(super) fn merge_operand_prologues(&mut self, most: i64) {
         for g in 0..self.groups.len() {
             if let Some((p, left)) = self.operand_prologue(g, most) {
@@ -43,26 +38,23 @@ impl Grouping<'_> {
                 && !self.copies(*n)
         };
         let alone = self.outside_reads(p).all(|(v, reader)| v == left && reader == Some(g));
-        let elements =
-            left.ty().dims().iter().try_fold(1, |n: i64, d| n.checked_mul(d.known()?))?;
+        let count = |n: &usize| {
+            let mut dims = self.graph.nodes[*n].dims.iter();
+            dims.try_fold(1, |n: i64, d| n.checked_mul(d.known()?))
+        };
+        let elements = rows.nodes.iter().map(count).try_fold(1, |most, n| Some(n?.max(most)))?;
+        // The result of a reduction is stored in f32.
+        let stored = self.graph.nodes[*self.graph.node_of.get(&left)?].class == Class::Pointwise;
         let ops = rows.nodes.len() as i64 + ACCESS_COST;
-        let tiles: i64 = self.columns(g).iter().map(|n| (n + TILE - 1) / TILE).sum();
-        let waves = (tiles + PROCESSORS - 1) / PROCESSORS;
-        let clocks = waves * (LATENCY + elements * ops / RATE);
+        let clocks = LATENCY + elements * ops / RATE;
         (matches!(rows.kind, Kind::Rows | Kind::Pointwise)
             && rows.nodes.iter().all(plain)
+            && stored
             && alone
             && elements <= MOST_ELEMENTS
             && clocks <= most
             && self.within(&[&rows.nodes, &self.groups[g].nodes], MOST_NODES))
         .then_some((p, left))
-    }
-
-    /// The columns of each result of a kernel of products.
-    fn columns(&self, g: usize) -> Vec<i64> {
-        let results: HashSet<Value> =
-            self.outside_reads(g).map(|(v, _)| self.graph.base(v)).collect();
-        results.into_iter().filter_map(|v| v.ty().dims().last()?.known()).collect()
     }
 
     /// The values of a kernel, or views of them, that others read, with the kernel that does; none

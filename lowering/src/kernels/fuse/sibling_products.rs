@@ -7,7 +7,10 @@ use crate::kernels::{
         group::{FusionMode, Grouping, Kind},
     },
 };
-use kiln_dialects::{ir::Value, ops::DotGeneral};
+use kiln_dialects::{
+    ir::Value,
+    ops::{DotGeneral, OpKind},
+};
 
 /// Most products of a merged kernel: each has its own code.
 const MOST_PRODUCTS: usize = 4;
@@ -48,9 +51,15 @@ impl Grouping<'_> {
         all.all(|v| v == first).then_some(first)
     }
 
-    /// A product of at most [`MOST_ROWS`] rows whose operands are K-major.
-    fn skinny(&self, n: usize) -> Option<DotGeneral> {
+    /// A product of at most [`MOST_ROWS`] rows whose operands are K-major in memory.
+    pub(super) fn skinny(&self, n: usize) -> Option<DotGeneral> {
         let dot = self.product(n)?;
-        (dot.rhs_contract[..] == [1] && has_few_rows(&dot, MOST_ROWS)).then_some(dot)
+        let mut weight = dot.rhs.def();
+        while let Some(op) = weight.filter(|op| op.kind() == Some(OpKind::Reshape)) {
+            weight = op.operand(0).def();
+        }
+        let turned = weight.is_some_and(|op| op.kind() == Some(OpKind::Transpose));
+        let k_major = dot.rhs_contract[..] == [1] && !turned;
+        (k_major && has_few_rows(&dot, MOST_ROWS)).then_some(dot)
     }
 }

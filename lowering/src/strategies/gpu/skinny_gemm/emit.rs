@@ -7,7 +7,7 @@ use crate::{
         common::{grid_stride, ptx::Ptx, shared, threads},
         skinny_gemm::{
             self, Params, SkinnyProduct,
-            pipeline::Pipeline,
+            pipeline::{self, Pipeline},
             prologue::RowPrologue,
             tile::{SkinnyTile, TileRange},
         },
@@ -24,7 +24,12 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
     let thread = threads::thread_id(c)?;
     let before = products.first().ok_or("has no product")?.nest;
     let prologue = RowPrologue::of(c, scope, plan, before, WARP * warps)?;
-    let taken = if before > 0 { CTA_SCRATCH } else { 0 };
+    // The few rows are computed, copied, or read where they are.
+    let taken = match before {
+        0 if params.stages == 0 => 0,
+        0 => products.iter().map(pipeline::staged_bytes).max().unwrap_or(0) as i64,
+        _ => CTA_SCRATCH,
+    };
     let parts = |p: &SkinnyProduct| skinny_gemm::warps_at_once(p, rows, warps, SHARED - taken);
     let elements = products.iter().map(|p| parts(p) * skinny_gemm::warp_elements(p, rows)).max();
     let memory = shared(c, Type::scalar(c.ctx(), DType::F32), elements.unwrap_or_default() as i64)?;

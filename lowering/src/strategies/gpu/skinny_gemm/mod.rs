@@ -212,11 +212,11 @@ fn computes_rows(k: &Kernel, plan: &NestPlan, first: usize) -> bool {
     };
     let rows: Vec<usize> = prologue.iter().flat_map(written).collect();
     let apart = |(i, n): (usize, &Nest)| {
-        let mut elsewhere = others.iter().enumerate().filter(|(j, _)| *j != i);
-        written(n).iter().all(|b| {
-            !rows.contains(b)
-                && elsewhere.all(|(_, m)| stages(m).iter().all(|s| !s.reads_buffer(*b)))
-        })
+        let elsewhere = |b: usize| {
+            let mut all = others.iter().enumerate().filter(|(j, _)| *j != i);
+            all.any(|(_, m)| stages(m).iter().any(|s| s.reads_buffer(b)))
+        };
+        written(n).iter().all(|b| !rows.contains(b) && !elsewhere(*b))
     };
     rows.iter().all(|b| role(*b) == Some(Role::Temporary))
         && others.iter().enumerate().all(apart)

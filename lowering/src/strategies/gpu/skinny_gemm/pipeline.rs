@@ -34,6 +34,12 @@ pub fn fragments(p: &SkinnyProduct, rows: usize) -> usize {
     p.stages.len() * rows / INSTRUCTION.1
 }
 
+/// Bytes of few rows that a CTA copies to shared memory; 0 if it reads them where they are.
+pub fn staged_bytes(p: &SkinnyProduct) -> usize {
+    let bytes = p.rows * p.k.1 * p.element.byte_size();
+    if bytes <= STAGED_ROWS { bytes } else { 0 }
+}
+
 /// K steps of a warp in a tile.
 pub fn steps(p: &SkinnyProduct, warps: usize) -> usize {
     p.k.1.div_ceil(DEPTH).div_ceil(warps)
@@ -67,10 +73,9 @@ impl<'a> Pipeline<'a> {
             c.mul(tile.warp, c.index(DEPTH as i64)?)?,
             c.mul(tile.lane[1], c.index(VECTOR as i64)?)?,
         )?;
-        let elements = product.rows * product.k.1;
-        let fits = elements * product.element.byte_size() <= STAGED_ROWS;
-        let staged = fits && !tile.few_are_computed();
-        let element = Type::scalar(c.ctx(), product.element);
+        let staged = staged_bytes(product) > 0 && !tile.few_are_computed();
+        let (element, elements) =
+            (Type::scalar(c.ctx(), product.element), product.rows * product.k.1);
         Ok(Pipeline {
             ranges,
             steps: steps(product, tile.warps),
