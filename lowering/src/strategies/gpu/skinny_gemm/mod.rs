@@ -89,7 +89,7 @@ impl Strategy for SkinnyGemm {
         }
         let all = products(r.kernel, r.plan).ok_or(Self::MISMATCH)?;
         let steps = all.first().map_or(0, |few| pipeline::steps(few, p.warps));
-        if !shares_pipeline(r, &all) || p.stages > steps || steps % p.stages != 0 {
+        if !shares_pipeline(r, &all) || p.stages > steps || !steps.is_multiple_of(p.stages) {
             return Err(format!("has {steps} K steps, not in rounds of {}", p.stages).into());
         }
         Ok(Launch { persistent: 1, ..launch })
@@ -338,7 +338,7 @@ fn with_stages(r: &Request<'_>, p: Params) -> Params {
     let warps = most_warps.min(1 << few.k.1.div_ceil(DEPTH).ilog2());
     let steps = pipeline::steps(few, warps);
     let most = registers / (pipeline::WORDS * pipeline::fragments(few, p.block_m));
-    match [8, 4, 2, 1].into_iter().find(|n| *n <= most && steps % n == 0) {
+    match [8, 4, 2, 1].into_iter().find(|n| *n <= most && steps.is_multiple_of(*n)) {
         Some(stages) => Params { warps, stages, ..p },
         None => p,
     }

@@ -140,7 +140,7 @@ impl<'a> Pipeline<'a> {
         let tile = self.tile();
         let (wide, depth) = (DEPTH * tile.warps, tile.product.k.1);
         let mut conditions: Vec<Value> = there.into_iter().collect();
-        if depth % wide != 0 {
+        if !depth.is_multiple_of(wide) {
             let k = c.add(self.k, c.mul(step, c.index(wide as i64)?)?)?;
             conditions.push(c.less_than(k, c.index(depth as i64)?)?);
         }
@@ -283,7 +283,7 @@ impl<'a> Pipeline<'a> {
     fn step_of_k(&self, c: Code, step: Value) -> Result<StepOfK> {
         let (depth, wide) = (self.tile().product.k.1, DEPTH * self.tile().warps);
         let index = c.add(self.k, c.mul(step, c.index(wide as i64)?)?)?;
-        if depth % wide == 0 {
+        if depth.is_multiple_of(wide) {
             return Ok(StepOfK { index, inside: None });
         }
         let inside = c.less_than(index, c.index(depth as i64)?)?;
