@@ -132,22 +132,16 @@ impl Cluster<'_> {
         match s {
             TmaStore::Bytes { to, from, bytes } => {
                 let from = self.place_without_thread(b, Space::Shared, *from, *bytes, 1)?;
-                MEMORY.record_write(*to, self.order);
-                let to = self.place_without_thread(b, Space::Global, *to, *bytes, 1)?;
+                let to = self.global_to_write(&mut Default::default(), *to, *bytes)?;
                 // SAFETY: as above.
                 unsafe { to.copy_from_nonoverlapping(from, *bytes as usize) };
             }
             TmaStore::Box { map, from, corner } => {
                 let base = self.place_without_thread(b, Space::Shared, *from, map.bytes(), 1)?;
-                let order = self.order;
                 let (begin, mut cached) = (*from, [CachedAllocation::default(); 4]);
                 map.walk(corner, &[], &mut |element, far| {
                     let Some(element) = element else { return Ok(()) };
-                    let to = Cluster::global(&mut cached, element, map.width as u64)?;
-                    if !cached[0].written {
-                        cached[0].written = true;
-                        MEMORY.record_write(element, order);
-                    }
+                    let to = self.global_to_write(&mut cached, element, map.width as u64)?;
                     let order = if map.swizzle { swizzled(begin + far) - begin } else { far };
                     // SAFETY: the box's bytes are at `base`; the swizzle stays within 1024-byte atoms.
                     unsafe { to.copy_from_nonoverlapping(base.add(order as usize), map.width) };
@@ -223,11 +217,11 @@ impl Cluster<'_> {
         op: &Op,
     ) -> Result<(), FaultKind> {
         let (r, pc) = (&thread.regs, thread.pc);
-        let constant = match op {
-            Op::Copy { from, .. } => !MEMORY.is_in_flux(at(r, *from), self.order),
-            op => !matches!(op, Op::Tma(_)),
+        let in_flux = || match op {
+            Op::Copy { from, .. } => MEMORY.is_in_flux(at(r, *from), self.order),
+            op => matches!(op, Op::Tma(_)),
         };
-        if thread.early && !constant {
+        if thread.early && in_flux() {
             return Err(FaultKind::early());
         }
         match op {

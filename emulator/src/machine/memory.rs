@@ -54,6 +54,20 @@ impl Cluster<'_> {
             _ => Err(FaultKind::Address(len, address)),
         }
     }
+    /// The same to write there, which is recorded.
+    pub fn global_to_write(
+        &self,
+        cached: &mut [CachedAllocation; 4],
+        address: u64,
+        len: u64,
+    ) -> Result<*mut u8, FaultKind> {
+        let found = Cluster::global(cached, address, len)?;
+        if !cached[0].written {
+            cached[0].written = true;
+            MEMORY.record_write(address, self.order);
+        }
+        Ok(found)
+    }
     /// As [`Cluster::place`] for accesses without local memory: TMA, mbarriers, warp collectives.
     pub fn place_without_thread(
         &mut self,
@@ -117,12 +131,10 @@ impl Cluster<'_> {
                 return Err(FaultKind::early());
             }
             _ => {
-                let found = Cluster::global(who.cached, address, len)?;
-                if who.writes && !who.cached[0].written {
-                    who.cached[0].written = true;
-                    MEMORY.record_write(address, self.order);
-                }
-                return Ok(found);
+                return match who.writes {
+                    true => self.global_to_write(who.cached, address, len),
+                    false => Cluster::global(who.cached, address, len),
+                };
             }
         };
         found.ok_or(FaultKind::Address(len, address))

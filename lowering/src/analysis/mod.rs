@@ -24,7 +24,7 @@ pub use crate::analysis::buffers::SCRATCH;
 pub use crate::analysis::combine::{Combine, MERGES};
 pub use crate::analysis::facts::{CONSTANT, DIVISOR, LEAST, is_constant, param_attrs};
 pub use crate::analysis::nest::{
-    Nest, NestPlan, drop_units, matching_nests, nests, nests_without_rows,
+    Nest, NestPlan, contracts, drop_units, matching_nests, nests, nests_without_rows,
 };
 pub use crate::analysis::poly::{Div, LinearExpr, Poly, row_major};
 pub use crate::analysis::read::read;

@@ -413,7 +413,8 @@ fn collapse(k: &mut Kernel, nest: &mut Nest, d: usize) {
     }
 }
 
-fn contracts(k: &Kernel, nest: &Nest) -> bool {
+/// Whether a nest has a stage that contracts.
+pub fn contracts(k: &Kernel, nest: &Nest) -> bool {
     nest.all().any(|s| k.stages[s].contraction().is_some())
 }
 

@@ -137,6 +137,11 @@ pub(crate) fn without_unit_dims(dims: &[SymDim]) -> Vec<SymDim> {
     dims.iter().filter(|d| d.known() != Some(1)).cloned().collect()
 }
 
+/// Number of elements of dimensions of known sizes.
+pub(super) fn known_count(dims: &[SymDim]) -> Option<i64> {
+    dims.iter().try_fold(1, |n: i64, d| n.checked_mul(d.known()?))
+}
+
 impl Grouping<'_> {
     /// Whether a node is elementwise arithmetic on integers.
     fn is_integer_arithmetic(&self, n: usize) -> bool {

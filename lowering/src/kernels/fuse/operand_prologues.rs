@@ -2,7 +2,7 @@
 //! the products computes the rows itself, as a prologue, which saves a launch and its latency.
 use crate::kernels::{
     class::Class,
-    fuse::group::{Grouping, Kind, MOST_NODES},
+    fuse::group::{Grouping, Kind, MOST_NODES, known_count},
 };
 use kiln_dialects::ir::Value;
 
@@ -38,10 +38,7 @@ impl Grouping<'_> {
                 && !self.copies(*n)
         };
         let alone = self.outside_reads(p).all(|(v, reader)| v == left && reader == Some(g));
-        let count = |n: &usize| {
-            let mut dims = self.graph.nodes[*n].dims.iter();
-            dims.try_fold(1, |n: i64, d| n.checked_mul(d.known()?))
-        };
+        let count = |n: &usize| known_count(&self.graph.nodes[*n].dims);
         let elements = rows.nodes.iter().map(count).try_fold(1, |most, n| Some(n?.max(most)))?;
         // The result of a reduction is stored in f32.
         let stored = self.graph.nodes[*self.graph.node_of.get(&left)?].class == Class::Pointwise;

@@ -98,12 +98,15 @@ impl Grouping<'_> {
         })
     }
 
+    /// Nodes between two kernels, unless one has been merged.
+    pub(super) fn distance(&self, early: usize, late: usize) -> Option<usize> {
+        let (last, first) = (self.groups[early].nodes.last()?, self.groups[late].nodes.first()?);
+        Some(first.saturating_sub(*last))
+    }
+
     fn are_siblings(&self, early: usize, late: usize) -> bool {
         let (a, b) = (&self.groups[early], &self.groups[late]);
-        let near = match (a.nodes.last(), b.nodes.first()) {
-            (Some(last), Some(first)) => first.saturating_sub(*last) <= MOST_DISTANCE,
-            _ => false,
-        };
+        let near = self.distance(early, late).is_some_and(|n| n <= MOST_DISTANCE);
         near && !a.merged
             && a.dims == b.dims
             && (a.kind == Kind::Reduce) == (b.kind == Kind::Reduce)

@@ -3,7 +3,7 @@
 use crate::kernels::{
     class::Class,
     fuse::{
-        group::{Grouping, Kind},
+        group::{Grouping, Kind, known_count},
         siblings::{MOST_DISTANCE, MOST_RESULTS},
     },
 };
@@ -21,7 +21,7 @@ impl Grouping<'_> {
             }
             let near = self.groups[..late].iter().enumerate().rev().map(|(g, _)| g);
             let found = near
-                .take_while(|g| self.distance(*g, late) <= MOST_DISTANCE)
+                .take_while(|g| self.distance(*g, late).is_none_or(|n| n <= MOST_DISTANCE))
                 .find(|early| self.is_small(*early) && self.wait_alike(*early, late));
             if let Some(early) = found {
                 self.absorb_sibling(late, early);
@@ -38,9 +38,7 @@ impl Grouping<'_> {
                 let kind = node.value.def().and_then(|op| op.kind());
                 matches!(kind, Some(OpKind::Concat | OpKind::InsertSlice))
             };
-            let dims = self.graph.facts.dims(node.value);
-            let elements = dims.iter().try_fold(1, |n: i64, d| n.checked_mul(d.known()?));
-            elements.is_some_and(|n| n <= MOST_ELEMENTS)
+            known_count(self.graph.facts.dims(node.value)).is_some_and(|n| n <= MOST_ELEMENTS)
                 && match node.class {
                     Class::Pointwise => true,
                     Class::Single => places(),
@@ -58,13 +56,5 @@ impl Grouping<'_> {
         self.groups[early].dependencies == self.groups[late].dependencies
             && self.results(early) + self.results(late) <= MOST_RESULTS
             && self.are_independent(early, late)
-    }
-
-    /// Nodes between two kernels.
-    fn distance(&self, early: usize, late: usize) -> usize {
-        match (self.groups[early].nodes.last(), self.groups[late].nodes.first()) {
-            (Some(last), Some(first)) => first.saturating_sub(*last),
-            _ => 0,
-        }
     }
 }

@@ -9,7 +9,7 @@ use crate::{
             self, Params, SkinnyProduct,
             pipeline::{self, Pipeline},
             prologue::RowPrologue,
-            tile::{SkinnyTile, TileRange},
+            tile::{SkinnyTile, TileRange, tile_of},
         },
     },
     target::launch::{DEPENDENT, SHARED, WARP},
@@ -93,20 +93,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
     } else {
         prologue.emit(c)?;
         threads::for_each_tile(c, total, &[], &mut |c, number, _| {
-            compute(c, &ranges, number)?;
+            tile_of(c, &ranges, number, &|c, r| r.compute(c, number))?;
             // The next tile reuses the reduction buffer.
             threads::barrier(c).map(|()| vec![])
         })?;
     }
     grid_stride::other_nests(c, scope, plan, before + ranges.len(), WARP * warps)
-}
-
-/// Computes the tile of a number, of the product that has it: the same for the whole CTA.
-fn compute(c: Code, ranges: &[TileRange<'_>], number: Value) -> Result<()> {
-    let (first, others) = ranges.split_first().ok_or("has no product")?;
-    if others.is_empty() {
-        return first.compute(c, number);
-    }
-    let inside = c.less_than(number, first.end)?;
-    c.if_else(inside, &mut |c| first.compute(c, number), Some(&mut |c| compute(c, others, number)))
 }

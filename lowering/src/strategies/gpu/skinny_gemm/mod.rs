@@ -7,7 +7,7 @@ mod prologue;
 mod tile;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, Stage, is_constant},
+    analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, Stage, contracts, is_constant},
     strategies::{
         CTA_SCRATCH, Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         doubled_and_halved,
@@ -66,15 +66,16 @@ impl Strategy for SkinnyGemm {
     fn matches(r: &Request<'_>) -> Match<Params> {
         let found = || {
             let gpu = r.gpu().ok().filter(|g| g.tensor_cores)?;
-            let (p, time) = params(r.plan, &products(r.kernel, r.plan)?);
-            let p = if gpu.hopper() { with_stages(r, p) } else { p };
+            let all = products(r.kernel, r.plan)?;
+            let (p, time) = params(r.plan, &all);
+            let p = if gpu.hopper() { with_stages(r, &all, p) } else { p };
             Some((p, time))
         };
         Match::costed(found())
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
+        let all = products(r.kernel, r.plan).ok_or(Self::MISMATCH)?;
         let grid = grid(r.kernel, |e| {
-            let all = products(r.kernel, r.plan)?;
             let alone = matches!(all[..], [SkinnyProduct { nest: 0, .. }]);
             let tiles = all.iter().map(|few| {
                 let n = if alone { largest(r.plan)? } else { r.plan.nests.get(few.nest)? };
@@ -87,7 +88,6 @@ impl Strategy for SkinnyGemm {
         if p.stages == 0 {
             return Ok(launch);
         }
-        let all = products(r.kernel, r.plan).ok_or(Self::MISMATCH)?;
         let steps = all.first().map_or(0, |few| pipeline::steps(few, p.warps));
         if !shares_pipeline(r, &all) || p.stages > steps || !steps.is_multiple_of(p.stages) {
             return Err(format!("has {steps} K steps, not in rounds of {}", p.stages).into());
@@ -192,9 +192,7 @@ pub fn products(k: &Kernel, plan: &NestPlan) -> Option<Vec<SkinnyProduct>> {
     if plan.main().is_some() {
         return Some(vec![product(k, plan, 0)?]);
     }
-    let contracts =
-        |n: &Nest| n.all().any(|s| k.stages.get(s).is_some_and(|s| s.contraction().is_some()));
-    let first = plan.nests.iter().position(contracts)?;
+    let first = plan.nests.iter().position(|n| contracts(k, n))?;
     if plan.dependent != (first > 0) || first > 0 && !computes_rows(k, plan, first) {
         return None;
     }
@@ -330,10 +328,9 @@ fn params(plan: &NestPlan, all: &[SkinnyProduct]) -> (Params, f64) {
 }
 
 /// The parameters with a pipeline, if the products can share one.
-fn with_stages(r: &Request<'_>, p: Params) -> Params {
-    let all = products(r.kernel, r.plan).unwrap_or_default();
+fn with_stages(r: &Request<'_>, all: &[SkinnyProduct], p: Params) -> Params {
     let p = Params { prefetch: PREFETCH, ..p };
-    let Some(few) = all.first().filter(|_| shares_pipeline(r, &all)) else { return p };
+    let Some(few) = all.first().filter(|_| shares_pipeline(r, all)) else { return p };
     let (most_warps, registers) = PIPELINE[usize::from(few.rows > INSTRUCTION.1)];
     let warps = most_warps.min(1 << few.k.1.div_ceil(DEPTH).ilog2());
     let steps = pipeline::steps(few, warps);

@@ -11,7 +11,7 @@ use crate::{
         common::{ptx::Ptx, shared, threads},
         skinny_gemm::{
             DEPTH, INSTRUCTION, Params, SkinnyProduct, VECTOR,
-            tile::{ONE_LANE, SkinnyTile, StepOfK, TileRange},
+            tile::{ONE_LANE, SkinnyTile, StepOfK, TileRange, tile_of},
         },
     },
     target::launch::WARP,
@@ -213,26 +213,15 @@ impl<'a> Pipeline<'a> {
             let (now, loaded) = carried.split_at(count);
             let (sums, loaded) = self.multiply(c, [now, &after], further, loaded)?;
             self.tile().exchange(c, sums)?;
-            self.finish(c, self.ranges, number)?;
+            tile_of(c, self.ranges, number, &|c, r| {
+                let (dims, row) = r.place(c, number)?;
+                r.tile.finish(c, &dims, row, r.many)
+            })?;
             // The next tile reuses the reduction buffer.
             threads::barrier(c)?;
             Ok([after, loaded].concat())
         })
         .map(drop)
-    }
-
-    /// The epilogue of the tile of a number.
-    fn finish(&self, c: Code, ranges: &[TileRange<'_>], number: Value) -> Result<()> {
-        let (first, others) = ranges.split_first().ok_or("has no product")?;
-        let mine = |c: Code| {
-            let (dims, row) = first.place(c, number)?;
-            first.tile.finish(c, &dims, row, first.many)
-        };
-        if others.is_empty() {
-            return mine(c);
-        }
-        let inside = c.less_than(number, first.end)?;
-        c.if_else(inside, &mut |c| mine(c), Some(&mut |c| self.finish(c, others, number)))
     }
 
     /// The warp's accumulators of a tile, and the fragments of the next tile's first steps.

@@ -1,7 +1,7 @@
-//! A tile of a skinny GEMM with mma.sync: the matrix's rows are the instruction's M, the few rows its N. Each
-//! lane loads 16 contiguous bytes of a row straight into fragments: this permutes K, alike in both
-//! operands. The warps of a CTA take K steps in turn; a reduction in warp order adds their
-//! accumulators.
+//! A tile of a skinny GEMM with mma.sync: the matrix's rows are the instruction's M, the few rows
+//! its N. Each lane loads 16 contiguous bytes of a row straight into fragments: this permutes K,
+//! alike in both operands. The warps of a CTA take K steps in turn; a reduction in warp order adds
+//! their accumulators.
 use crate::{
     analysis::{Access, Nest, Output, Role, Stage},
     emit::{
@@ -64,12 +64,28 @@ pub(super) struct TileRange<'a> {
     pub(super) end: Value,
 }
 
+/// Emits code for the tile of a number, with the product that has it: the same for the whole CTA.
+pub(super) fn tile_of(
+    c: Code,
+    ranges: &[TileRange<'_>],
+    number: Value,
+    each: &dyn Fn(Code, &TileRange<'_>) -> Result<()>,
+) -> Result<()> {
+    let (first, others) = ranges.split_first().ok_or("has no product")?;
+    if others.is_empty() {
+        return each(c, first);
+    }
+    let inside = c.less_than(number, first.end)?;
+    let mut rest = |c: Code| tile_of(c, others, number, each);
+    c.if_else(inside, &mut |c| each(c, first), Some(&mut rest))
+}
+
 impl TileRange<'_> {
     /// The loops of the tile of a number, with those of its rows 0, and its first row.
     pub(super) fn place(&self, c: Code, number: Value) -> Result<(Vec<LaneValue>, Value)> {
         let number = self.begin.map_or(Ok(number), |begin| c.sub(number, begin))?;
         let at = decode(c, number, &self.sizes)?;
-        let mut dims = vec![LaneValue::Uniform(c.index(0)?); self.tile.nest.extents.len()];
+        let mut dims = self.tile.no_dims(c)?;
         let batch = &self.tile.product.batch;
         batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
         let rows = c.index(self.tile.rows as i64)?;
