@@ -4,6 +4,7 @@ use crate::{
     kernels::{
         class::Class,
         fuse::group::{FusionMode, Grouping, Kind},
+        marks::in_prologue,
         op_facts::folding_op,
     },
     target::costs::{SKINNY_K, SKINNY_ROWS},
@@ -66,14 +67,14 @@ impl Grouping<'_> {
         let sizes: Vec<i64> =
             dot.rhs.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
         let ([a, b], [depth]) = (&sizes[..], &dot.rhs_contract[..]) else { return None };
-        let columns = if *depth == 0 { b } else { a };
+        let (columns, depth) = if *depth == 0 { (b, a) } else { (a, b) };
         let rows = self.graph.count(&self.graph.nodes[n].dims) / (*columns).max(1);
         let last = dot.lhs_contract[..] == [dot.lhs.ty().dims().len() as i64 - 1];
         // Skinny GEMMs read through registers, where both operands must be K-major.
         let units = a % 8 == 0
             && b % 8 == 0
             && *columns >= COLUMNS
-            && (rows > SKINNY_ROWS || *depth == 1 && *b >= SKINNY_K);
+            && (rows > SKINNY_ROWS || is_k_major(&dot) && *depth >= SKINNY_K);
         (half(dot.lhs)
             && half(dot.rhs)
             && dot.lhs_batch.is_empty()
@@ -127,6 +128,23 @@ fn covers_tensor(v: Value) -> bool {
     !v.def().is_some_and(|o| {
         matches!(o.kind(), Some(OpKind::Slice | OpKind::Reverse | OpKind::BroadcastInDim))
     })
+}
+
+/// Whether the elements of a matrix, a right operand, are contiguous in memory along K.
+pub(super) fn is_k_major(dot: &DotGeneral) -> bool {
+    let mut k_major = dot.rhs_contract[..] == [1];
+    let (mut v, mut reshaped) = (dot.rhs, false);
+    while let Some(op) = v.def() {
+        match op.kind() {
+            Some(OpKind::Reshape) => reshaped = true,
+            Some(OpKind::Transpose) if reshaped => return false,
+            Some(OpKind::Transpose) => k_major = !k_major,
+            Some(OpKind::Convert) if in_prologue(op) => {}
+            _ => break,
+        }
+        v = op.operand(0);
+    }
+    k_major
 }
 
 /// Whether the left operand of a product without batch has at most so many rows.

@@ -3,6 +3,7 @@
 use crate::kernels::{
     class::Class,
     fuse::group::{Grouping, Kind, MOST_NODES, known_count},
+    prologues::operands::{StridedOperand, UNIT},
 };
 use kiln_dialects::ir::Value;
 
@@ -28,9 +29,10 @@ impl Grouping<'_> {
         }
     }
 
-    /// The kernel that computes nothing but the left operand of a kernel's products, and that.
+    /// The kernel that computes nothing but the left operand of a kernel's products, and that value,
+    /// of which the operand may be a reshape.
     fn operand_prologue(&self, g: usize, most: i64) -> Option<(usize, Value)> {
-        let left = self.shared_left(g)?;
+        let left = self.rows_of(self.shared_left(g)?)?;
         let p = self.kernel_of(left).filter(|p| *p != g)?;
         let rows = &self.groups[p];
         let plain = |n: &usize| {
@@ -52,6 +54,21 @@ impl Grouping<'_> {
             && clocks <= most
             && self.within(&[&rows.nodes, &self.groups[g].nodes], MOST_NODES))
         .then_some((p, left))
+    }
+
+    /// What a left operand reads, whose rows it has in order.
+    fn rows_of(&self, operand: Value) -> Option<Value> {
+        if self.graph.is_leaf(operand) {
+            return Some(operand);
+        }
+        let leaves = self.graph.leaves(operand);
+        let ([leaf], dims) = (leaves.as_slice(), self.graph.facts.dims(operand)) else {
+            return None;
+        };
+        let k = dims.len().checked_sub(1)?;
+        let loops: Vec<usize> = (0..dims.len()).filter(|d| dims[*d].known() != Some(1)).collect();
+        let place = StridedOperand::of(self.graph, leaf, dims.len())?;
+        place.readable(self.graph, k, &loops, UNIT).then_some(leaf.value)
     }
 
     /// The values of a kernel, or views of them, that others read, with the kernel that does; none

@@ -3,14 +3,11 @@
 use crate::kernels::{
     class::Class,
     fuse::{
-        gated_pairs::has_few_rows,
+        gated_pairs::{has_few_rows, is_k_major},
         group::{FusionMode, Grouping, Kind},
     },
 };
-use kiln_dialects::{
-    ir::Value,
-    ops::{DotGeneral, OpKind},
-};
+use kiln_dialects::{ir::Value, ops::DotGeneral};
 
 /// Most products of a merged kernel: each has its own code.
 const MOST_PRODUCTS: usize = 4;
@@ -54,12 +51,6 @@ impl Grouping<'_> {
     /// A product of at most [`MOST_ROWS`] rows whose operands are K-major in memory.
     pub(super) fn skinny(&self, n: usize) -> Option<DotGeneral> {
         let dot = self.product(n)?;
-        let mut weight = dot.rhs.def();
-        while let Some(op) = weight.filter(|op| op.kind() == Some(OpKind::Reshape)) {
-            weight = op.operand(0).def();
-        }
-        let turned = weight.is_some_and(|op| op.kind() == Some(OpKind::Transpose));
-        let k_major = dot.rhs_contract[..] == [1] && !turned;
-        (k_major && has_few_rows(&dot, MOST_ROWS)).then_some(dot)
+        (is_k_major(&dot) && has_few_rows(&dot, MOST_ROWS)).then_some(dot)
     }
 }

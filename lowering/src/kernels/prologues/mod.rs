@@ -17,15 +17,19 @@
 //! after:   %0 = kiln.mul %x, %r {kiln.prologue} : tensor<4096x512xbf16>   %1 = kiln.dot_general %0, %w …
 //! ```
 pub(crate) mod operands;
+mod weights;
 
 use crate::{
     kernels::{
         class::Class,
         frozen::is_movement,
         graph::Graph,
-        marks::{EACH_OP, PROLOGUE},
+        marks::{EACH_OP, PROLOGUE, in_prologue},
         op_facts::heavy,
-        prologues::operands::{OperandLoops, StridedOperand, UNIT, dtype, left, right},
+        prologues::{
+            operands::{OperandLoops, StridedOperand, UNIT, dtype, left, right},
+            weights::QuantizedWeights,
+        },
     },
     target::{
         Chip,
@@ -71,12 +75,13 @@ impl Pass for Prologues {
         }
         for func in walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o)) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
+            self.weights(func, &block.ops())?;
             let found: Vec<Candidate> = block.ops().into_iter().filter_map(Candidate::of).collect();
             if found.is_empty() {
                 continue;
             }
             let c = func.ctx();
-            found.iter().flat_map(|f| &f.ops).for_each(|op| op.set_attr(PROLOGUE, Attr::unit(c)));
+            mark(found.iter().flat_map(|f| &f.ops));
             let facts = Facts::of(func, self.rounds)?;
             let graph = Graph::read(func, &facts, true)?;
             let refused: Vec<Option<Error>> =
@@ -95,6 +100,10 @@ impl Pass for Prologues {
         }
         Ok(())
     }
+}
+
+fn mark<'a>(ops: impl Iterator<Item = &'a Op>) {
+    ops.for_each(|op| op.set_attr(PROLOGUE, Attr::unit(op.ctx())));
 }
 
 /// A GEMM, and the ops of its possible prologue.
@@ -129,7 +138,9 @@ impl Candidate {
         }
         let (first, once) = (last.def()?, last.uses().len() == 1);
         let rank = last.ty().dims().len();
-        if !once || !narrow(dot.lhs) || dtype(dot.lhs) != dtype(dot.rhs) || !computed(first) {
+        let other = QuantizedWeights::of(product).is_some_and(|w| in_prologue(w.convert));
+        if other || !once || !narrow(dot.lhs) || dtype(dot.lhs) != dtype(dot.rhs) || !computed(first)
+        {
             return None;
         }
         let mut ops = vec![first];
@@ -167,6 +178,20 @@ fn computed(op: Op) -> bool {
 }
 
 impl Prologues {
+    /// Marks the conversions of 8-bit weights.
+    fn weights(&self, func: Op, ops: &[Op]) -> Result<()> {
+        let found: Vec<QuantizedWeights> =
+            ops.iter().filter_map(|op| QuantizedWeights::of(*op)).collect();
+        if found.is_empty() {
+            return Ok(());
+        }
+        mark(found.iter().map(|f| &f.convert));
+        let facts = Facts::of(func, self.rounds)?;
+        let graph = Graph::read(func, &facts, true)?;
+        let refused = found.iter().filter(|f| !f.are_read(&graph));
+        refused.for_each(|f| f.convert.remove_attr(PROLOGUE));
+        Ok(())
+    }
     fn hopper(&self) -> bool {
         self.chip == Chip::Sm90a.name()
     }

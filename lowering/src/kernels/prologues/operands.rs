@@ -31,7 +31,7 @@ impl StridedOperand {
     }
     /// Whether TMA can load it: contiguous along loop `near`, and all other strides nonzero
     /// multiples of `unit` elements.
-    fn readable(&self, graph: &Graph, near: usize, loops: &[usize], unit: i64) -> bool {
+    pub fn readable(&self, graph: &Graph, near: usize, loops: &[usize], unit: i64) -> bool {
         let far = |d: &usize| {
             *d == near || self.uses(*d) && graph.facts.divisor(&self.strides[*d]) % unit == 0
         };
@@ -59,7 +59,7 @@ impl OperandLoops {
             k: *depth as usize,
         })
     }
-    fn all(&self) -> Vec<usize> {
+    pub fn all(&self) -> Vec<usize> {
         self.batch.iter().chain(&self.free).copied().chain([self.k]).collect()
     }
 }

@@ -66,24 +66,34 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
 /// The contracting stages of a nest, one to `most`, with their roles and their operands' dtype.
 /// Each contracts bf16, f16 or f32 over the same loops.
 pub fn contractions(k: &Kernel, nest: &Nest, most: usize) -> Option<(Vec<usize>, Roles, DType)> {
-    let all: Vec<(Roles, DType)> = nest
+    contractions_by(k, nest, most, &factors)
+}
+
+/// As [`contractions`], of stages that `of` says the same about.
+pub fn contractions_by<T: PartialEq + Clone>(
+    k: &Kernel,
+    nest: &Nest,
+    most: usize,
+    of: &dyn Fn(&Stage) -> Option<T>,
+) -> Option<(Vec<usize>, Roles, T)> {
+    let all: Vec<(Roles, T)> = nest
         .stages
         .iter()
-        .map(|s| Some((roles_of(k, nest, *s)?, factors(k.stages.get(*s)?)?)))
+        .map(|s| Some((roles_of(k, nest, *s)?, of(k.stages.get(*s)?)?)))
         .collect::<Option<_>>()?;
-    let ((first, element), others) = all.split_first().filter(|(_, others)| others.len() < most)?;
-    let same = |(r, e): &(Roles, DType)| {
-        e == element
+    let ((first, said), others) = all.split_first().filter(|(_, others)| others.len() < most)?;
+    let same = |(r, t): &(Roles, T)| {
+        t == said
             && r.batch == first.batch
             && r.rows == first.rows
             && r.columns == first.columns
             && r.k == first.k
     };
-    others.iter().all(same).then(|| (nest.stages.clone(), first.clone(), *element))
+    others.iter().all(same).then(|| (nest.stages.clone(), first.clone(), said.clone()))
 }
 
 /// The dtype of both factors, if a stage contracts bf16, f16 or f32 with an f32 accumulator.
-fn factors(stage: &Stage) -> Option<DType> {
+pub fn factors(stage: &Stage) -> Option<DType> {
     let c = stage.accumulates().filter(|c| c.product == DType::F32)?;
     c.element().filter(|d| [DType::BF16, DType::F16, DType::F32].contains(d))
 }

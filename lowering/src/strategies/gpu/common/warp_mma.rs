@@ -43,8 +43,11 @@ impl Ptx {
     /// Of two registers with two 16-bit elements each, packs the first elements, or the second
     /// ones.
     pub fn permute_pairs(self, low: Value, high: Value, second: usize) -> Result<Value> {
-        let text =
-            format!("prmt.b32 $0, $1, $2, {};", if second == 0 { "0x5410" } else { "0x7632" });
+        self.permute_bytes(low, high, if second == 0 { "0x5410" } else { "0x7632" })
+    }
+    /// `prmt`: each digit of the selector, the lowest first, picks a byte of two registers.
+    pub fn permute_bytes(self, low: Value, high: Value, selector: &str) -> Result<Value> {
+        let text = format!("prmt.b32 $0, $1, $2, {selector};");
         self.inline_asm(&text, "=r,r,r", &[low, high], self.i32(), false)
     }
 }

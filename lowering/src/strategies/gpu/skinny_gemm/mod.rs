@@ -5,6 +5,7 @@ pub(crate) mod emit;
 mod pipeline;
 mod prologue;
 mod tile;
+mod weights;
 
 use crate::{
     analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, Stage, contracts, is_constant},
@@ -15,8 +16,9 @@ use crate::{
             common::{
                 assumed,
                 grid::{grid, largest},
-                roles::{Roles, contractions},
+                roles::{Roles, contractions_by},
             },
+            skinny_gemm::weights::{Factors, vector},
             wgmma_gemm::tiles::PROCESSORS,
         },
     },
@@ -104,13 +106,15 @@ impl Strategy for SkinnyGemm {
 
 /// M and N of the mma.sync instruction; the matrix's rows are its M.
 pub const INSTRUCTION: (usize, usize) = (16, 8);
-/// K of a warp's step: four threads read 16 contiguous bytes each of a row.
-pub const DEPTH: usize = SKINNY_K as usize;
 /// Warps of a CTA with a pipeline, and registers of a thread for what it loads ahead: of at most 8
 /// rows, and of more. Two resident CTAs are slower, of one kernel or of two (llama 1B, H200).
 const PIPELINE: [(usize, usize); 2] = [(16, 32), (8, 64)];
-/// Elements of 16 bytes, the vector width.
-pub const VECTOR: usize = 8;
+/// Bytes of a vector access.
+pub const VECTOR_BYTES: usize = 16;
+/// 16-bit elements of a vector access.
+pub const VECTOR: usize = VECTOR_BYTES / 2;
+/// Threads that read a row's elements of a K step, a vector each.
+const ROW_THREADS: usize = 4;
 /// Most rows of the skinny operand.
 pub const MAX_ROWS: i64 = SKINNY_ROWS;
 /// Most matrices that are multiplied over the same loops.
@@ -152,8 +156,10 @@ pub struct SkinnyProduct {
     pub batch: Vec<usize>,
     /// The reduction loop, and its size.
     pub k: (usize, usize),
-    /// The operands' element type.
+    /// The element type that is multiplied.
     pub element: DType,
+    /// The matrix's element type in memory.
+    pub stored: DType,
     /// The large matrix; each stage has its own.
     pub matrix: SkinnyOperand,
     /// The skinny operand.
@@ -169,16 +175,32 @@ impl SkinnyProduct {
     pub fn columns(&self) -> usize {
         self.rows.div_ceil(INSTRUCTION.1)
     }
+    /// Elements of a thread in a K step: 16 contiguous bytes of a row of the matrix.
+    pub fn vector(&self) -> usize {
+        vector(self.stored)
+    }
+    /// K of a warp's step.
+    pub fn depth(&self) -> usize {
+        ROW_THREADS * self.vector()
+    }
+    /// K steps of a tile.
+    pub fn steps(&self) -> usize {
+        self.k.1.div_ceil(self.depth())
+    }
 }
 
-/// Whether an argument can be read in 16-byte vectors along a loop.
+/// Whether an argument of 16-bit elements can be read in 16-byte vectors along a loop.
 pub fn readable(k: &Kernel, a: &Access, k_dim: usize) -> bool {
-    matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_))) && in_vectors(a, k_dim)
+    is_input(k, a) && in_vectors(a, k_dim, VECTOR)
 }
 
-/// Whether an access is contiguous along a loop, in aligned 16-byte vectors.
-fn in_vectors(a: &Access, k_dim: usize) -> bool {
-    let units = |p: &Poly| p.multiple_of(VECTOR as i64);
+fn is_input(k: &Kernel, a: &Access) -> bool {
+    matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)))
+}
+
+/// Whether an access is contiguous along a loop, in aligned vectors of `count` elements.
+fn in_vectors(a: &Access, k_dim: usize, count: usize) -> bool {
+    let units = |p: &Poly| p.multiple_of(count as i64);
     let others = a.at.dims.iter().all(|(d, p)| *d == k_dim || units(p));
     others
         && units(&a.at.constant)
@@ -234,26 +256,34 @@ fn scratch(k: &Kernel, plan: &NestPlan) -> Option<i64> {
 /// The skinny product of a nest.
 fn product(k: &Kernel, plan: &NestPlan, n: usize) -> Option<SkinnyProduct> {
     let nest = plan.nests.get(n)?;
-    let (stages, roles, element) =
-        contractions(k, nest, MATRICES).filter(|(.., element)| *element != DType::F32)?;
+    let (stages, roles, factors) = contractions_by(k, nest, MATRICES, &Factors::of)?;
+    let Factors { element, inputs, converted } = factors;
+    let stored = converted.unwrap_or(element);
     let Roles { batch, rows, columns, k: depth, .. } = roles;
     let all: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
     let [k_dim] = depth.as_slice() else { return None };
-    let size =
-        nest.extents[*k_dim].known().filter(|n| *n >= DEPTH as i64 && n % VECTOR as i64 == 0)?;
+    let whole = |n: &i64| *n >= SKINNY_K && n % vector(stored) as i64 == 0;
+    let size = nest.extents[*k_dim].known().filter(whole)?;
     let known = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known();
     let (x, y) = (known(&rows).unwrap_or(i64::MAX), known(&columns).unwrap_or(i64::MAX));
-    let sides = [SkinnyOperand { input: 0, dims: rows }, SkinnyOperand { input: 1, dims: columns }];
-    let [few, many] =
-        if x <= y { sides } else { sides.into_iter().rev().collect::<Vec<_>>().try_into().ok()? };
+    let [first, second] = inputs;
+    let (first, second) = (
+        SkinnyOperand { input: first, dims: rows },
+        SkinnyOperand { input: second, dims: columns },
+    );
+    // A converted factor is the matrix.
+    let (few, many) =
+        if x <= y && converted.is_none() { (first, second) } else { (second, first) };
     let shared = all.iter().all(|s| s.inputs.get(few.input) == all[0].inputs.get(few.input));
-    let fits = (1..=MAX_ROWS).contains(&x.min(y)) && x.max(y) >= INSTRUCTION.0 as i64;
+    let (count, matrix_rows) = if converted.is_some() { (y, x) } else { (x.min(y), x.max(y)) };
+    let fits = (1..=MAX_ROWS).contains(&count) && matrix_rows >= INSTRUCTION.0 as i64;
     let computed = |a: &Access| {
-        k.buffers.get(a.buffer).is_some_and(|b| b.role == Role::Temporary) && in_vectors(a, *k_dim)
+        k.buffers.get(a.buffer).is_some_and(|b| b.role == Role::Temporary)
+            && in_vectors(a, *k_dim, VECTOR)
     };
     let operands = |s: &&Stage| {
         let [matrix, few] = [many.input, few.input].map(|i| s.inputs.get(i));
-        matrix.is_some_and(|a| readable(k, a, *k_dim))
+        matrix.is_some_and(|a| is_input(k, a) && in_vectors(a, *k_dim, vector(stored)))
             && few.is_some_and(|a| readable(k, a, *k_dim) || computed(a))
     };
     let fits = fits && shared && all.iter().all(operands);
@@ -269,9 +299,10 @@ fn product(k: &Kernel, plan: &NestPlan, n: usize) -> Option<SkinnyProduct> {
         batch,
         k: (*k_dim, size as usize),
         element,
+        stored,
         matrix: many,
         skinny: few,
-        rows: x.min(y) as usize,
+        rows: count as usize,
     })
 }
 
@@ -304,7 +335,7 @@ fn params(plan: &NestPlan, all: &[SkinnyProduct]) -> (Params, f64) {
     };
     let one = |p: &SkinnyProduct| {
         let sizes = [size(p, &p.batch), size(p, &p.matrix.dims), p.rows as i64, p.k.1 as i64];
-        fastest(sizes, p.stages.len())
+        fastest(sizes, p.stages.len(), p.stored.byte_size())
     };
     let (mut rows, mut time) = (INSTRUCTION.0 * 4, LATENCY);
     for p in all {
@@ -314,7 +345,7 @@ fn params(plan: &NestPlan, all: &[SkinnyProduct]) -> (Params, f64) {
     let blocks =
         all.iter().map(|p| size(p, &p.batch) * round_up(size(p, &p.matrix.dims), rows)).sum();
     let least = |of: &dyn Fn(&SkinnyProduct) -> i64| all.iter().map(of).min().unwrap_or(1);
-    let steps = least(&|p| round_up(p.k.1 as i64, DEPTH));
+    let steps = least(&|p| p.steps() as i64);
     // Many CTAs share an SM, so that each needs fewer warps.
     let mut warps: usize = if 8 * PROCESSORS as i64 <= blocks { 4 } else { 16 };
     while warps > 1 && steps / (warps as i64) < UNROLL {
@@ -332,7 +363,7 @@ fn with_stages(r: &Request<'_>, all: &[SkinnyProduct], p: Params) -> Params {
     let p = Params { prefetch: PREFETCH, ..p };
     let Some(few) = all.first().filter(|_| shares_pipeline(r, all)) else { return p };
     let (most_warps, registers) = PIPELINE[usize::from(few.rows > INSTRUCTION.1)];
-    let warps = most_warps.min(1 << few.k.1.div_ceil(DEPTH).ilog2());
+    let warps = most_warps.min(1 << few.steps().ilog2());
     let steps = pipeline::steps(few, warps);
     let most = registers / (pipeline::WORDS * pipeline::fragments(few, p.block_m));
     match [8, 4, 2, 1].into_iter().find(|n| *n <= most && steps.is_multiple_of(*n)) {
@@ -353,8 +384,13 @@ fn round_up(a: i64, b: usize) -> i64 {
     (a + b as i64 - 1) / b as i64
 }
 
-/// Rows of a CTA's tile, and the estimated clocks. `sizes`: batch, rows of a matrix, few rows, K.
-pub fn fastest([batch, many, few, depth]: [i64; 4], matrices: usize) -> (usize, f64) {
+/// Rows of a CTA's tile, and the estimated clocks. `sizes`: batch, rows of a matrix, few rows, K;
+/// `bytes`: of an element of a matrix.
+pub fn fastest(
+    [batch, many, few, depth]: [i64; 4],
+    matrices: usize,
+    element_bytes: usize,
+) -> (usize, f64) {
     let blocks = |rows: usize| batch * round_up(many, rows);
     // Every CTA rereads the skinny operand. Larger tiles mean fewer CTAs, as long as each SM has
     // one.
@@ -366,8 +402,9 @@ pub fn fastest([batch, many, few, depth]: [i64; 4], matrices: usize) -> (usize, 
             && blocks(*rows) * 8 >= PROCESSORS as i64 * 7
     };
     let rows = [64, 32].into_iter().find(fits).unwrap_or(INSTRUCTION.0);
-    let bytes = |rows: i64| (2 * rows * depth) as f64 / PROCESSORS as f64;
-    let (read, again) = (bytes(batch * many * matrices as i64), bytes(few * blocks(rows)));
+    let read = |rows: i64, size: i64| (size * rows * depth) as f64 / PROCESSORS as f64;
+    let again = read(few * blocks(rows), 2);
+    let read = read(batch * many * matrices as i64, element_bytes as i64);
     let memory = if few > 2 * INSTRUCTION.1 as i64 { MANY_ROWS_BANDWIDTH } else { BANDWIDTH[0] };
     (rows, LATENCY + (read / memory).max((read + again) / BANDWIDTH[1]))
 }

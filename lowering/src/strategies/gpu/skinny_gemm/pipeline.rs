@@ -10,7 +10,7 @@ use crate::{
     strategies::gpu::{
         common::{ptx::Ptx, shared, threads},
         skinny_gemm::{
-            DEPTH, INSTRUCTION, Params, SkinnyProduct, VECTOR,
+            INSTRUCTION, Params, SkinnyProduct, VECTOR,
             tile::{ONE_LANE, SkinnyTile, StepOfK, TileRange, tile_of},
         },
     },
@@ -25,7 +25,10 @@ const STAGED_ROWS: usize = 16 << 10;
 
 /// Whether products can share a pipeline: each step copies as much, and all read the same rows.
 pub fn is_uniform(all: &[SkinnyProduct], few: &[&Access]) -> bool {
-    let same = |p: &SkinnyProduct| p.stages.len() == all[0].stages.len() && p.k == all[0].k;
+    let first = &all[0];
+    let same = |p: &SkinnyProduct| {
+        p.stages.len() == first.stages.len() && p.k == first.k && p.stored == first.stored
+    };
     all.iter().all(|p| p.batch.is_empty() && same(p)) && few.iter().all(|a| *a == few[0])
 }
 
@@ -42,7 +45,7 @@ pub fn staged_bytes(p: &SkinnyProduct) -> usize {
 
 /// K steps of a warp in a tile.
 pub fn steps(p: &SkinnyProduct, warps: usize) -> usize {
-    p.k.1.div_ceil(DEPTH).div_ceil(warps)
+    p.steps().div_ceil(warps)
 }
 
 /// The pipeline of the calling thread.
@@ -70,8 +73,8 @@ impl<'a> Pipeline<'a> {
         let tile = &ranges.first().ok_or("has no product")?.tile;
         let product = tile.product;
         let k = c.add(
-            c.mul(tile.warp, c.index(DEPTH as i64)?)?,
-            c.mul(tile.lane[1], c.index(VECTOR as i64)?)?,
+            c.mul(tile.warp, c.index(product.depth() as i64)?)?,
+            c.mul(tile.lane[1], c.index(product.vector() as i64)?)?,
         )?;
         let staged = staged_bytes(product) > 0 && !tile.few_are_computed();
         let (element, elements) =
@@ -109,7 +112,7 @@ impl<'a> Pipeline<'a> {
 
     fn sources_of(&self, c: Code, r: &TileRange<'_>, number: Value) -> Result<Vec<Value>> {
         let (p, tile) = (Ptx(c), &r.tile);
-        let SkinnyProduct { matrix, k: (k_dim, _), element, .. } = tile.product;
+        let SkinnyProduct { matrix, k: (k_dim, _), stored, .. } = tile.product;
         let (dims, first) = r.place(c, number)?;
         let from = (c.add(first, tile.lane[0])?, r.many);
         let count = tile.rows / INSTRUCTION.1;
@@ -123,7 +126,7 @@ impl<'a> Pipeline<'a> {
                 row[*k_dim] = LaneValue::Uniform(self.k);
                 let at = tile.scope.address(c, &access.at, &row, ONE_LANE)?;
                 let at = ONE_LANE.vector(c, at)?;
-                all.push(arith::addi(p, base, p.size_in_bytes(at, element.byte_size())?)?);
+                all.push(arith::addi(p, base, p.size_in_bytes(at, stored.byte_size())?)?);
             }
         }
         Ok(all)
@@ -138,13 +141,13 @@ impl<'a> Pipeline<'a> {
         there: Option<Value>,
     ) -> Result<Vec<Value>> {
         let tile = self.tile();
-        let (wide, depth) = (DEPTH * tile.warps, tile.product.k.1);
+        let (wide, depth) = (tile.product.depth() * tile.warps, tile.product.k.1);
         let mut conditions: Vec<Value> = there.into_iter().collect();
         if !depth.is_multiple_of(wide) {
             let k = c.add(self.k, c.mul(step, c.index(wide as i64)?)?)?;
             conditions.push(c.less_than(k, c.index(depth as i64)?)?);
         }
-        let bytes = Ptx(c).size_in_bytes(step, wide * tile.product.element.byte_size())?;
+        let bytes = Ptx(c).size_in_bytes(step, wide * tile.product.stored.byte_size())?;
         let mut all = |c: Code| self.load_all(c, sources, bytes);
         let Some(inside) = c.all_of(&conditions)? else { return all(c) };
         let word = Ptx(c).i32();
@@ -248,7 +251,7 @@ impl<'a> Pipeline<'a> {
                 let k = self.step_of_k(c, c.add(step, c.index(n as i64)?)?)?;
                 let right = self.few(c, &few, &k)?;
                 let left: Vec<Vec<Value>> = words.chunks(WORDS).map(<[Value]>::to_vec).collect();
-                sums = tile.accumulate(c, product.element, &left, &right, &sums)?;
+                sums = tile.accumulate(c, &left, &right, &sums)?;
                 let (from, there) = if last { (after, Some(further)) } else { (now, None) };
                 let ahead = match last {
                     true => c.index(n as i64)?,
@@ -270,7 +273,8 @@ impl<'a> Pipeline<'a> {
 
     /// The thread's place along K in a step of its warp.
     fn step_of_k(&self, c: Code, step: Value) -> Result<StepOfK> {
-        let (depth, wide) = (self.tile().product.k.1, DEPTH * self.tile().warps);
+        let product = self.tile().product;
+        let (depth, wide) = (product.k.1, product.depth() * self.tile().warps);
         let index = c.add(self.k, c.mul(step, c.index(wide as i64)?)?)?;
         if depth.is_multiple_of(wide) {
             return Ok(StepOfK { index, inside: None });
@@ -290,13 +294,13 @@ impl<'a> Pipeline<'a> {
         let SkinnyProduct { skinny, k: (_, depth), .. } = tile.product;
         let access = tile.stages[0].inputs.get(skinny.input).ok_or("has no few rows")?;
         let one = |(row, dims): &(Value, Vec<LaneValue>)| match self.staged {
-            None => tile.read(c, access, dims, k.index, k.inside),
-            Some(memory) => {
+            None => tile.read_few(c, access, dims, k),
+            Some(memory) => tile.few_vectors(c, k, &|c, k| {
                 let at = c.add(c.mul(*row, c.index(*depth as i64)?)?, k.index)?;
                 let element = memory.ty().element().ok_or("is no buffer")?;
                 let v = vector::load(c, memory, &[at], Type::vector(element, VECTOR))?;
                 tile.words(c, v, k.inside)
-            }
+            }),
         };
         rows.iter().map(one).collect()
     }

@@ -12,7 +12,9 @@ use crate::{
     },
     strategies::gpu::{
         common::{accumulators, ptx::Ptx, threads},
-        skinny_gemm::{DEPTH, INSTRUCTION, SkinnyOperand, SkinnyProduct, VECTOR, column_pitch},
+        skinny_gemm::{
+            INSTRUCTION, SkinnyOperand, SkinnyProduct, VECTOR, VECTOR_BYTES, column_pitch, weights,
+        },
         wgmma_gemm::tiles::PROCESSORS,
     },
     target::launch::WARP,
@@ -20,8 +22,6 @@ use crate::{
 use kiln_dialects::{ir::*, value::DType};
 
 pub(super) const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
-/// The vector width of a thread's loads.
-const VECTOR_LANES: Lanes = Lanes { count: VECTOR, mask: None };
 
 /// What all parts of the emission share.
 pub(super) struct SkinnyTile<'a> {
@@ -102,8 +102,8 @@ impl TileRange<'_> {
     /// write to the matrix: nothing is read.
     pub(super) fn prefetch(&self, c: Code, number: Value, bytes: usize) -> Result<()> {
         let SkinnyTile { product, stages, scope, thread, rows, .. } = &self.tile;
-        let SkinnyProduct { matrix, k: (_, depth), element, .. } = product;
-        let bytes = bytes.min(depth * element.byte_size());
+        let SkinnyProduct { matrix, k: (_, depth), stored, .. } = product;
+        let bytes = bytes.min(depth * stored.byte_size());
         let mut one = |c: Code| -> Result<()> {
             let (dims, first) = self.place(c, number)?;
             let row = c.min(c.add(first, *thread)?, c.sub(self.many, c.index(1)?)?)?;
@@ -111,7 +111,7 @@ impl TileRange<'_> {
             for stage in stages {
                 let access = stage.inputs.get(matrix.input).ok_or("has no matrix")?;
                 let place = ONE_LANE.vector(c, scope.address(c, &access.at, &dims, ONE_LANE)?)?;
-                Ptx(c).prefetch_l2(scope.buffer(access.buffer)?, place, *element, bytes)?;
+                Ptx(c).prefetch_l2(scope.buffer(access.buffer)?, place, *stored, bytes)?;
             }
             Ok(())
         };
@@ -184,18 +184,42 @@ impl SkinnyTile<'_> {
         };
         (0..count).map(of).collect()
     }
-    /// A thread's 16 bytes of a row as four packed pairs; zeros unless `inside`.
-    pub(super) fn read(
+    /// 16 bytes of a row, from an element of K on, as words; zeros unless `inside`.
+    fn read(
         &self,
         c: Code,
         access: &Access,
         row: &[LaneValue],
-        k_index: Value,
-        inside: Option<Value>,
+        k: &StepOfK,
     ) -> Result<Vec<Value>> {
         let mut dims = row.to_vec();
-        dims[self.product.k.0] = LaneValue::Strided(k_index, 1);
-        self.words(c, self.read_vector(c, access, &dims)?, inside)
+        dims[self.product.k.0] = LaneValue::Strided(k.index, 1);
+        self.words(c, self.read_vector(c, access, &dims)?, k.inside)
+    }
+    /// A thread's elements of one of the few rows in a K step, as packed pairs.
+    pub(super) fn read_few(
+        &self,
+        c: Code,
+        access: &Access,
+        row: &[LaneValue],
+        k: &StepOfK,
+    ) -> Result<Vec<Value>> {
+        self.few_vectors(c, k, &|c, k| self.read(c, access, row, k))
+    }
+    /// A thread's elements of a K step by `read`, which gives packed pairs of a vector of 16-bit
+    /// elements.
+    pub(super) fn few_vectors(
+        &self,
+        c: Code,
+        k: &StepOfK,
+        read: &dyn Fn(Code, &StepOfK) -> Result<Vec<Value>>,
+    ) -> Result<Vec<Value>> {
+        let mut all = vec![];
+        for at in (0..self.product.vector()).step_by(VECTOR) {
+            let index = if at == 0 { k.index } else { c.add(k.index, c.index(at as i64)?)? };
+            all.extend(read(c, &StepOfK { index, inside: k.inside })?);
+        }
+        Ok(all)
     }
     /// 16 bytes of an operand, contiguous along K.
     pub(super) fn read_vector(
@@ -204,10 +228,12 @@ impl SkinnyTile<'_> {
         access: &Access,
         dims: &[LaneValue],
     ) -> Result<Value> {
-        let v = self.scope.read(c, access, dims, VECTOR_LANES, &ForwardedElements::new())?;
-        VECTOR_LANES.vector(c, v)
+        let element = self.scope.buffer(access.buffer)?.ty().element().ok_or("is no buffer")?;
+        let lanes = Lanes { count: VECTOR_BYTES / element.dtype()?.byte_size(), mask: None };
+        let v = self.scope.read(c, access, dims, lanes, &ForwardedElements::new())?;
+        lanes.vector(c, v)
     }
-    /// 16 bytes as four packed pairs; zeros unless `inside`.
+    /// 16 bytes as four words; zeros unless `inside`.
     pub(super) fn words(&self, c: Code, v: Value, inside: Option<Value>) -> Result<Vec<Value>> {
         let words = Type::vector(Type::scalar(c.ctx(), DType::I32), 4);
         let mut v = vector::bitcast(c, v, words)?;
@@ -228,8 +254,7 @@ impl SkinnyTile<'_> {
         first: Value,
         many: Value,
     ) -> Result<Vec<Value>> {
-        let SkinnyProduct { k: (_, depth), matrix, skinny: few, rows: count, element, .. } =
-            self.product;
+        let SkinnyProduct { matrix, skinny: few, rows: count, .. } = self.product;
         let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
         let group = self.lane[0];
         let matrix_rows =
@@ -238,33 +263,35 @@ impl SkinnyTile<'_> {
             self.rows(c, dims, few, (group, c.index(*count as i64)?), INSTRUCTION.1, over)?;
         let zero = c.number(0.0, Type::scalar(c.ctx(), DType::F32))?;
         let sums = vec![zero; 4 * self.stages.len() * down * over];
-        let (steps, turn) = (c.index(depth.div_ceil(DEPTH) as i64)?, c.index(self.warps as i64)?);
+        let (steps, turn) =
+            (c.index(self.product.steps() as i64)?, c.index(self.warps as i64)?);
         let left = |c: Code, k: &StepOfK| {
-            let all = self
-                .stages
-                .iter()
-                .map(|s| self.fragments(c, &s.inputs[matrix.input], &matrix_rows, k));
-            all.collect::<Result<Vec<_>>>().map(|all| all.concat())
+            let rows = |s: &&Stage| {
+                let access = &s.inputs[matrix.input];
+                matrix_rows.iter().map(|r| self.read(c, access, r, k)).collect::<Result<Vec<_>>>()
+            };
+            self.stages.iter().map(rows).collect::<Result<Vec<_>>>().map(|all| all.concat())
         };
-        let add = |c: Code, k: &StepOfK, left: &[Vec<Value>], sums: &[Value]| {
-            let right = self.fragments(c, &self.stages[0].inputs[few.input], &few_rows, k)?;
-            self.accumulate(c, *element, left, &right, sums)
-        };
+        let access = &self.stages[0].inputs[few.input];
         c.for_unrolled(self.warp, steps, turn, self.unroll, &sums, &mut |c, step, sums| {
             let k = self.step_of_k(c, step)?;
-            add(c, &k, &left(c, &k)?, sums)
+            let left = left(c, &k)?;
+            let right: Vec<Vec<Value>> =
+                few_rows.iter().map(|r| self.read_few(c, access, r, &k)).collect::<Result<_>>()?;
+            self.accumulate(c, &left, &right, sums)
         })
     }
 
     /// Where a lane's elements of a step are along K.
     fn step_of_k(&self, c: Code, step: Value) -> Result<StepOfK> {
         let SkinnyProduct { k: (_, depth), .. } = self.product;
+        let wide = self.product.depth();
         let mut index = c.add(
-            c.mul(step, c.index(DEPTH as i64)?)?,
-            c.mul(self.lane[1], c.index(VECTOR as i64)?)?,
+            c.mul(step, c.index(wide as i64)?)?,
+            c.mul(self.lane[1], c.index(self.product.vector() as i64)?)?,
         )?;
         let mut inside = None;
-        if depth % DEPTH != 0 {
+        if depth % wide != 0 {
             let there = c.less_than(index, c.index(*depth as i64)?)?;
             index = c.select(there, index, c.index(0)?)?;
             inside = Some(there);
@@ -272,31 +299,24 @@ impl SkinnyTile<'_> {
         Ok(StepOfK { index, inside })
     }
 
-    /// A lane's fragments of rows of an operand: 16 bytes of each.
-    fn fragments(
-        &self,
-        c: Code,
-        a: &Access,
-        rows: &[Vec<LaneValue>],
-        k: &StepOfK,
-    ) -> Result<Vec<Vec<Value>>> {
-        rows.iter().map(|r| self.read(c, a, r, k.index, k.inside)).collect()
-    }
-
-    /// The accumulators after a step.
+    /// The accumulators after a step. `left`: words of the matrix's rows, `right`: packed pairs.
     pub(super) fn accumulate(
         &self,
         c: Code,
-        element: DType,
         left: &[Vec<Value>],
         right: &[Vec<Value>],
         sums: &[Value],
     ) -> Result<Vec<Value>> {
-        let mut sums = sums.to_vec();
+        let SkinnyProduct { element, stored, .. } = self.product;
+        let (mut sums, element) = (sums.to_vec(), *element);
         for (i, pair) in left.chunks(2).enumerate() {
+            let pair: Vec<Vec<Value>> = pair
+                .iter()
+                .map(|words| weights::pairs(c, *stored, element, words))
+                .collect::<Result<_>>()?;
             for (j, x) in right.iter().enumerate() {
                 let at = 4 * (i * right.len() + j);
-                for half in [0, 2] {
+                for half in (0..x.len()).step_by(2) {
                     let rows = [pair[0][half], pair[1][half], pair[0][half + 1], pair[1][half + 1]];
                     let columns = [x[half], x[half + 1]];
                     let next = Ptx(c).warp_mma(element, rows, columns, &sums[at..at + 4])?;
