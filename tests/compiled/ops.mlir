@@ -736,3 +736,37 @@ func.func @f(%x: tensor<16x512xbf16>, %w: tensor<8512x512xbf16>) -> tensor<16x85
   %0 = kiln.linear %x, %w : tensor<16x512xbf16>, tensor<8512x512xbf16>
   return %0 : tensor<16x8512xbf16>
 }
+
+// -----
+
+// CASE: products of a few tokens with int8 weights, of a K that no step divides, and a norm before them
+func.func @f(%x: tensor<3x208xbf16>, %n: tensor<208xbf16>, %v: tensor<96x208xi8>, %s: tensor<96xbf16>, %w: tensor<72x208xi8>, %t: tensor<72xbf16>) -> (tensor<3x96xbf16>, tensor<3x72xbf16>) {
+  %y = kiln.rms_norm %x weight %n : tensor<208xbf16> {rank = 1 : i64, epsilon = 1.0e-05 : f64} : tensor<3x208xbf16>
+  %0 = kiln.convert %v : tensor<96x208xi8> to bf16
+  %1 = kiln.linear %y, %0 : tensor<3x208xbf16>, tensor<96x208xbf16>
+  %2 = kiln.broadcast_in_dim %s dims = [1] sizes = [3, 96] : tensor<96xbf16>
+  %3 = kiln.mul %1, %2 : tensor<3x96xbf16>
+  %4 = kiln.convert %w : tensor<72x208xi8> to bf16
+  %5 = kiln.linear %y, %4 : tensor<3x208xbf16>, tensor<72x208xbf16>
+  %6 = kiln.broadcast_in_dim %t dims = [1] sizes = [3, 72] : tensor<72xbf16>
+  %7 = kiln.mul %5, %6 : tensor<3x72xbf16>
+  return %3, %7 : tensor<3x96xbf16>, tensor<3x72xbf16>
+}
+
+// -----
+
+// CASE: two layers of f16 with int8 weights
+func.func @f(%x: tensor<9x256xf16>, %v: tensor<320x256xi8>, %w: tensor<2600x320xi8>) -> tensor<9x2600xf16> {
+  %0 = kiln.convert %v : tensor<320x256xi8> to f16
+  %1 = kiln.linear %x, %0 : tensor<9x256xf16>, tensor<320x256xf16>
+  %c = kiln.splat [9, 320], 7.8125e-03 : f16
+  %2 = kiln.mul %1, %c : tensor<9x320xf16>
+  %3 = kiln.reduce max %2 dims = [1] : tensor<9x320xf16>
+  %4 = kiln.broadcast_in_dim %3 dims = [0] sizes = [9, 320] : tensor<9xf16>
+  %5 = kiln.sub %2, %4 : tensor<9x320xf16>
+  %6 = kiln.convert %w : tensor<2600x320xi8> to f16
+  %7 = kiln.linear %5, %6 : tensor<9x320xf16>, tensor<2600x320xf16>
+  %d = kiln.splat [9, 2600], 7.8125e-03 : f16
+  %8 = kiln.mul %7, %d : tensor<9x2600xf16>
+  return %8 : tensor<9x2600xf16>
+}

@@ -1000,3 +1000,23 @@ func.func @f(%x: tensor<2x4x4x8xf32>, %y: tensor<1x4x8xf32>, %w: tensor<8x6xf32>
   %3 = kiln.pad %2, %zero low = [0, 1, 0] high = [0, 1, 0] : tensor<1x4x6xf32>, tensor<f32>
   return %1, %3 : tensor<2x6x6x6xf32>, tensor<1x6x6xf32>
 }
+
+// -----
+// The conversions of 8-bit weights are part of the products, which share their left operand, a view
+// of a norm.
+// CASE: products_of_8_bit_weights
+// RUN: kiln-fuse{pairs=true constants=true launch=4000}
+// CHECK-COUNT-1: kiln.launch
+// CHECK-COUNT-2: kiln.constant
+func.func @f(%x: tensor<2x1x128xbf16>, %v: tensor<64x128xi8>, %w: tensor<96x128xi8>) -> (tensor<2x64xbf16>, tensor<2x96xbf16>) {
+  %0 = kiln.reduce max %x dims = [2] : tensor<2x1x128xbf16>
+  %1 = kiln.broadcast_in_dim %0 dims = [0, 1] sizes = [2, 1, 128] : tensor<2x1xbf16>
+  %2 = kiln.sub %x, %1 : tensor<2x1x128xbf16>
+  %3 = kiln.reshape %2 sizes = [2, 128] : tensor<2x1x128xbf16>
+  %4 = kiln.convert %v {kiln.prologue} : tensor<64x128xi8> to bf16
+  %5 = kiln.dot_general %3, %4 batch = [] x [] contract = [1] x [1] : tensor<2x128xbf16>, tensor<64x128xbf16>
+  %6 = kiln.convert %w {kiln.prologue} : tensor<96x128xi8> to bf16
+  %7 = kiln.transpose %6 permutation = [1, 0] : tensor<96x128xbf16>
+  %8 = kiln.dot_general %3, %7 batch = [] x [] contract = [1] x [0] : tensor<2x128xbf16>, tensor<128x96xbf16>
+  return %5, %8 : tensor<2x64xbf16>, tensor<2x96xbf16>
+}

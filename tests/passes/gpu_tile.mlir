@@ -1434,3 +1434,37 @@ func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: te
 }
 }
 }
+
+// -----
+// Weights of 8 bits become bf16 in registers.
+// CASE: skinny_gemm_of_8_bit_weights
+// CHECK: llvm.load
+// CHECK: nvvm.griddepcontrol wait
+// CHECK: prmt.b32
+// CHECK: arith.subf
+// CHECK: nvvm.mma.sync
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor<20x64xi8> {kiln.constant, kiln.sizes = array<i64: 20, 64>}) -> tensor<3x20xbf16> attributes {kiln.dependent, kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 0 : i64, stages = 1 : i64, unroll = 1 : i64, warps = 1 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<3x20xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x20xf32>) -> tensor<3x20xf32>
+  %c = kiln.structured.contract ins(%a, %b : tensor<3x64xbf16>, tensor<20x64xi8>) outs(%f : tensor<3x20xf32>) maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%x: bf16, %q: i8):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.sitofp %q : i8 to f32
+    %2 = arith.truncf %1 : f32 to bf16
+    %3 = arith.extf %2 : bf16 to f32
+    kiln.yield %0, %3 : f32, f32
+  } -> tensor<3x20xf32>
+  %g = tensor.empty() : tensor<3x20xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<3x20xf32>) outs(%g : tensor<3x20xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<3x20xbf16>
+  return %r : tensor<3x20xbf16>
+}
+}
+}

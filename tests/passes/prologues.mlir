@@ -133,3 +133,28 @@ func.func @f(%x: tensor<70x64xbf16>, %w: tensor<64x16xbf16>) -> tensor<70x16xbf1
   %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [0] : tensor<70x64xbf16>, tensor<64x16xbf16>
   return %1 : tensor<70x16xbf16>
 }
+
+// -----
+// Each thread converts the 8-bit weights that it multiplies; the transpose only changes indices.
+// CASE: weights_of_8_bits
+// CHECK: kiln.convert {{.*}} {kiln.prologue} : tensor<64x32xi8> to bf16
+func.func @f(%x: tensor<4x64xbf16>, %w: tensor<32x64xi8>, %s: tensor<32xbf16>) -> tensor<4x32xbf16> {
+  %0 = kiln.transpose %w permutation = [1, 0] : tensor<32x64xi8>
+  %1 = kiln.convert %0 : tensor<64x32xi8> to bf16
+  %2 = kiln.dot_general %x, %1 batch = [] x [] contract = [1] x [0] : tensor<4x64xbf16>, tensor<64x32xbf16>
+  %3 = kiln.broadcast_in_dim %s dims = [1] sizes = [4, 32] : tensor<32xbf16>
+  %4 = kiln.mul %2, %3 : tensor<4x32xbf16>
+  return %4 : tensor<4x32xbf16>
+}
+
+// -----
+// With more rows every CTA would convert the weights again; N-major ones are not read as vectors.
+// CASE: weights_of_8_bits_in_memory
+// CHECK-NOT: kiln.prologue}
+func.func @f(%x: tensor<40x64xbf16>, %v: tensor<32x64xi8>, %y: tensor<4x64xbf16>, %w: tensor<64x32xi8>) -> (tensor<40x32xbf16>, tensor<4x32xbf16>) {
+  %0 = kiln.convert %v : tensor<32x64xi8> to bf16
+  %1 = kiln.dot_general %x, %0 batch = [] x [] contract = [1] x [1] : tensor<40x64xbf16>, tensor<32x64xbf16>
+  %2 = kiln.convert %w : tensor<64x32xi8> to bf16
+  %3 = kiln.dot_general %y, %2 batch = [] x [] contract = [1] x [0] : tensor<4x64xbf16>, tensor<64x32xbf16>
+  return %1, %3 : tensor<40x32xbf16>, tensor<4x32xbf16>
+}

@@ -5,7 +5,9 @@ use crate::{
         CONSTANT, DIVISOR, LEAST, param_attrs,
         sizes::{SizeBuilder, SizeValues, index_operands},
     },
-    kernels::{fuse::gated_pairs::has_few_rows, graph::Graph, op_facts::reads},
+    kernels::{
+        fuse::gated_pairs::has_few_rows, graph::Graph, marks::in_prologue, op_facts::reads,
+    },
     target::{costs::SKINNY_ROWS, kernel_attrs::DONATED},
 };
 use kiln_dialects::{
@@ -97,8 +99,17 @@ fn is_constant_weight(v: Value) -> bool {
         Some(op) => op.kind() == Some(OpKind::GetGlobal),
         None => param_attrs(v).is_none_or(|a| a.entry(DONATED).is_none()),
     };
-    let multiplies = |(op, i): &(Op, usize)| {
-        *i == 1 && DotGeneral::of(*op).is_some_and(|dot| has_few_rows(&dot, SKINNY_ROWS))
-    };
-    given && v.uses().iter().any(multiplies)
+    given && is_multiplied(v)
+}
+
+/// Whether a product of few rows reads a value, or what is a transpose, a reshape or a prologue of
+/// it, as its right operand.
+fn is_multiplied(v: Value) -> bool {
+    v.uses().iter().any(|(op, i)| match op.kind() {
+        Some(OpKind::DotGeneral) => {
+            *i == 1 && DotGeneral::of(*op).is_some_and(|dot| has_few_rows(&dot, SKINNY_ROWS))
+        }
+        Some(OpKind::Transpose | OpKind::Reshape) => is_multiplied(op.result(0)),
+        _ => in_prologue(*op) && is_multiplied(op.result(0)),
+    })
 }

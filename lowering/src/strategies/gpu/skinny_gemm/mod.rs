@@ -401,7 +401,9 @@ pub fn fastest(
             && few > INSTRUCTION.1 as i64
             && blocks(*rows) * 8 >= PROCESSORS as i64 * 7
     };
-    let rows = [64, 32].into_iter().find(fits).unwrap_or(INSTRUCTION.0);
+    // The reduction over warps takes as long as half of a small tile's bytes.
+    let least = if element_bytes == 1 && blocks(32) >= PROCESSORS as i64 { 32 } else { 16 };
+    let rows = [64, 32].into_iter().find(fits).unwrap_or(least);
     let read = |rows: i64, size: i64| (size * rows * depth) as f64 / PROCESSORS as f64;
     let again = read(few * blocks(rows), 2);
     let read = read(batch * many * matrices as i64, element_bytes as i64);
