@@ -13,6 +13,7 @@ mod memory;
 pub mod pt2;
 mod schema;
 mod srepr;
+mod states;
 pub use aten::RandomOrder;
 pub(crate) use srepr::size_op;
 pub mod storage;

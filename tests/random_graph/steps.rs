@@ -177,7 +177,14 @@ impl Graph {
                     offsets: vec![Size::Static(0); own.len()],
                     sizes: sizes.clone(),
                 })?;
-                one(b.add(&InsertSlice { source: y, dest: Some(first), offsets, sizes }))
+                one(b.add(&InsertSlice {
+                    source: y,
+                    dest: Some(first),
+                    start: None,
+                    axis: None,
+                    offsets,
+                    sizes,
+                }))
             }
             "reverse" => {
                 let input = self.any();

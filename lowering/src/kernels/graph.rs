@@ -253,6 +253,9 @@ impl Graph<'_> {
                         .map(|o| o.operand(0));
                     must.extend(gathers.filter(|v| captured(op).contains(v)).map(base));
                 }
+                Role::Compute(Class::Single) if op.kind() == Some(OpKind::InsertSlice) => {
+                    must.extend(InsertSlice::of(*op).and_then(|o| o.start).map(base));
+                }
                 Role::Compute(Class::Contract) => {
                     let operands = folding_op(*op).unwrap_or(*op).operands().into_iter().map(base);
                     must.extend(operands.filter(|v| !v.def().is_some_and(in_prologue)));
