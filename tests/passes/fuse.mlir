@@ -1000,3 +1000,16 @@ func.func @f(%x: tensor<2x4x4x8xf32>, %y: tensor<1x4x8xf32>, %w: tensor<8x6xf32>
   %3 = kiln.pad %2, %zero low = [0, 1, 0] high = [0, 1, 0] : tensor<1x4x6xf32>, tensor<f32>
   return %1, %3 : tensor<2x6x6x6xf32>, tensor<1x6x6xf32>
 }
+
+// -----
+// What computes a row writes it into the state, whose memory is the kernel's destination.
+// CASE: row_of_a_state
+// RUN: kiln-update-in-place,kiln-fuse
+// CHECK: outs(%arg0
+// CHECK: ops = ["neg", "insert_slice"], pieces = [array<i64: 0, 1, 4>]
+func.func @f(%cache: tensor<6x4xf32> {kiln.donated = "results", kiln.state = {result = 0 : i64, source = ""}}, %at: tensor<1xi64>, %x: tensor<1x4xf32>) -> (tensor<6x4xf32>, tensor<4xf32>) {
+  %0 = kiln.neg %x : tensor<1x4xf32>
+  %1 = kiln.scatter assign %cache[%at], %0 dims = [0] : tensor<6x4xf32>[tensor<1xi64>], tensor<1x4xf32>
+  %2 = kiln.reduce max %1 dims = [0] : tensor<6x4xf32>
+  return %1, %2 : tensor<6x4xf32>, tensor<4xf32>
+}

@@ -174,6 +174,8 @@ impl Graph {
                 let first = b.add(&InsertSlice {
                     source: x,
                     dest: None,
+                    start: None,
+                    axis: None,
                     offsets: vec![Size::Static(0); own.len()],
                     sizes: sizes.clone(),
                 })?;
