@@ -124,14 +124,17 @@ fn a_package_has_the_initial_state() -> Result<(), Error> {
     Ok(())
 }
 
-/// A session of a program whose two states are updated in whole and by rows.
+/// A session of a program whose states are updated in whole, by a row and by two rows.
 fn sums(folder: &Path) -> Result<Session, Error> {
     const TEXT: &str = r#"module attributes {kiln.level = "graph"} {
-  func.func @main(%x: tensor<1x4xf32>, %at: tensor<1xi64>, %sum: tensor<1x4xf32> {kiln.donated = "results", kiln.state = {result = 2 : i64, source = "w.safetensors#output_0"}}, %rows: tensor<6x4xf32> {kiln.donated = "results", kiln.state = {result = 0 : i64, source = "w.safetensors#output_1"}}) -> (tensor<6x4xf32>, tensor<4xf32>, tensor<1x4xf32>) {
+  func.func @main(%x: tensor<1x4xf32>, %at: tensor<1xi64>, %sum: tensor<1x4xf32> {kiln.donated = "results", kiln.state = {result = 2 : i64, source = "w.safetensors#output_0"}}, %rows: tensor<6x4xf32> {kiln.donated = "results", kiln.state = {result = 0 : i64, source = "w.safetensors#output_1"}}, %some: tensor<6x4xf32> {kiln.donated = "results", kiln.state = {result = 3 : i64, source = "w.safetensors#output_1"}}) -> (tensor<6x4xf32>, tensor<4xf32>, tensor<1x4xf32>, tensor<6x4xf32>) {
     %0 = kiln.add %sum, %x : tensor<1x4xf32>
     %1 = kiln.scatter assign %rows[%at], %x dims = [0] : tensor<6x4xf32>[tensor<1xi64>], tensor<1x4xf32>
     %2 = kiln.reduce sum %1 dims = [0] : tensor<6x4xf32>
-    return %1, %2, %0 : tensor<6x4xf32>, tensor<4xf32>, tensor<1x4xf32>
+    %two = kiln.concat %at, %at axis = 0 : tensor<1xi64>, tensor<1xi64>
+    %both = kiln.concat %x, %x axis = 0 : tensor<1x4xf32>, tensor<1x4xf32>
+    %3 = kiln.scatter assign %some[%two], %both dims = [0] : tensor<6x4xf32>[tensor<2xi64>], tensor<2x4xf32>
+    return %1, %2, %0, %3 : tensor<6x4xf32>, tensor<4xf32>, tensor<1x4xf32>, tensor<6x4xf32>
   }
 }"#;
     let value = |shape: &[usize]| -> Result<_, Error> { Ok(counting(shape).value()?) };
@@ -157,6 +160,7 @@ fn values_that_somebody_holds_stay_what_they_are() -> Result<(), Error> {
     let new = state(&s);
     assert_eq!((numbers(&new[0]), numbers(&new[1])[4]), (vec![10.0, 12.0, 14.0, 16.0], 10.0));
     assert_eq!(numbers(&new[1])[8], 8.0, "a row that no call has written");
+    assert_eq!(numbers(&new[1]), numbers(&new[2]));
     drop(new);
     let begin = addresses(&s);
     s.call(&[&x, &at(5)?])?;
@@ -172,9 +176,11 @@ fn values_that_somebody_holds_stay_what_they_are() -> Result<(), Error> {
     assert_eq!(numbers(&state(&s)[0]), [0.0, 1.0, 2.0, 3.0]);
     // Without a session, each call has memory of its own for the new state.
     let program = s.executable();
-    let zeros = [counting(&[1, 4]) * 0.0, at(2)?, counting(&[1, 4]), counting(&[6, 4])];
+    let rows = || counting(&[6, 4]);
+    let zeros = [counting(&[1, 4]) * 0.0, at(2)?, counting(&[1, 4]), rows(), rows()];
     let values = zeros.iter().map(|t| t.value()).collect::<Result<Vec<_>, _>>()?;
     let results = program.call_values(&values.iter().collect::<Vec<_>>())?;
     assert_eq!(results[0].as_f()?[8..16], [0.0, 0.0, 0.0, 0.0, 12.0, 13.0, 14.0, 15.0]);
+    assert_eq!(results[0], results[3]);
     Ok(())
 }

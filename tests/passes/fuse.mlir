@@ -1013,3 +1013,17 @@ func.func @f(%cache: tensor<6x4xf32> {kiln.donated = "results", kiln.state = {re
   %2 = kiln.reduce max %1 dims = [0] : tensor<6x4xf32>
   return %1, %2 : tensor<6x4xf32>, tensor<4xf32>
 }
+
+// -----
+// A position is computed by a kernel in front of the one that writes there.
+// CASE: position_of_a_row
+// RUN: kiln-update-in-place,kiln-fuse
+// CHECK: ops = ["add"]
+// CHECK: ops = ["neg", "insert_slice"]
+func.func @f(%cache: tensor<6x4xf32> {kiln.donated = "results", kiln.state = {result = 0 : i64, source = ""}}, %at: tensor<1xi64>, %x: tensor<1x4xf32>) -> tensor<6x4xf32> {
+  %one = kiln.splat [1], 1 : i64
+  %0 = kiln.add %at, %one : tensor<1xi64>
+  %1 = kiln.neg %x : tensor<1x4xf32>
+  %2 = kiln.scatter assign %cache[%0], %1 dims = [0] : tensor<6x4xf32>[tensor<1xi64>], tensor<1x4xf32>
+  return %2 : tensor<6x4xf32>
+}

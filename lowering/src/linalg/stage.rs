@@ -2,7 +2,7 @@
 //! argmax and argmin, and the slices of concat and pad.
 use crate::{
     analysis::index_expr::IndexExpr,
-    kernels::op_facts::{folding_op, is_attention},
+    kernels::op_facts::{folding_op, is_attention, moved_element},
     linalg::{
         arg::arg,
         common::{Tensors, id, reduces, start},
@@ -215,12 +215,8 @@ fn insert_slice(k: &Kernel, op: Op, o: &InsertSlice) -> Tensors {
 /// The element of a 0-d integer, clamped so that a slice of `own` elements that starts at `offset`
 /// stays within `size`.
 fn moved_by(k: &Kernel, start: Value, offset: Size, own: Size, size: Size) -> Result<Size> {
-    let mut held = start;
-    while k.stored(held).is_none() {
-        let view = held.def().filter(|o| o.kind() == Some(OpKind::Reshape));
-        held = view.ok_or("starts at what is in no memory")?.operand(0);
-    }
-    let tensor = k.stored(held).ok_or("starts at what is in no memory")?;
+    let mut same = std::iter::successors(Some(start), |v| moved_element(*v));
+    let tensor = same.find_map(|v| k.stored(v)).ok_or("starts at what is in no memory")?;
     let zero = k.b.index(0)?;
     let first = tensor::extract(k.b, tensor, &vec![zero; tensor.ty().dims().len()])?;
     let start = arith::index_cast(k.b, first, Type::index(k.b.ctx))?;
