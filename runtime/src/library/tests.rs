@@ -254,6 +254,27 @@ fn boxes_are_moved_inside() {
 }
 
 #[test]
+fn a_scatter_in_place_writes_its_updates_alone() {
+    for nth in [1, 3] {
+        let mut x = tensor(&[4, 2], &[f16::ONE; 8]);
+        let mut updates = tensor(&[2, 2], &[f16::from_f32(3.0); 4]);
+        let mut rows = tensor(&[2], &[3i64, 3]);
+        let at = std::ptr::from_mut(&mut x);
+        let both = |kind: i64, updates: &mut Memory, rows: &mut Memory| {
+            // SAFETY: the same memory as an operand and as the result, of which `call` takes the
+            // address alone.
+            let (x, out) = unsafe { (&mut *at, &mut *at) };
+            let tensors = &mut [Some(x), Some(updates), Some(rows), Some(out)];
+            call("kiln_scatter", tensors, &[kind, 0], nth);
+        };
+        both(0, &mut updates, &mut rows);
+        both(1, &mut updates, &mut rows);
+        let want = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0, 9.0].map(f16::from_f32);
+        assert_eq!(x.read::<f16>(), want, "{nth} threads");
+    }
+}
+
+#[test]
 fn halves_are_rounded_once() {
     // Just above the midpoint of two f16: rounding to f32 first would land on the midpoint, then go
     // to even.
