@@ -84,7 +84,9 @@ fn one_row_a_step(p: &Program) {
         let (whole, row) = (bytes(&cache.dims), bytes(&cache.dims) / 256);
         // One launch writes into it, of a row and what the row is computed of.
         let writers: Vec<_> = p.kernels.iter().filter(|k| k.updates.contains(&s.input)).collect();
-        let [writer] = writers[..] else { panic!("{} launches write {}", writers.len(), cache.name) };
+        let [writer] = writers[..] else {
+            panic!("{} launches write {}", writers.len(), cache.name)
+        };
         let Some(Dim::Known(moved)) = writer.bytes else { panic!("{writer:?}") };
         assert!(moved < 8 * row && moved < whole / 16, "{} moves {moved} bytes", writer.name);
         assert!(writer.results.iter().all(|t| t.dims == cache.dims), "{writer:?}");
@@ -102,8 +104,7 @@ fn a_step_writes_one_row_of_each_cache_and_copies_none() -> Result<(), Error> {
     crate::watchdog::arm();
     let model = kiln::load(folder().join("model.pt2"))?;
     for target in ["native", "cuda:sm_80", "cuda:sm_90a"] {
-        let options =
-            Options { target: Some(target.into()), states: true, ..Options::default() };
+        let options = Options { target: Some(target.into()), states: true, ..Options::default() };
         one_row_a_step(&model.build(&options, &|_, _| ())?.0.program);
     }
     Ok(())

@@ -2,7 +2,8 @@ use super::*;
 use crate::{
     control::{Body, Control, Step, Value},
     program::{
-        Alias, Arg, Expr, ExprKind, IndexGuard, Kernel, Launch, NotAliased, Target, TensorMap,
+        Alias, Arg, Expr, ExprKind, IndexGuard, Kernel, Launch, NotAliased, State, Target,
+        TensorMap,
     },
 };
 
