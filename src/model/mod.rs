@@ -147,6 +147,14 @@ impl Model {
     pub fn module(&self, context: &Context) -> Result<(Module, Vec<Diagnostic>), Error> {
         self.module_in(context, RandomOrder::default(), false)
     }
+    /// As [`Model::module`], with the arguments that options ask for.
+    pub(crate) fn module_for(
+        &self,
+        context: &Context,
+        options: &Options,
+    ) -> Result<(Module, Vec<Diagnostic>), Error> {
+        self.module_in(context, RandomOrder::default(), options.states)
+    }
     /// As [`Model::module`], with draws in an order, unless the file is IR; of an archive, with
     /// mutated buffers as states where asked for.
     fn module_in(

@@ -21,6 +21,16 @@ func.func @f(%cache: tensor<6x4xf32> {kiln.donated = "results", kiln.state = {re
 }
 
 // -----
+// A view of the new value is another result, which is not in the state's memory.
+// CASE: returned_twice
+// IMPLICIT-CHECK-NOT: kiln.insert_slice
+func.func @f(%cache: tensor<6x4xf32> {kiln.donated = "results", kiln.state = {result = 1 : i64, source = ""}}, %at: tensor<1xi64>, %row: tensor<1x4xf32>) -> (tensor<24xf32>, tensor<6x4xf32>) {
+  %0 = kiln.scatter assign %cache[%at], %row dims = [0] : tensor<6x4xf32>[tensor<1xi64>], tensor<1x4xf32>
+  %1 = kiln.reshape %0 sizes = [24] : tensor<6x4xf32>
+  return %1, %0 : tensor<24xf32>, tensor<6x4xf32>
+}
+
+// -----
 // No state; the old value is read as well; another result is the new value; several positions; sums.
 // CASE: not_in_place
 // CHECK-COUNT-5: kiln.scatter

@@ -7,7 +7,7 @@
 //! that is left, and the ops that compute the row can join it.
 //!
 //! The old value of the state may have no other reader, and the new one has to be the function's
-//! result of that state. A position out of range moves the slice into bounds, where PyTorch's
+//! result of that state and no other one. A position out of range moves the slice into bounds, where PyTorch's
 //! `index_copy_` is an error; `kiln-require-indices` has stated that on the host before.
 //!
 //! Numerics: exact.
@@ -47,7 +47,10 @@ impl Pass for UpdateInPlace {
                 let result = about.entry("result").and_then(Attr::as_i64);
                 let new =
                     result.and_then(|n| end.operands().get(usize::try_from(n).ok()?).copied());
-                let Some(op) = new.and_then(Value::def) else { continue };
+                let Some((new, op)) = new.and_then(|v| Some((v, v.def()?))) else { continue };
+                if returns(new, end) != 1 {
+                    continue;
+                }
                 let users = state.uses().into_iter().map(|(user, _)| user);
                 let mut users = users.filter(|o| o.kind() != Some(OpKind::BindShape));
                 if users.next() != Some(op) || users.next().is_some() {
@@ -60,6 +63,16 @@ impl Pass for UpdateInPlace {
         }
         Ok(())
     }
+}
+
+/// How often a value or a view of it is a result of the function. Each result has memory of its own,
+/// and the first of equal ones is no copy.
+fn returns(v: Value, end: Op) -> usize {
+    let count = |(user, _): (Op, usize)| match user.kind() {
+        Some(OpKind::Reshape) => returns(user.result(0), end),
+        _ => usize::from(user == end),
+    };
+    v.uses().into_iter().map(count).sum()
 }
 
 /// A write of one position.
