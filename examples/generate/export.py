@@ -115,7 +115,7 @@ def export(model, out, tokens):
     model = model.eval().requires_grad_(False)
     example = (torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, dtype=torch.long))
     save(torch.export.export(model, example), out / "model.pt2")
-    scores = [model(token.view(1, 1), torch.tensor([i]))[..., :].flatten() for i, token in enumerate(tokens)]
+    scores = [model(token.view(1, 1), torch.tensor([i])).flatten() for i, token in enumerate(tokens)]
     save_file({"tokens": tokens, "scores": torch.stack(scores)}, out / "steps.safetensors")
 
 
