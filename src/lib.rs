@@ -40,6 +40,7 @@
 //! | gradients | [`grad`], [`value_and_grad`], [`vjp`], [`jvp`], [`checkpoint`] |
 //! | functions of batches from functions of examples | [`vmap`] |
 //! | model files and executables | [`load`], [`Model`], [`Executable`], [`Options`], [`model`] |
+//! | programs with state, such as a decoder with a cache of keys and values | [`Session`] |
 //! | layers, named as in PyTorch; optimizers | [`nn`], [`optim`] |
 //! | tracing and capture to IR | [`trace`], [`tensor`], [`capture`] |
 //! | user passes, and a `kiln-opt` that has them | [`passes`], [`opt::main`], [`cli::main`] |
@@ -58,7 +59,7 @@ pub use kiln_lowering as lowering;
 pub use kiln_macros::compile;
 pub use kiln_passes as passes;
 pub use kiln_runtime as runtime;
-pub use model::{AlignRandom, Error, Executable, Model, Options, load};
+pub use model::{AlignRandom, Error, Executable, Model, Options, Session, load};
 pub use runtime::{View, ViewMut};
 
 pub mod autotune;

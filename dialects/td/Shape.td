@@ -78,12 +78,13 @@ def Kiln_ConcatOp : Kiln_Move<"concat"> {
 // Not pure: CSE must not merge two, since each owns a buffer that its user overwrites.
 def Kiln_InsertSliceOp : Kiln_Inferred<"insert_slice", [MemoryEffects<[MemAlloc<FactResource>]>, AttrSizedOperandSegments]> {
   let family = "movement";
-  let summary = "Inserts a slice into a larger tensor in place (destination passing): `dest` is the result of an earlier kiln.insert_slice without other uses, or absent for a new tensor, whose other elements are undefined (0 in the interpreter). Slices of one tensor do not overlap";
-  let formula = "r[offsets + i...] = source[i...], dest[...] elsewhere; sizes are those of r";
-  let arguments = (ins Tensor:$source, Optional<Tensor>:$dest, Variadic<Index>:$dynamic_offsets, DenseI64ArrayAttr:$offsets,
+  let summary = "Inserts a slice into a larger tensor in place (destination passing): `dest` is the result of an earlier kiln.insert_slice without other uses, a state of the program (an argument with kiln.state), or absent for a new tensor, whose other elements are undefined (0 in the interpreter). Slices of one tensor do not overlap. `start`, a 0-d integer, moves the slice along `axis`, clamped so that it is in bounds";
+  let formula = "r[offsets + i...] = source[i...], dest[...] elsewhere; sizes are those of r; offsets[axis] += clamp(start)";
+  let arguments = (ins Tensor:$source, Optional<Tensor>:$dest, Optional<Tensor>:$start, OptionalAttr<I64Attr>:$axis,
+                       Variadic<Index>:$dynamic_offsets, DenseI64ArrayAttr:$offsets,
                        Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes);
   let results = (outs Tensor:$result);
-  let assemblyFormat = "$source (`into` $dest^)? `offsets` `=` custom<DynamicIndexList>($dynamic_offsets, $offsets) `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($source) (`into` type($dest)^)?";
+  let assemblyFormat = "$source (`into` $dest^)? (`at` $start^ `:` type($start) `axis` `=` $axis)? `offsets` `=` custom<DynamicIndexList>($dynamic_offsets, $offsets) `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($source) (`into` type($dest)^)?";
 }
 def Kiln_ReverseOp : Kiln_Move<"reverse"> {
   let summary = "Reverses the order along dims";

@@ -353,6 +353,7 @@ impl Loaded {
                     .chain(outputs.iter().map(|v| v.data as u64));
                 let all = tensors.chain(self.globals.iter().map(|g| g.data as u64));
                 words[2..].iter_mut().zip(all).for_each(|(word, value)| *word = value);
+                self.begin_states(words, inputs);
                 self.check_indices(words, inputs, &[], &[])?;
                 self.enter(words, fixed.arena, threads, profile)
             });
@@ -403,10 +404,25 @@ impl Loaded {
             }
             self.globals.iter().for_each(|g| push(g.data as u64));
             symbols.iter().for_each(|s| push(*s as u64));
+            self.begin_states(words, inputs);
             self.check_indices(words, inputs, &symbols, &exprs)?;
             let bytes = p.arena.size(&symbols, &exprs)?;
             self.enter(words, bytes, threads, profile)
         })
+    }
+
+    /// Lets kernels that update a state find it in the output's memory: copies it there, unless the
+    /// caller has given the same memory for both.
+    fn begin_states(&self, words: &mut [u64], inputs: &[View]) {
+        for state in self.program.states.iter().filter(|s| s.in_place) {
+            let to = words[2 + inputs.len() + state.output];
+            let from = std::mem::replace(&mut words[2 + state.input], to);
+            let Some(v) = inputs.get(state.input).filter(|_| from != to) else { continue };
+            let bytes = v.shape.iter().product::<usize>() * byte_size(v.dtype()).unwrap_or(0);
+            // SAFETY: an input and an output of one type and shape, which the program's manifest
+            // states; each has as many bytes, and the words hold their addresses.
+            unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) }
+        }
     }
 
     /// Checks the elements of inputs that are indices, which follow two words of the array.

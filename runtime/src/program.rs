@@ -14,7 +14,7 @@ pub use unbacked::{CallSizes, Unbacked};
 pub use validate::Invalid;
 
 /// Version of the serialised format; raised whenever an older reader would misread a program.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 
 /// A compiled program without its code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -57,6 +57,9 @@ pub struct Program {
     /// and then overwrites the input. With memory of its own for the output it computes the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<Alias>,
+    /// Inputs that are states of the program, whose new values are outputs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<State>,
     /// The other donated inputs, for reports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_aliased: Vec<NotAliased>,
@@ -112,6 +115,22 @@ pub struct Alias {
     pub input: usize,
     /// Index of the output.
     pub output: usize,
+}
+
+/// An input that a call gives its new value, such as a buffer that an exported program mutates.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// Index of the input.
+    pub input: usize,
+    /// Index of the output that is the new value.
+    pub output: usize,
+    /// Where the initial value is, as in [`Global::source`].
+    pub source: String,
+    /// Whether kernels write only parts of the new value, into the memory that the old one is in.
+    /// A call that is given the same memory for both copies nothing; another one copies the input
+    /// to the output first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_place: bool,
 }
 
 /// A donated input whose memory no output may have.
@@ -180,6 +199,9 @@ pub struct Kernel {
     /// Indices of the program outputs that it writes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<usize>,
+    /// Indices of the program inputs, states, that it writes slices into.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub updates: Vec<usize>,
     /// Dtypes and shapes of the tensors that it writes, without names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<Tensor>,

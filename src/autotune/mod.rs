@@ -129,7 +129,7 @@ impl Kernels {
         table: &Schedules,
     ) -> Result<Kernels, Error> {
         let context = Context::new();
-        let (module, _) = model.module(&context)?;
+        let (module, _) = model.module_for(&context, options)?;
         split_k::attach_split_k(&module, table, target);
         let level = level_of(module.op()).unwrap_or(Level::Graph);
         let run = RunOptions {

@@ -67,7 +67,7 @@ impl SplitKCandidates {
             return Ok(SplitKCandidates { all: BTreeMap::new(), _held: None });
         }
         let context = Context::new();
-        let (module, _) = model.module(&context)?;
+        let (module, _) = model.module_for(&context, options)?;
         let level = level_of(module.op()).unwrap_or(Level::Graph);
         let mut all = BTreeMap::new();
         let text = if level < Level::Kernels {

@@ -479,6 +479,7 @@ fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
         let output = match kind {
             "user_input" => Output::Input(name.to_string()),
             "parameter" => Output::Buffer(own("parameter_name")),
+            "tensor_constant" => Output::Buffer(own("tensor_constant_name")),
             _ => Output::Buffer(own("buffer_name")),
         };
         match cx.inputs.get(name).copied() {

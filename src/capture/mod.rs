@@ -13,6 +13,7 @@ mod memory;
 pub mod pt2;
 mod schema;
 mod srepr;
+mod states;
 pub use aten::RandomOrder;
 pub(crate) use srepr::size_op;
 pub mod storage;
@@ -45,7 +46,7 @@ pub struct Captured {
 pub enum Output {
     /// A result of the user's function.
     User(String),
-    /// The new value of a mutated buffer or parameter, by name.
+    /// The new value of a mutated buffer, parameter or constant, by name.
     Buffer(String),
     /// The new value of a mutated input, by name.
     Input(String),

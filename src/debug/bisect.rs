@@ -69,7 +69,7 @@ pub fn bisect(
     let inputs = inputs.iter().map(|d| d.tensor()).collect::<Result<Vec<_>, _>>()?;
     let found = exe.call_values(&inputs.iter().collect::<Vec<_>>())?;
     let (context, none) = (Context::new(), Package::default());
-    let (module, _) = model.module(&context)?;
+    let (module, _) = model.module_for(&context, &options)?;
     let where_weights_are = options.clone();
     let weights = Weights::of(model, &where_weights_are, &none, &module);
     let run =

@@ -7,6 +7,7 @@ mod options;
 mod order;
 mod owned_tensor;
 mod random_inputs;
+mod session;
 mod target;
 mod times;
 mod weights;
@@ -17,6 +18,7 @@ pub use executable::Executable;
 pub use options::{AUTOTUNE_BUDGET, AlignRandom, CachePolicy, Donation, Options};
 pub use owned_tensor::OwnedTensor;
 pub use random_inputs::{random_input_symbols, random_inputs};
+pub use session::Session;
 use target::random_order;
 pub(crate) use target::target;
 pub use times::Times;
@@ -143,16 +145,32 @@ impl Model {
     }
     /// The IR of a file that is not a compiled package; draws of random numbers depend on no device.
     pub fn module(&self, context: &Context) -> Result<(Module, Vec<Diagnostic>), Error> {
-        self.module_in(context, RandomOrder::default())
+        self.module_in(context, RandomOrder::default(), false)
     }
-    /// As [`Model::module`], with draws in an order, unless the file is IR.
+    /// As [`Model::module`], with the arguments that options ask for.
+    pub(crate) fn module_for(
+        &self,
+        context: &Context,
+        options: &Options,
+    ) -> Result<(Module, Vec<Diagnostic>), Error> {
+        self.module_in(context, RandomOrder::default(), options.states)
+    }
+    /// As [`Model::module`], with draws in an order, unless the file is IR; of an archive, with
+    /// mutated buffers as states where asked for.
     fn module_in(
         &self,
         context: &Context,
         order: RandomOrder,
+        states: bool,
     ) -> Result<(Module, Vec<Diagnostic>), Error> {
         match &self.kind {
-            Kind::Archive => Ok((pt2::import_in(context.ctx(), &self.path, order)?.module, vec![])),
+            Kind::Archive => {
+                let mut captured = pt2::import_in(context.ctx(), &self.path, order)?;
+                if states {
+                    captured.lift_states()?;
+                }
+                Ok((captured.module, vec![]))
+            }
             Kind::Ir(source) => {
                 Ok(Module::parse(context.ctx(), source, &self.path.display().to_string())?)
             }
@@ -239,7 +257,8 @@ impl Model {
         let mut weights = BTreeMap::new();
         let mut finder = self.finder(package, options);
         let programs = [Some(&package.program), package.program.prepare.as_deref()];
-        for g in programs.into_iter().flatten().flat_map(|p| &p.globals) {
+        let states = session::initial_values(&package.program);
+        for g in programs.into_iter().flatten().flat_map(|p| &p.globals).chain(&states) {
             if g.data.is_none()
                 && g.role != runtime::program::Role::Packed
                 && !weights.contains_key(&g.name)
@@ -308,7 +327,8 @@ impl Model {
             None => {}
         }
         let context = Context::new();
-        let (module, diagnostics) = self.module_in(&context, random_order(options)?)?;
+        let (module, diagnostics) =
+            self.module_in(&context, random_order(options)?, options.states)?;
         lowered_for(&module, &target)?;
         order::request(&module, &options.function, &options.orders, &options.donated)
             .map_err(|e| Error::Order(e.to_string()))?;
@@ -388,6 +408,9 @@ impl Model {
         let order = random_order(options)?;
         sha.update(format!("{:?} {:?}", options.orders, (&options.passes, &options.disable)));
         sha.update(format!("{:?}", options.donated));
+        if options.states {
+            sha.update("states");
+        }
         sha.update(format!("{order:?}"));
         sha.update(schedules.to_string());
         sha.update(env!("CARGO_PKG_VERSION"));

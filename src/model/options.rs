@@ -73,6 +73,10 @@ pub struct Options {
     pub orders: BTreeMap<usize, Vec<usize>>,
     /// Arguments whose memory a call may use for other values, and so needs less.
     pub donated: BTreeMap<usize, Donation>,
+    /// Whether the buffers that an archive's program mutates are its last arguments, as states
+    /// ([`Program::states`](runtime::Program::states)), instead of constants whose new values are
+    /// results alone. [`Model::session`](crate::Model::session) sets it.
+    pub states: bool,
     /// User passes that run in addition to the pipeline: as soon as a module is at a level, or
     /// after every run of a pass.
     pub passes: Vec<UserPasses>,
@@ -160,6 +164,7 @@ impl Default for Options {
             verify,
             orders: BTreeMap::new(),
             donated: BTreeMap::new(),
+            states: false,
             passes: vec![],
         }
     }
@@ -189,6 +194,7 @@ impl Options {
             passes: vec![],
             orders: BTreeMap::new(),
             donated: BTreeMap::new(),
+            states: false,
             mode: Mode::Default,
             time_budget: None,
             ..self.clone()

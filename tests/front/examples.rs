@@ -21,6 +21,9 @@ mod dynamic;
 #[path = "../../examples/embed_in_framework.rs"]
 mod embed_in_framework;
 #[allow(dead_code)]
+#[path = "../../examples/generate.rs"]
+mod generate;
+#[allow(dead_code)]
 #[path = "../../examples/gpt.rs"]
 mod gpt;
 #[allow(dead_code)]
@@ -188,4 +191,26 @@ fn digits_are_learnt() {
     let losses: Vec<f64> =
         text.lines().filter_map(|l| l.split_once("loss ")?.1.parse().ok()).collect();
     assert!(losses.len() == 4 && losses.is_sorted_by(|a, b| a > b) && right > 90.0, "{text}");
+}
+
+#[test]
+fn a_decoder_generates_text() {
+    use clap::Parser;
+    crate::watchdog::arm();
+    let run = |more: &[&str]| {
+        let mut given = vec!["generate", "--tokens", "12"];
+        given.extend(more);
+        let folder = crate::support::repository().join("examples/generate");
+        let mut a = generate::Arguments::parse_from(given);
+        (a.model, a.tokenizer) = (folder.join("model.pt2"), folder.join("tokenizer.json"));
+        let mut text = vec![];
+        let report = generate::run(&a, &mut text).expect("a text");
+        assert_eq!(report.generated.len(), 12, "{report}");
+        String::from_utf8(text).expect("UTF-8")
+    };
+    let text = run(&["--prompt", "Shall I compare thee"]);
+    assert!(text.starts_with("Shall I compare thee to a"), "{text}");
+    let drawn = |seed: &str| run(&["--temperature", "2", "--top-k", "40", "--seed", seed]);
+    assert_eq!(drawn("1"), drawn("1"));
+    assert_ne!(drawn("1"), drawn("2"));
 }

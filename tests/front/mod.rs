@@ -16,6 +16,7 @@ mod logs;
 mod options;
 pub mod ptx;
 mod scalars;
+pub mod session;
 pub mod suite;
 mod table;
 mod threads;

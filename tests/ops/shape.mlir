@@ -72,6 +72,14 @@ func.func @f(%x: tensor<?x2x3xf32>, %y: tensor<?x1x3xf32>) -> tensor<?x4x3xf32> 
 
 // -----
 
+// CASE: insert_slice at a start
+func.func @f(%x: tensor<2x1xf32>, %state: tensor<2x4xf32> {kiln.state = {result = 0 : i64, source = ""}}, %i: tensor<i64>) -> tensor<2x4xf32> {
+  %0 = kiln.insert_slice %x into %state at %i : tensor<i64> axis = 1 offsets = [0, 1] sizes = [2, 4] : tensor<2x1xf32> into tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}
+
+// -----
+
 // CASE: gather and scatter
 func.func @f(%x: tensor<?x?x3xf32>, %i: tensor<?x2xi64>, %j: tensor<?x2xi64>, %u: tensor<?x2x?xf32>, %k: tensor<i32>) -> (tensor<?x2x?x3xf32>, tensor<?x2x?xf32>, tensor<?x?xf32>, tensor<?x?x3xf32>, tensor<?x?x3xf32>, tensor<?x?x3xf32>, tensor<?x?x3xf32>, tensor<?x?x3xf32>) {
   %s = kiln.sym @s0
@@ -461,6 +469,22 @@ func.func @f(%x: tensor<2xf32>) -> tensor<4xf32> {
   // expected-error @+1 {{overlaps an earlier slice}}
   %1 = kiln.insert_slice %x into %0 offsets = [1] sizes = [4] : tensor<2xf32> into tensor<4xf32>
   return %1 : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<2xf32>, %i: tensor<1xi64>) {
+  // expected-error @+1 {{starts at what is no 0-d integer}}
+  %0 = kiln.insert_slice %x at %i : tensor<1xi64> axis = 0 offsets = [0] sizes = [4] : tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2xf32>, %i: tensor<i64>) {
+  // expected-error @+1 {{moves along dimension 1 of rank 1}}
+  %0 = kiln.insert_slice %x at %i : tensor<i64> axis = 1 offsets = [0] sizes = [4] : tensor<2xf32>
+  return
 }
 
 // -----

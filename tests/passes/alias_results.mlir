@@ -91,3 +91,24 @@ module attributes {kiln.level = "tiled"} {
   }
   module @k attributes {kiln.kernel = {in_place = array<i64: 0, 1>, kind = "pointwise"}} {}
 }
+
+// -----
+// A launch writes a slice into each state. Each new value stays in the memory of its own state, in
+// whatever order they come; a state that is no launch's destination takes no other one's result.
+// CASE: states
+// NO-RUN: it only marks arguments
+// CHECK: kiln.aliases = 1 : i64
+// CHECK: kiln.aliases = 0 : i64
+// CHECK: kiln.aliases = 2 : i64
+// CHECK-NOT: kiln.not_aliased
+module attributes {kiln.level = "tiled"} {
+  func.func @main(%a: tensor<8xf32> {kiln.donated = "results", kiln.state = {result = 1 : i64, source = ""}}, %b: tensor<8xf32> {kiln.donated = "results", kiln.state = {result = 0 : i64, source = ""}}, %c: tensor<8xf32> {kiln.donated = "results", kiln.state = {result = 2 : i64, source = ""}}, %x: tensor<1xf32>, %i: tensor<i64>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) {
+    %0 = kiln.launch @put ins(%x, %i, %a : tensor<1xf32>, tensor<i64>, tensor<8xf32>) outs(%a : tensor<8xf32>) -> tensor<8xf32>
+    %1 = kiln.launch @put ins(%x, %i, %b : tensor<1xf32>, tensor<i64>, tensor<8xf32>) outs(%b : tensor<8xf32>) -> tensor<8xf32>
+    %e = tensor.empty() : tensor<8xf32>
+    %2 = kiln.launch @k ins(%0 : tensor<8xf32>) outs(%e : tensor<8xf32>) -> tensor<8xf32>
+    return %1, %0, %2 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+  }
+  module @put attributes {kiln.kernel = {kind = "single", pieces = [array<i64: 0, 1>]}} {}
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
+}

@@ -1019,4 +1019,30 @@ func.func @f(%x: tensor<2x1x128xbf16>, %v: tensor<64x128xi8>, %w: tensor<96x128x
   %7 = kiln.transpose %6 permutation = [1, 0] : tensor<96x128xbf16>
   %8 = kiln.dot_general %3, %7 batch = [] x [] contract = [1] x [0] : tensor<2x128xbf16>, tensor<128x96xbf16>
   return %5, %8 : tensor<2x64xbf16>, tensor<2x96xbf16>
+
+// -----
+// What computes a row writes it into the state, whose memory is the kernel's destination.
+// CASE: row_of_a_state
+// RUN: kiln-update-in-place,kiln-fuse
+// CHECK: outs(%arg0
+// CHECK: ops = ["neg", "insert_slice"], pieces = [array<i64: 0, 1, 4>]
+func.func @f(%cache: tensor<6x4xf32> {kiln.donated = "results", kiln.state = {result = 0 : i64, source = ""}}, %at: tensor<1xi64>, %x: tensor<1x4xf32>) -> (tensor<6x4xf32>, tensor<4xf32>) {
+  %0 = kiln.neg %x : tensor<1x4xf32>
+  %1 = kiln.scatter assign %cache[%at], %0 dims = [0] : tensor<6x4xf32>[tensor<1xi64>], tensor<1x4xf32>
+  %2 = kiln.reduce max %1 dims = [0] : tensor<6x4xf32>
+  return %1, %2 : tensor<6x4xf32>, tensor<4xf32>
+}
+
+// -----
+// A position is computed by a kernel in front of the one that writes there.
+// CASE: position_of_a_row
+// RUN: kiln-update-in-place,kiln-fuse
+// CHECK: ops = ["add"]
+// CHECK: ops = ["neg", "insert_slice"]
+func.func @f(%cache: tensor<6x4xf32> {kiln.donated = "results", kiln.state = {result = 0 : i64, source = ""}}, %at: tensor<1xi64>, %x: tensor<1x4xf32>) -> tensor<6x4xf32> {
+  %one = kiln.splat [1], 1 : i64
+  %0 = kiln.add %at, %one : tensor<1xi64>
+  %1 = kiln.neg %x : tensor<1x4xf32>
+  %2 = kiln.scatter assign %cache[%0], %1 dims = [0] : tensor<6x4xf32>[tensor<1xi64>], tensor<1x4xf32>
+  return %2 : tensor<6x4xf32>
 }

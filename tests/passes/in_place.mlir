@@ -146,3 +146,21 @@ func.func @k1(%x: tensor<8xf32> {kiln.sizes = array<i64: 8>}) -> tensor<8xf32> {
 }
 }
 }
+
+// -----
+// A scatter by the runtime's library copies nothing in place, unless its updates are in that memory.
+// CASE: library
+// NO-RUN: it only marks kernels
+// CHECK: in_place = array<i64: 0, 1>
+// CHECK-NOT: in_place
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {kind = "library", callee = "kiln_scatter", operands = array<i64: 1, 0, 2>, results = array<i64: 0>, config = array<i64: 0, 0>}} {
+func.func private @k0(tensor<2x4xf32>, tensor<6x4xf32>, tensor<2xi64>, tensor<6x4xf32>)
+}
+module @k1 attributes {kiln.kernel = {kind = "library", callee = "kiln_scatter", operands = array<i64: 0, 0, 1>, results = array<i64: 0>, config = array<i64: 0, 0>}} {
+func.func private @k1(tensor<6x4xf32>, tensor<6xi64>, tensor<6x4xf32>)
+}
+module @k2 attributes {kiln.kernel = {kind = "library", callee = "kiln_sort", operands = array<i64: 0>, results = array<i64: 0, -1>, config = array<i64: 0, 0>}} {
+func.func private @k2(tensor<6xf32>, tensor<6xf32>)
+}
+}

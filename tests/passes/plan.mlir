@@ -240,3 +240,18 @@ module attributes {kiln.level = "tiled"} {
   }
   module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
 }
+
+// -----
+// The new value of the state is in the state's memory: no other memory is planned for it.
+// CASE: state
+// NO-RUN: its kernels are not here
+// CHECK: outs(%arg0
+// IMPLICIT-CHECK-NOT: kiln.output
+// IMPLICIT-CHECK-NOT: kiln.arena %
+module attributes {kiln.level = "tiled"} {
+  func.func @main(%a: tensor<8xf32> {kiln.aliases = 0 : i64, kiln.donated = "results", kiln.state = {result = 0 : i64, source = ""}}, %x: tensor<1xf32>, %i: tensor<i64>) -> tensor<8xf32> {
+    %0 = kiln.launch @put ins(%x, %i, %a : tensor<1xf32>, tensor<i64>, tensor<8xf32>) outs(%a : tensor<8xf32>) -> tensor<8xf32>
+    return %0 : tensor<8xf32>
+  }
+  module @put attributes {kiln.kernel = {kind = "single", pieces = [array<i64: 0, 1>]}} {}
+}

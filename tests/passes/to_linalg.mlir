@@ -461,3 +461,21 @@ func.func @k(%x: tensor<2x64xbf16>, %s: tensor<64xbf16>, %w: tensor<32x64xbf16>)
 }
 }
 }
+
+// -----
+// A row of a cache, at a position that is loaded and moved into bounds.
+// CASE: slice_at_a_position
+// CHECK: tensor.extract %arg1
+// CHECK: arith.minsi
+// CHECK: arith.maxsi
+// CHECK: tensor.insert_slice
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "single"}} {
+  func.func @k(%x: tensor<2x1x4xf32>, %at: tensor<1xi64>, %cache: tensor<2x6x4xf32>) -> tensor<2x6x4xf32> {
+    %0 = kiln.neg %x : tensor<2x1x4xf32>
+    %1 = kiln.reshape %at sizes = [] : tensor<1xi64>
+    %2 = kiln.insert_slice %0 into %cache at %1 : tensor<i64> axis = 1 offsets = [0, 0, 0] sizes = [2, 6, 4] : tensor<2x1x4xf32> into tensor<2x6x4xf32>
+    return %2 : tensor<2x6x4xf32>
+  }
+}
+}

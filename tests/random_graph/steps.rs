@@ -174,10 +174,19 @@ impl Graph {
                 let first = b.add(&InsertSlice {
                     source: x,
                     dest: None,
+                    start: None,
+                    axis: None,
                     offsets: vec![Size::Static(0); own.len()],
                     sizes: sizes.clone(),
                 })?;
-                one(b.add(&InsertSlice { source: y, dest: Some(first), offsets, sizes }))
+                one(b.add(&InsertSlice {
+                    source: y,
+                    dest: Some(first),
+                    start: None,
+                    axis: None,
+                    offsets,
+                    sizes,
+                }))
             }
             "reverse" => {
                 let input = self.any();

@@ -84,13 +84,12 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         }
         OpKind::InsertSlice => {
             let o = InsertSlice::read(view)?;
-            let dest = o.dest.map(get).transpose()?;
-            r::insert_slice(
-                &*get(o.source)?,
-                dest.as_deref(),
-                &sizes(&o.offsets)?,
-                &sizes(&o.sizes)?,
-            )
+            let (source, dest) = (get(o.source)?, o.dest.map(get).transpose()?);
+            let (mut offsets, sizes) = (sizes(&o.offsets)?, sizes(&o.sizes)?);
+            if let Some((start, axis)) = o.start.zip(o.axis) {
+                r::move_slice(&mut offsets, &*get(start)?, axis, source.shape(), &sizes)?;
+            }
+            r::insert_slice(&source, dest.as_deref(), &offsets, &sizes)
         }
         OpKind::Reverse => r::reverse(&*operand(0)?, &Reverse::read(view)?.dims),
         OpKind::Gather => {

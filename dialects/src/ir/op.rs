@@ -382,6 +382,10 @@ impl Block {
                 .collect()
         }
     }
+    /// Appends an argument.
+    pub fn add_arg(self, ty: Type, loc: Loc) -> Value {
+        unsafe { Value::of(mlirBlockAddArgument(self.raw(), ty.0, loc.0)) }
+    }
     /// Erases an argument without uses.
     pub fn erase_arg(self, i: usize) {
         unsafe { mlirBlockEraseArgument(self.raw(), i as u32) }

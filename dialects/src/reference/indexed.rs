@@ -156,6 +156,25 @@ fn replaced(x: &Tensor, update: &Tensor, start: usize) -> Result<Tensor> {
     Tensor::new(x.dtype(), x.shape().to_vec(), data)
 }
 
+/// Moves the offset of a slice of this shape along an axis by a 0-d integer, so far that the slice
+/// stays within `sizes`. Err: no such axis, or no 0-d integer.
+pub fn move_slice(
+    offsets: &mut [i64],
+    start: &Tensor,
+    axis: i64,
+    shape: &[usize],
+    sizes: &[i64],
+) -> Result<()> {
+    let [start] = start.as_i()? else { return Err("start has several elements".into()) };
+    let k = usize::try_from(axis).map_err(|_| "has a negative axis")?;
+    let (Some(offset), Some(n), Some(size)) = (offsets.get_mut(k), shape.get(k), sizes.get(k))
+    else {
+        return Err(format!("has no dimension {axis}").into());
+    };
+    *offset += (*start).min(size - *n as i64 - *offset).max(0);
+    Ok(())
+}
+
 /// `dest`, or zeros of these sizes, with the slice at `offsets` replaced by `source`. Err: dtypes,
 /// ranks or sizes differ, a slice out of bounds.
 pub fn insert_slice(

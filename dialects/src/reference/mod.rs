@@ -38,7 +38,7 @@ pub use contract::{DotParams, dot_general};
 pub use convert::{bitcast, convert};
 pub use convolution::{ConvParams, convolution};
 pub use fourier::{deinterleave, fft, interleave};
-pub use indexed::{dynamic_slice, dynamic_update_slice, gather, insert_slice, scatter};
+pub use indexed::{dynamic_slice, dynamic_update_slice, gather, insert_slice, move_slice, scatter};
 pub use loss::{CrossEntropyParams, cross_entropy};
 pub use movement::{
     broadcast_in_dim, concat, iota, pad, reshape, reverse, slice, splat, transpose,

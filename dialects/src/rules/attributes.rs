@@ -210,7 +210,8 @@ fn on_kernel(op: Op, name: &str) -> Result<()> {
 }
 
 /// Verifies `kiln.layout` on function arguments (with a type) and results (without), `kiln.order`,
-/// `kiln.donated`, `kiln.aliases` and `kiln.not_aliased` on arguments of entries, and `kiln.sizes`,
+/// `kiln.donated`, `kiln.state`, `kiln.aliases` and `kiln.not_aliased` on arguments of entries, and
+/// `kiln.sizes`,
 /// `kiln.noalias`, `kiln.constant`, `kiln.divisor`, `kiln.least` on arguments of kernels.
 pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<()> {
     match name {
@@ -229,6 +230,16 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<()> 
             return ensure(known && ty.is_some_and(|t| t.is_tensor()), || {
                 format!(
                     "needs kiln.donated without a value or = \"results\", on a tensor; has {value}"
+                )
+            });
+        }
+        super::level::STATE => {
+            let result = value.entry("result").and_then(Attr::as_i64).filter(|n| *n >= 0);
+            let source = value.entry("source").and_then(Attr::as_string);
+            let known = result.is_some() && source.is_some();
+            return ensure(known && ty.is_some_and(|t| t.is_tensor()), || {
+                format!(
+                    "needs the number of a result and a source as kiln.state, on a tensor; has {value}"
                 )
             });
         }

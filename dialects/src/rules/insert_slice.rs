@@ -1,8 +1,11 @@
 //! `kiln.insert_slice`: its type rule, and the single-use rule of its destination.
-use super::types::{Sizes, TensorType, ensure};
+use super::{
+    level::STATE,
+    types::{Sizes, TensorType, ensure},
+};
 use crate::{
     error::{OptionExt, Result},
-    ir::{Node as _, Op, Value},
+    ir::{Attr, Node as _, Op, Value},
     ops::{InsertSlice, OpKind},
     sym::Dim,
 };
@@ -28,6 +31,18 @@ pub fn infer(o: &InsertSlice, v: &dyn Sizes) -> Result<Vec<TensorType>> {
             )
         })?;
     }
+    ensure(o.start.is_some() == o.axis.is_some(), || {
+        "has a start without an axis, or an axis without a start".into()
+    })?;
+    if let Some((start, axis)) = o.start.zip(o.axis) {
+        let start = v.tensor(start)?;
+        ensure(start.dims.is_empty() && start.dtype.is_int(), || {
+            "starts at what is no 0-d integer".into()
+        })?;
+        ensure(usize::try_from(axis).is_ok_and(|k| k < rank), || {
+            format!("moves along dimension {axis} of rank {rank}")
+        })?;
+    }
     if let Some(dest) = o.dest {
         let dest = v.tensor(dest)?;
         ensure(dest.dtype == source.dtype, || {
@@ -51,7 +66,19 @@ type Bounds = (Option<i64>, Option<i64>);
 /// The static bounds of a slice, per dimension.
 fn bounds(o: &InsertSlice) -> Vec<Bounds> {
     let sizes = o.source.ty().dims();
-    o.offsets.iter().map(|s| s.known()).zip(sizes.iter().map(Dim::known)).collect()
+    let moved = |k: usize| o.axis == i64::try_from(k).ok();
+    let starts = o.offsets.iter().enumerate().map(|(k, s)| s.known().filter(|_| !moved(k)));
+    starts.zip(sizes.iter().map(Dim::known)).collect()
+}
+
+/// Whether a function states that an argument is a state, which calls update in place.
+fn is_state(argument: Value) -> bool {
+    let stated = || {
+        let (block, i) = argument.block_arg()?;
+        let listed = block.parent()?.attr("arg_attrs").and_then(Attr::as_array)?;
+        listed.get(i)?.entry(STATE)
+    };
+    stated().is_some()
 }
 
 /// The destination has no other use, and earlier slices are not overwritten.
@@ -71,7 +98,7 @@ pub fn verify(op: Op) -> Result<()> {
             // In a kernel the destination is an argument, which the launch passes.
             let kernel =
                 op.parent().and_then(Op::parent).is_some_and(|m| m.attr("kiln.kernel").is_some());
-            return ensure(kernel, || "overwrites an argument".into());
+            return ensure(kernel || is_state(dest), || "overwrites an argument".into());
         };
         let earlier =
             InsertSlice::of(maker).ok_or("overwrites a value that no kiln.insert_slice defines")?;

@@ -154,6 +154,9 @@ impl Level {
 pub const CONTROL: &str = "kiln.control";
 /// On a function whose last results are the values of `kiln.unbacked_size` ops: their symbols.
 pub const SIZE_RESULTS: &str = "kiln.size_results";
+/// On an argument of a function: it is a state of the program, which calls update. A dictionary:
+/// `result` is the number of its new value, `source` says where its initial value is.
+pub const STATE: &str = "kiln.state";
 /// The greatest value of a `kiln.unbacked_size` that nothing bounds.
 pub const UNBOUNDED: i64 = i64::MAX;
 

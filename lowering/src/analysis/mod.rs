@@ -197,6 +197,8 @@ pub struct Kernel {
     pub views: HashMap<Value, StridedView>,
     /// Scalar ops of the function, in program order.
     pub scalars: Vec<Op>,
+    /// Those that load the only element of an argument, with its buffer.
+    pub positions: HashMap<Op, usize>,
     /// The attention that its stages are.
     pub attention: Option<Attention>,
     /// The derivatives of attention that its stages are.

@@ -23,6 +23,7 @@ pub fn read(func: Op) -> Result<Kernel> {
         stages: vec![],
         views: HashMap::new(),
         scalars: vec![],
+        positions: HashMap::new(),
         attention: None,
         attention_gradient: None,
         pads: HashMap::new(),
@@ -147,6 +148,7 @@ impl Reader {
             tensor::ExtractSlice::NAME => self.extract(op),
             tensor::Pad::NAME => self.pad(op),
             tensor::InsertSlice::NAME => self.insert(op),
+            tensor::Extract::NAME => self.position(op),
             func::Return::NAME => self.results(op),
             _ if op.results().iter().all(|r| !r.ty().is_tensor())
                 && op.operands().iter().all(|r| !r.ty().is_tensor()) =>
@@ -298,6 +300,19 @@ impl Reader {
             .fold(view.offset.clone(), |o, (k, s)| o.plus(&k.times(s)));
         let strides = view.strides.iter().zip(&strides).map(|(a, b)| a.times(b)).collect();
         self.k.views.insert(result, StridedView { buffer: view.buffer, offset, sizes, strides });
+        Ok(())
+    }
+
+    /// An element of an argument that is a position: a scalar that is loaded once.
+    fn position(&mut self, op: Op) -> Result<()> {
+        let view = self.view(op.operand(0))?;
+        let argument = matches!(self.k.buffers[view.buffer].role, Role::Input(_));
+        let first = view.sizes.iter().all(|n| n.known() == Some(1)) && view.offset.is_zero();
+        if !argument || !first {
+            return Err("takes a position from what is no argument of one element".into());
+        }
+        self.k.scalars.push(op);
+        self.k.positions.insert(op, view.buffer);
         Ok(())
     }
 

@@ -91,6 +91,12 @@ pub const PIPELINE: &[PipelineStep] = &[
     step(
         Level::Prims,
         On::Module,
+        "kiln-update-in-place",
+        "after kiln-require-indices, which reads scatters; before they are expanded",
+    ),
+    step(
+        Level::Prims,
+        On::Module,
         "kiln-expand-random",
         "before fusion, so that the expansion fuses",
     ),

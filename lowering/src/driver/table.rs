@@ -45,6 +45,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<kernels::split_products::SplitProducts>(),
     PassRow::of::<cpu::tile::Tile>(),
     PassRow::of::<linalg::ToLinalg>(),
+    PassRow::of::<kernels::update_in_place::UpdateInPlace>(),
     PassRow::of::<kernels::winograd::Winograd>(),
 ];
 

@@ -69,7 +69,10 @@ pub fn emit(
             store_predicate: None,
             prefetch: 0,
         };
-        for op in &k.scalars {
+        // Sizes of memory come first; what is computed of a position is loaded from memory.
+        let loaded = k.scalars.iter().position(|op| k.positions.contains_key(op));
+        let (sizes, positions) = k.scalars.split_at(loaded.unwrap_or(k.scalars.len()));
+        for op in sizes {
             clone(code, *op, &mut scope.scalars)?;
         }
         let mut taken = 0;
@@ -92,6 +95,15 @@ pub fn emit(
                 Role::Temporary if plan.forwarded[i] => None,
                 Role::Temporary => Some(local(code, k, i, scratch, &mut taken)?),
             };
+        }
+        for op in positions {
+            match k.positions.get(op) {
+                Some(buffer) => {
+                    let first = memref::load(code, scope.buffer(*buffer)?, &[code.index(0)?])?;
+                    scope.scalars.insert(op.result(0), first);
+                }
+                None => clone(code, *op, &mut scope.scalars)?,
+            }
         }
         build_body(code, &scope, more)?;
         b.ret(&[]).map(drop)

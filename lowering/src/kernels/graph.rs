@@ -11,7 +11,7 @@ use crate::{
         marks::in_prologue,
         op_facts::{
             captured, contracts, folded_transpose, folded_transposes, folding_op, heavy,
-            is_attention, is_library, reads,
+            is_attention, is_library, moved_element, reads,
         },
         rows::in_rows,
         transpose_folding::FoldedOps,
@@ -252,6 +252,10 @@ impl Graph<'_> {
                         .filter(|o| o.kind() == Some(OpKind::Gather))
                         .map(|o| o.operand(0));
                     must.extend(gathers.filter(|v| captured(op).contains(v)).map(base));
+                }
+                Role::Compute(Class::Single) if op.kind() == Some(OpKind::InsertSlice) => {
+                    let start = InsertSlice::of(*op).and_then(|o| o.start);
+                    must.extend(std::iter::successors(start, |v| moved_element(*v)).last());
                 }
                 Role::Compute(Class::Contract) => {
                     let operands = folding_op(*op).unwrap_or(*op).operands().into_iter().map(base);

@@ -25,4 +25,5 @@ pub mod space_to_depth;
 pub mod split_concats;
 pub mod split_products;
 pub(crate) mod transpose_folding;
+pub mod update_in_place;
 pub mod winograd;

@@ -15,6 +15,14 @@ pub fn is_library(kind: OpKind) -> bool {
     matches!(kind, Scatter | Sort | TopK | Fft | Cumulative | DynamicUpdateSlice | PtxCall)
 }
 
+/// The value of one element that a movement op gives another shape.
+pub fn moved_element(v: Value) -> Option<Value> {
+    use OpKind::*;
+    let op = v.def().filter(|o| matches!(o.kind(), Some(Reshape | BroadcastInDim | Transpose)))?;
+    let one = |v: Value| v.ty().dims().iter().all(|d| d.known() == Some(1));
+    Some(op.operand(0)).filter(|from| one(v) && one(*from))
+}
+
 /// The display name of an op: its mnemonic, or the symbol of external PTX.
 pub fn title(op: Op) -> Option<String> {
     PtxCall::of(op).map(|o| o.callee).or_else(|| Some(op.kind()?.mnemonic().to_string()))

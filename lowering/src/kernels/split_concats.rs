@@ -168,6 +168,8 @@ fn split(block: Block, facts: &Facts, op: Op, insertable: &[bool]) -> Result<()>
         whole = Some(b.at(op.loc()).add(&InsertSlice {
             source: piece,
             dest: whole,
+            start: None,
+            axis: None,
             offsets,
             sizes: sizes.clone(),
         })?);

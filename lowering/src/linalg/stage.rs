@@ -2,7 +2,7 @@
 //! argmax and argmin, and the slices of concat and pad.
 use crate::{
     analysis::index_expr::IndexExpr,
-    kernels::op_facts::{folding_op, is_attention},
+    kernels::op_facts::{folding_op, is_attention, moved_element},
     linalg::{
         arg::arg,
         common::{Tensors, id, reduces, start},
@@ -196,7 +196,12 @@ fn insert_slice(k: &Kernel, op: Op, o: &InsertSlice) -> Tensors {
         None => k.empty(storage(dtype(op.result(0))?), &k.sizes_of(op.result(0))?)?,
     };
     let new = |s: &Size| if let Size::Dynamic(v) = s { Size::Dynamic(k.new_index(*v)) } else { *s };
-    let (own, offsets) = (k.sizes_of(o.source)?, o.offsets.iter().map(new).collect::<Vec<_>>());
+    let (own, mut offsets) = (k.sizes_of(o.source)?, o.offsets.iter().map(new).collect::<Vec<_>>());
+    if let Some((start, axis)) = o.start.zip(o.axis) {
+        let axis = usize::try_from(axis).map_err(|_| "has a negative axis")?;
+        let (n, size) = (own[axis], k.sizes_of(op.result(0))?[axis]);
+        offsets[axis] = sum(k, offsets[axis], moved_by(k, start, offsets[axis], n, size)?)?;
+    }
     // An attention has no epilogue of other loops: it writes the slice itself.
     let made = o
         .source
@@ -205,6 +210,24 @@ fn insert_slice(k: &Kernel, op: Op, o: &InsertSlice) -> Tensors {
     let direct = made.and_then(|_| k.stored(o.source));
     let mut fill = |part| direct.map_or_else(|| k.write(o.source, &own, part), Ok);
     Ok(vec![write_slice(k, whole, &offsets, &own, &mut fill)?])
+}
+
+/// The element of a 0-d integer, clamped so that a slice of `own` elements that starts at `offset`
+/// stays within `size`.
+fn moved_by(k: &Kernel, start: Value, offset: Size, own: Size, size: Size) -> Result<Size> {
+    let mut same = std::iter::successors(Some(start), |v| moved_element(*v));
+    let tensor = same.find_map(|v| k.stored(v)).ok_or("starts at what is in no memory")?;
+    let zero = k.b.index(0)?;
+    let first = tensor::extract(k.b, tensor, &vec![zero; tensor.ty().dims().len()])?;
+    let start = arith::index_cast(k.b, first, Type::index(k.b.ctx))?;
+    let room = match (size, offset, own) {
+        (Size::Static(size), Size::Static(offset), Size::Static(own)) => {
+            Size::Static(size - offset - own)
+        }
+        _ => apply(k, arith::subi, apply(k, arith::subi, size, offset)?, own)?,
+    };
+    let start = apply(k, arith::minsi, Size::Dynamic(start), room)?;
+    apply(k, arith::maxsi, start, Size::Static(0))
 }
 
 /// Whether a value of the kernel depends on a stage.
@@ -221,6 +244,9 @@ fn depends_on_stage(v: Value) -> bool {
 }
 
 fn sum(k: &Kernel, a: Size, b: Size) -> Result<Size> {
+    if a.known() == Some(0) {
+        return Ok(b);
+    }
     if let (Some(x), Some(y)) = (a.known(), b.known()) {
         return Ok(Size::Static(x + y));
     }

@@ -4,7 +4,8 @@
 //! ones they need no second copy, and a call allocates nothing for them. A result may take an
 //! argument of its dtype and sizes, marked `kiln.donated = "results"`, if every launch that reads
 //! the argument comes before the first that writes the result, or is that launch and may overwrite
-//! it (`kiln-in-place`). A launch that writes such results moves behind the readers of their
+//! it (`kiln-in-place`). A state's new value (`kiln.state`) takes the memory of the old one, and has
+//! it already where a launch writes a slice into it (`kiln-update-in-place`). A launch that writes such results moves behind the readers of their
 //! arguments where its own readers allow it. JAX leaves this to XLA's buffer assignment; upstream's
 //! one-shot bufferization does not reuse arguments of functions for their results.
 //!
@@ -27,7 +28,7 @@ use crate::{
 use kiln_dialects::{
     ir::*,
     ops::{Launch, OpKind},
-    rules::{Level, is_driver, tensor_type},
+    rules::{Level, STATE, is_driver, tensor_type},
     sym::Dim as SymDim,
     value::DType,
 };
@@ -69,6 +70,14 @@ fn donors(func: Op) -> Vec<usize> {
     (0..listed.len()).filter(|i| named(&listed[*i])).collect()
 }
 
+/// Whether a launch writes into the memory of an argument.
+fn is_written(argument: Value) -> bool {
+    argument
+        .uses()
+        .into_iter()
+        .any(|(user, _)| Launch::of(user).is_some_and(|launch| launch.outs.contains(&argument)))
+}
+
 /// Sets an attribute of an argument.
 fn mark(func: Op, argument: usize, name: &str, value: Attr) {
     let mut listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
@@ -85,6 +94,8 @@ struct Donor {
     ty: (DType, Vec<SymDim>),
     /// The last launch that reads it; `None` if none does.
     last: Option<usize>,
+    /// Of a state, the result that is its new value; no other result takes its memory.
+    new: Option<usize>,
 }
 
 /// A result that a launch writes.
@@ -116,13 +127,18 @@ fn function(about: &Kernels, func: Op) -> Result<()> {
     let (mut usable, mut unusable) = (vec![], vec![]);
     for argument in given {
         let value = block.args()[argument];
-        if last_use(value, &order, end, 0).1.is_some() {
+        let new = listed[argument].entry(STATE).and_then(|s| s.entry("result")?.as_i64());
+        let returned = last_use(value, &order, end, 0).1;
+        if returned.is_some() && returned.map(|n| n as i64) == new && is_written(value) {
+            mark(func, argument, ALIASES, Attr::i64(func.ctx(), new.unwrap_or_default()));
+        } else if returned.is_some() {
             unusable.push((argument, "it is itself a result".to_string()));
         } else if listed[argument].entry("kiln.order").is_some() {
             unusable.push((argument, "its memory has another dimension order".to_string()));
         } else {
             let last = views(value).1.iter().filter_map(|o| order.get(o)).max().copied();
-            usable.push(Donor { argument, value, ty: ty(value)?, last });
+            let new = new.and_then(|n| usize::try_from(n).ok());
+            usable.push(Donor { argument, value, ty: ty(value)?, last, new });
         }
     }
     let mut written = vec![];
@@ -142,10 +158,16 @@ fn function(about: &Kernels, func: Op) -> Result<()> {
                 let donor = &usable[*d];
                 let over = |i: usize| only_read(&launch, i) == Some(donor.value);
                 donor.ty == ty
+                    && donor.new.is_none_or(|n| n == index)
                     && donor.last == Some(first)
                     && allowed.iter().any(|(to, i)| *to == r && over(*i))
             };
-            let dead = |d: &usize| usable[*d].ty == ty && usable[*d].last.is_none_or(|n| n < first);
+            let dead = |d: &usize| {
+                let donor = &usable[*d];
+                donor.ty == ty
+                    && donor.new.is_none_or(|n| n == index)
+                    && donor.last.is_none_or(|n| n < first)
+            };
             let all = || 0..usable.len();
             let donors = all().filter(overwritten).chain(all().filter(dead)).collect();
             written.push(Written { index, ty, first, donors });

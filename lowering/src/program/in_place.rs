@@ -4,7 +4,8 @@
 //! arena smaller; `kiln-plan` reuses it where liveness allows. This runs while the bodies are at
 //! hand: later every kernel is compiled separately. Each element of such an input is read only by
 //! the iteration that writes the same element of the result, and never after the write. On GPUs,
-//! where kernels assume that nothing aliases, it is done for donated arguments alone. Upstream's
+//! where kernels assume that nothing aliases, it is done for donated arguments alone. A scatter or an
+//! update of a slice by the runtime's library writes its updates alone then. Upstream's
 //! one-shot bufferization does this analysis for tensors within a function, not for arguments of a
 //! callee.
 //!
@@ -16,7 +17,10 @@
 //! ```
 use crate::{
     analysis::{self, Access, Init, Kernel, Nest, NestPlan, Poly, Role, kernels_of},
-    program::plan::{base, donated, host_functions},
+    program::{
+        library_call::Library,
+        plan::{base, donated, host_functions},
+    },
     strategies::cpu::contraction::transposition,
     target::kernel_attrs::{IN_PLACE, IN_PLACE_ENTRY},
 };
@@ -40,6 +44,7 @@ impl Pass for InPlace {
 
     fn run(&self, root: Op) -> Result<()> {
         let donated = if self.donated { donated_operands(root) } else { HashSet::new() };
+        library(root);
         for func in kernels_of(root) {
             let kernel = func.parent().and_then(Op::symbol).unwrap_or_default();
             if self.donated && !donated.iter().any(|(name, _)| *name == kernel) {
@@ -68,6 +73,25 @@ impl Pass for InPlace {
             func.set_attr(IN_PLACE, Attr::i64s(c, &results));
         }
         Ok(())
+    }
+}
+
+/// Marks library calls that write parts of a tensor: in place they copy nothing.
+fn library(root: Op) {
+    for module in blocks(root).into_iter().flat_map(|b| b.ops()) {
+        let Some(call) = Library::of(module) else { continue };
+        let writes = ["kiln_scatter", "kiln_dynamic_update_slice"].contains(&&call.callee[..]);
+        let (Some(input), Some(Some(result))) = (call.operands.first(), call.results.first())
+        else {
+            continue;
+        };
+        // Read by another operand as well, elements would change under it.
+        let alone = call.operands.iter().filter(|i| *i == input).count() == 1;
+        if writes && alone {
+            let pair = Attr::i64s(module.ctx(), &[*result as i64, *input as i64]);
+            let about = module.attr("kiln.kernel").unwrap_or(Attr::dictionary(module.ctx(), &[]));
+            module.set_attr("kiln.kernel", about.with_entry(module.ctx(), IN_PLACE_ENTRY, pair));
+        }
     }
 }
 

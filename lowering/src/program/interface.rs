@@ -14,7 +14,7 @@ use crate::{
 use kiln_dialects::{
     ir::*,
     ops::{self, ArenaSize, Launch, OpKind},
-    rules::{is_driver, tensor_type},
+    rules::{STATE, is_driver, tensor_type},
     sym::Dim as SymDim,
     value::DType,
 };
@@ -97,6 +97,17 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
             let output = usize::try_from(output).ok().filter(|n| *n < end.operand_count());
             let output = output.ok_or_at(func, "has no result of the number in kiln.aliases")?;
             program.aliases.push(p::Alias { input, output });
+        }
+        if let Some(state) = about.entry(STATE) {
+            let output = state.entry("result").and_then(Attr::as_i64);
+            let output = output.and_then(|n| usize::try_from(n).ok());
+            let output = output.filter(|n| *n < end.operand_count());
+            let output = output.ok_or_at(func, "has no result of the number in kiln.state")?;
+            let source = state.entry("source").and_then(Attr::as_string).unwrap_or_default();
+            let written =
+                |op: Op| Launch::of(op).is_some_and(|l| l.outs.contains(&block.args()[input]));
+            let in_place = block.ops().into_iter().any(written);
+            program.states.push(p::State { input, output, source, in_place });
         }
         if let Some(reason) = about.entry(NOT_ALIASED).and_then(Attr::as_string) {
             program.not_aliased.push(p::NotAliased { input, reason });
@@ -298,6 +309,9 @@ fn data_flow(k: &mut p::Kernel, op: Op, args: &[Value], sizes: &mut Sizes, facts
     k.inputs.dedup();
     let output = |v: &Value| Some(ops::Output::of(memory(*v).def()?)?.index as usize);
     k.outputs = launch.outs.iter().filter_map(output).collect();
+    // What a launch writes into, it does not read.
+    k.inputs.retain(|i| !launch.outs.contains(&args[*i]));
+    k.updates = launch.outs.iter().filter_map(|v| args.iter().position(|a| a == v)).collect();
     let results = launch.outs.iter().map(|v| tensor(sizes, facts, *v, String::new()));
     k.results = results.filter_map(Result::ok).collect();
 }

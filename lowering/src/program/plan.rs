@@ -108,6 +108,7 @@ impl PlanMemory {
         let order: HashMap<Op, usize> = launches.iter().enumerate().map(|(n, l)| (*l, n)).collect();
         let facts = Facts::of(func, 2)?;
         let donated = if plain && self.reuse_from > 0 { donated(func, block) } else { vec![] };
+        let aliased = aliases(func, block);
         let (mut slots, mut outputs): (Vec<ArenaSlot>, Vec<(Op, usize, usize)>) = (vec![], vec![]);
         for (n, op) in launches.iter().enumerate() {
             let launch = Launch::of(*op).ok_or_malformed(*op)?;
@@ -115,6 +116,10 @@ impl PlanMemory {
             for (r, (out, result)) in launch.outs.iter().zip(op.results()).enumerate() {
                 if let Some(wrong) = forwarded_destination(about, *op, &launch, r) {
                     wrong.at(*op)?;
+                    continue;
+                }
+                // Of a state whose memory the launch writes into.
+                if aliased.values().any(|v| v == out) {
                     continue;
                 }
                 let empty = out.def().filter(|o| o.isa::<tensor::Empty>());
@@ -148,14 +153,13 @@ impl PlanMemory {
                 }
             }
         }
-        let aliases = aliases(func, block);
         let mut regions = if plain && self.reuse_from > 0 {
-            unwritten_results(&outputs, &aliases, &facts)?
+            unwritten_results(&outputs, &aliased, &facts)?
         } else {
             vec![]
         };
         for v in &donated {
-            let taken = outputs.iter().find(|(_, i, _)| aliases.get(i) == Some(v));
+            let taken = outputs.iter().find(|(_, i, _)| aliased.get(i) == Some(v));
             let until = taken.map_or(i64::MAX, |(_, _, written)| *written as i64 - 1);
             regions.extend(dead_argument(*v, until, &order, end));
         }

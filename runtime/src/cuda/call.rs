@@ -158,7 +158,6 @@ impl Loaded {
         self.reserve(state, stream)?;
         let CallState {
             plans,
-            inputs: copies,
             outputs: results,
             staging,
             control_state,
@@ -174,7 +173,7 @@ impl Loaded {
         }
         let waits = waits || residency.1.contains(&Residency::Host);
         for ((((v, t), residency), n), to) in
-            inputs.iter().zip(&p.inputs).zip(&residency.0).zip(&plan.inputs).zip(copies)
+            inputs.iter().zip(&p.inputs).zip(&residency.0).zip(&plan.inputs).zip(&at.inputs)
         {
             match residency {
                 Residency::Host => {
@@ -182,9 +181,13 @@ impl Loaded {
                     let bytes = v.bytes(&t.order, &mut copy)?;
                     // A gathered copy dies with this iteration; the caller's own bytes outlive the
                     // call.
-                    staging.upload(to.address(), bytes, stream, waits && v.is_dense(&t.order))?;
+                    staging.upload(*to, bytes, stream, waits && v.is_dense(&t.order))?;
                 }
-                Residency::Copied(from) => copy_on_device(device, to.address(), *from, *n, stream)?,
+                Residency::Copied(from) => copy_on_device(device, *to, *from, *n, stream)?,
+                // A state whose new value has other memory.
+                Residency::InPlace(from) if from != to => {
+                    copy_on_device(device, *to, *from, *n, stream)?;
+                }
                 Residency::InPlace(_) | Residency::Empty => {}
             }
         }
@@ -338,6 +341,7 @@ impl Loaded {
                 }
             });
         }
+        at.begin_states(p);
         Ok(())
     }
 

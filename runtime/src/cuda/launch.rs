@@ -1,6 +1,6 @@
 //! A launch with resolved sizes, which lacks only addresses.
 use super::{CudaError, libraries::PreparedCall, stream::Stream, tensor_map::TensorMapDesc};
-use crate::program::Window;
+use crate::{Program, program::Window};
 use cudarc::driver::{DriverError, sys};
 use std::{ffi::c_void, ptr, sync::Arc};
 
@@ -13,6 +13,20 @@ pub struct Addresses {
     pub inputs: Vec<u64>,
     /// Of outputs.
     pub outputs: Vec<u64>,
+}
+
+impl Addresses {
+    /// Kernels that update a state find it in the output's memory, where the call copies it unless
+    /// it is there.
+    pub fn begin_states(&mut self, p: &Program) {
+        for state in p.states.iter().filter(|s| s.in_place) {
+            if let (Some(input), Some(output)) =
+                (self.inputs.get_mut(state.input), self.outputs.get(state.output))
+            {
+                *input = *output;
+            }
+        }
+    }
 }
 
 /// A launch with resolved sizes.

@@ -5,6 +5,7 @@ use super::{
     call::Timing,
     launch::Addresses,
     lru::LruCache,
+    memory::copy_on_device,
     plan::LaunchPlan,
 };
 use crate::{CallError, call_error::tensor_error};
@@ -77,13 +78,20 @@ impl Loaded {
             }
         }
         let _current = self.device.enter()?;
-        let at = Addresses { arena: workspace, inputs: inputs.to_vec(), outputs: outputs.to_vec() };
+        let mut at =
+            Addresses { arena: workspace, inputs: inputs.to_vec(), outputs: outputs.to_vec() };
+        at.begin_states(p);
         if let Some(control) = &self.control {
             return self.launch_flow(control, shapes, (&at, stream));
         }
         let mut plans = self.workspace_plans.lock();
         let plan = self.planned_for(&mut plans, shapes)?;
         plan.bind(&at)?;
+        for ((from, to), n) in inputs.iter().zip(&at.inputs).zip(&plan.inputs) {
+            if from != to {
+                copy_on_device(&self.device, *to, *from, *n, stream)?;
+            }
+        }
         self.device.faults.launched(stream, &plan.fault_info);
         Ok(self.kernels(plan, stream, Timing::Nothing, &[])?)
     }

@@ -21,6 +21,10 @@ impl Operand {
     pub fn used(&self) -> bool {
         !self.data.is_null()
     }
+    /// Whether it has the memory of another operand, of the same size.
+    pub fn is(&self, other: &Operand) -> bool {
+        self.data == other.data
+    }
     /// The elements of an input.
     pub fn read<E: Element>(&self) -> Option<&[E]> {
         let n = self.len();

@@ -1,5 +1,6 @@
 //! Writes at data-dependent indices. Each thread owns a row-major range of the output: it copies
-//! the input there, then applies the updates that fall into its range, in order.
+//! the input there, unless that is the output, and applies the updates that fall into its range, in
+//! order.
 use super::{
     abi::{Call, Operand, Out},
     element::{Combine, Element, each_dtype},
@@ -88,12 +89,14 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
     let starts = offsets(&sizes, &free[..outer].iter().map(|d| steps[*d]).collect::<Vec<_>>());
     let dims = dims.into_iter().map(|d| (shape[d], steps[d])).collect();
     let targets = Destinations { indices, dims, starts, run: tail };
-    let (x, w, out) = (input.read::<E>()?, updates.read::<E>()?, result.write::<E>()?);
-    let (part, count) = (call.share(x.len()), indices.first()?.len());
-    let mine = x.get(part.clone())?;
+    let (w, out) = (updates.read::<E>()?, result.write::<E>()?);
+    let (part, count) = (call.share(input.len()), indices.first()?.len());
+    // In place the elements are there, and no reference may exist to what is written.
+    if !input.is(result) {
+        out.copy(part.start, input.read::<E>()?.get(part.clone())?);
+    }
     let combine = if *kind == 0 { None } else { Some(Combine::of(kind - 1)?) };
     let Some(combine) = combine else {
-        out.copy(part.start, mine);
         (0..count).for_each(|i| {
             targets.slices(i, &part, &mut |to, from, n| {
                 out.copy(to, w.get(from..from + n).unwrap_or(&[]))
@@ -103,7 +106,8 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
     };
     if E::NARROW {
         // Accumulates in the compute type and rounds once.
-        let mut wide: Vec<E::Wide> = mine.iter().map(|v| v.widen()).collect();
+        let mine = part.clone().map(|i| out.get(i));
+        let mut wide: Vec<E::Wide> = mine.map(|v| Some(v?.widen())).collect::<Option<_>>()?;
         (0..count).for_each(|i| {
             targets.slices(i, &part, &mut |to, from, n| {
                 wide.iter_mut()
@@ -115,7 +119,6 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
         wide.into_iter().enumerate().for_each(|(k, v)| out.set(part.start + k, E::narrow(v)));
         return Some(());
     }
-    out.copy(part.start, mine);
     let add = |out: &Out<E>, to: usize, b: &E| {
         if let Some(a) = out.get(to) {
             out.set(to, E::narrow(combine.apply(a.widen(), b.widen())));
@@ -136,7 +139,7 @@ pub fn dynamic_update_slice(call: &Call) -> Option<()> {
 
 fn updated<E: Element>(call: &Call) -> Option<()> {
     let [input, update, starts @ .., result] = &call.tensors[..] else { return None };
-    let (x, w, out) = (input.read::<E>()?, update.read::<E>()?, result.write::<E>()?);
+    let (w, out) = (update.read::<E>()?, result.write::<E>()?);
     let steps = strides(&input.shape);
     let mut origin = 0;
     for (((start, n), whole), step) in
@@ -144,8 +147,10 @@ fn updated<E: Element>(call: &Call) -> Option<()> {
     {
         origin += usize::try_from(start.int(0)?).unwrap_or(0).min(whole.checked_sub(*n)?) * step;
     }
-    let part = call.share(x.len());
-    out.copy(part.start, x.get(part.clone())?);
+    let part = call.share(input.len());
+    if !input.is(result) {
+        out.copy(part.start, input.read::<E>()?.get(part.clone())?);
+    }
     let rank = update.shape.len();
     let (outer, run) = (rank.saturating_sub(1), update.shape.last().copied().unwrap_or(1));
     let starts = offsets(&update.shape[..outer], &steps[..outer]);

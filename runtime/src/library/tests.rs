@@ -18,6 +18,12 @@ fn tensor<E: Element>(shape: &[usize], values: &[E]) -> Memory {
 }
 
 impl Memory {
+    /// The words that describe it.
+    fn described(&mut self) -> Vec<i64> {
+        let at = self.bytes.as_mut_ptr().expose_provenance() as i64;
+        let about = [at, self.code as i64, self.shape.len() as i64].into_iter();
+        about.chain(self.shape.iter().map(|n| *n as i64)).collect()
+    }
     fn read<E: Element>(&self) -> Vec<E> {
         let n = self.shape.iter().product();
         // SAFETY: made by `tensor` of this type.
@@ -28,20 +34,17 @@ impl Memory {
 /// Calls a runtime kernel by name for every thread id of a team, in order; `None` is an unused
 /// output.
 fn call(name: &str, tensors: &mut [Option<&mut Memory>], attributes: &[i64], nth: i64) {
+    let described = |t: &mut Option<&mut Memory>| match t {
+        None => vec![0, 0, 0],
+        Some(t) => t.described(),
+    };
+    run(name, &tensors.iter_mut().map(described).collect::<Vec<_>>(), attributes, nth);
+}
+
+/// As [`call`], of tensors as [`Memory::described`].
+fn run(name: &str, tensors: &[Vec<i64>], attributes: &[i64], nth: i64) {
     let mut words = vec![tensors.len() as i64];
-    for t in tensors.iter_mut() {
-        match t {
-            None => words.extend([0, 0, 0]),
-            Some(t) => {
-                words.extend([
-                    t.bytes.as_mut_ptr().expose_provenance() as i64,
-                    t.code as i64,
-                    t.shape.len() as i64,
-                ]);
-                words.extend(t.shape.iter().map(|n| *n as i64));
-            }
-        }
-    }
+    words.extend(tensors.iter().flatten());
     words.push(attributes.len() as i64);
     words.extend(attributes);
     let f = symbols().into_iter().find(|(n, _)| *n == name).expect("a function").1;
@@ -250,6 +253,21 @@ fn boxes_are_moved_inside() {
             call("kiln_dynamic_update_slice", tensors, &[], nth);
             assert_eq!(out.read::<u8>(), want, "at {row}, {column}, {nth} threads");
         }
+    }
+}
+
+#[test]
+fn a_scatter_in_place_writes_its_updates_alone() {
+    for nth in [1, 3] {
+        let mut x = tensor(&[4, 2], &[f16::ONE; 8]);
+        let mut updates = tensor(&[2, 2], &[f16::from_f32(3.0); 4]);
+        let mut rows = tensor(&[2], &[3i64, 3]);
+        let tensors = [x.described(), updates.described(), rows.described(), x.described()];
+        for kind in [0, 1] {
+            run("kiln_scatter", &tensors, &[kind, 0], nth);
+        }
+        let want = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0, 9.0].map(f16::from_f32);
+        assert_eq!(x.read::<f16>(), want, "{nth} threads");
     }
 }
 

@@ -36,6 +36,7 @@ const CASES: &[Case] = &[
     ("training", training),
     ("donated weights and states", donated),
     ("donated arguments that are still read", || crate::front::donation::illegal(&device())),
+    ("a decoder with a cache", || crate::front::session::decodes(&device())),
     ("a loader", loader),
     ("DLPack", dlpack),
     ("errors", errors),

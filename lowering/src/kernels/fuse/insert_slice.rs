@@ -95,10 +95,21 @@ impl Grouping<'_> {
         (!computed).then_some(before)
     }
 
+    /// Whether a kernel computes the position that a node inserts its slice at. A kernel loads it
+    /// once, before its loops.
+    fn computes_position(&self, n: usize, g: usize) -> bool {
+        let start = self.graph.nodes[n].value.def().and_then(InsertSlice::of).and_then(|o| o.start);
+        let leaves = start.map(|v| self.graph.leaves(v)).unwrap_or_default();
+        leaves.iter().any(|l| self.kernel_of(self.graph.base(l.value)) == Some(g))
+    }
+
     /// Whether a kernel can write its result directly into the destination of a pad or a
     /// concatenation; returns the kernel's kind then.
     pub(crate) fn writes_into_destination(&self, n: usize, g: usize) -> Result<(Kind, LoopSpan)> {
         let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
+        if self.computes_position(n, g) {
+            return Err("it computes the position that the slice is at".into());
+        }
         let op = |m: usize| self.graph.nodes[m].value.def().map(|o| folding_op(o).unwrap_or(o));
         let made_by = |kind: OpKind| {
             group.nodes.iter().any(|m| op(*m).is_some_and(|o| o.kind() == Some(kind)))
@@ -187,7 +198,7 @@ impl Grouping<'_> {
     /// only reader.
     pub(crate) fn inserts_result_of(&self, n: usize, from: usize) -> bool {
         // A cheap early exit: few nodes insert, and this runs for every pair of kernels.
-        if !self.only_inserts(n) {
+        if !self.only_inserts(n) || self.computes_position(n, from) {
             return false;
         }
         let of_it = |l: &&Leaf| self.kernel_of(self.graph.base(l.value)) == Some(from);

@@ -24,6 +24,26 @@ pub(super) fn check(p: &Program, at: &At) -> Result<(), Invalid> {
             })?;
         }
     }
+    for (n, state) in p.states.iter().enumerate() {
+        let at = at.field("states").item(n);
+        at.field("input").index(state.input, p.inputs.len(), "inputs")?;
+        at.field("output").index(state.output, p.outputs.len(), "outputs")?;
+        let same = |a: &crate::program::Alias| (a.input, a.output) == (state.input, state.output);
+        at.wants(!state.in_place || p.aliases.iter().any(same), || {
+            "is written in place, but its input and its output are no alias".into()
+        })?;
+        let again = p.states[..n]
+            .iter()
+            .any(|other| other.input == state.input || other.output == state.output);
+        at.wants(!again, || "names an input or an output that an earlier one names".into())?;
+    }
+    for (n, k) in p.kernels.iter().enumerate() {
+        for i in &k.updates {
+            let at = at.field("kernels").item(n).field("updates");
+            let state = p.states.iter().any(|s| s.in_place && s.input == *i);
+            at.wants(state, || format!("names input {i}, which is no state"))?;
+        }
+    }
     for (n, not) in p.not_aliased.iter().enumerate() {
         let at = at.field("not_aliased").item(n).field("input");
         at.index(not.input, p.inputs.len(), "inputs")?;

@@ -2,7 +2,8 @@ use super::*;
 use crate::{
     control::{Body, Control, Step, Value},
     program::{
-        Alias, Arg, Expr, ExprKind, IndexGuard, Kernel, Launch, NotAliased, Target, TensorMap,
+        Alias, Arg, Expr, ExprKind, IndexGuard, Kernel, Launch, NotAliased, State, Target,
+        TensorMap,
     },
 };
 
@@ -202,6 +203,26 @@ fn outputs_have_the_memory_of_inputs_that_are_read_before() {
         p.not_aliased = vec![NotAliased { input: 3, reason: "so".into() }];
     };
     assert_eq!(said(not), "not_aliased[0].input is 3, but inputs has 1 entries");
+}
+
+#[test]
+fn states_are_aliases_where_kernels_write_into_them() {
+    let state = |input, output, in_place| State { input, output, source: "".into(), in_place };
+    let states = |all: Vec<State>| move |p: &mut Program| p.states = all;
+    assert_eq!(
+        said(states(vec![state(1, 0, false)])),
+        "states[0].input is 1, but inputs has 1 entries"
+    );
+    assert_eq!(
+        said(states(vec![state(0, 1, false)])),
+        "states[0].output is 1, but outputs has 1 entries"
+    );
+    let alone = "states[0] is written in place, but its input and its output are no alias";
+    assert_eq!(said(states(vec![state(0, 0, true)])), alone);
+    let twice = "states[1] names an input or an output that an earlier one names";
+    assert_eq!(said(states(vec![state(0, 0, false); 2])), twice);
+    let other = |p: &mut Program| p.kernels[1].updates = vec![0];
+    assert_eq!(said(other), "kernels[1].updates names input 0, which is no state");
 }
 
 #[test]
