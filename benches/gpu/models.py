@@ -38,8 +38,30 @@ ITEMS = {
     "bert_base_b16_s512": lambda: hugging_face("bert", 16, 512),
     "gpt2_b8_s1024": lambda: hugging_face("gpt2", 8, 1024),
     "llama1b_b1_s2048": lambda: hugging_face("llama", 1, 2048, **LLAMA),
-    "llama1b_b1_s1": lambda: hugging_face("llama", 1, 1, **LLAMA),
+    **{f"llama1b_b{b}_s1": lambda b=b: hugging_face("llama", b, 1, **LLAMA) for b in (1, 4, 16)},
+    **{f"llama1b_int8_b{b}_s1": lambda b=b: int8_weights(*hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
 }
+
+
+class Int8Linear(torch.nn.Module):
+    """A linear layer of int8 weights with a scale a row, as torchao's Int8WeightOnlyConfig computes it."""
+
+    def __init__(self, linear):
+        super().__init__()
+        scale = linear.weight.detach().abs().amax(1) / 127
+        self.register_buffer("weight", (linear.weight.detach() / scale[:, None]).round().to(torch.int8))
+        self.register_buffer("scale", scale)
+
+    def forward(self, x):
+        return torch.nn.functional.linear(x, self.weight.to(x.dtype)) * self.scale
+
+
+def int8_weights(model, inputs):
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, torch.nn.Linear):
+                setattr(module, name, Int8Linear(child))
+    return model, inputs
 
 
 class OneResult(torch.nn.Module):

@@ -1019,6 +1019,7 @@ func.func @f(%x: tensor<2x1x128xbf16>, %v: tensor<64x128xi8>, %w: tensor<96x128x
   %7 = kiln.transpose %6 permutation = [1, 0] : tensor<96x128xbf16>
   %8 = kiln.dot_general %3, %7 batch = [] x [] contract = [1] x [0] : tensor<2x128xbf16>, tensor<128x96xbf16>
   return %5, %8 : tensor<2x64xbf16>, tensor<2x96xbf16>
+}
 
 // -----
 // What computes a row writes it into the state, whose memory is the kernel's destination.

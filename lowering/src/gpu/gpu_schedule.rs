@@ -87,7 +87,10 @@ impl Pass for GpuSchedule {
                 analysis.nests(row.nesting()).ok_or_else(|| Error::at(func, row.mismatch()))?;
             let request = Request { kernel: &nested.0, plan: &nested.1, machine };
             row.launch(&request, schedule)?.apply(func);
-            if self.dependent && chip == Chip::Sm90a && gains_by_overlap(func, row.name()) {
+            // A position is loaded first of all, in front of a wait that the strategy places.
+            let early = row.name() == SkinnyGemm::NAME && !nested.0.positions.is_empty();
+            let overlaps = self.dependent && chip == Chip::Sm90a && !early;
+            if overlaps && gains_by_overlap(func, row.name()) {
                 func.set_attr(DEPENDENT, Attr::unit(func.ctx()));
             }
             if row.nesting().name != Nesting::NONE.name {

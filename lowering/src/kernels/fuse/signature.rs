@@ -5,9 +5,7 @@ use crate::{
         CONSTANT, DIVISOR, LEAST, param_attrs,
         sizes::{SizeBuilder, SizeValues, index_operands},
     },
-    kernels::{
-        fuse::gated_pairs::has_few_rows, graph::Graph, marks::in_prologue, op_facts::reads,
-    },
+    kernels::{fuse::gated_pairs::has_few_rows, graph::Graph, marks::in_prologue, op_facts::reads},
     target::{costs::SKINNY_ROWS, kernel_attrs::DONATED},
 };
 use kiln_dialects::{

@@ -139,7 +139,11 @@ impl Candidate {
         let (first, once) = (last.def()?, last.uses().len() == 1);
         let rank = last.ty().dims().len();
         let other = QuantizedWeights::of(product).is_some_and(|w| in_prologue(w.convert));
-        if other || !once || !narrow(dot.lhs) || dtype(dot.lhs) != dtype(dot.rhs) || !computed(first)
+        if other
+            || !once
+            || !narrow(dot.lhs)
+            || dtype(dot.lhs) != dtype(dot.rhs)
+            || !computed(first)
         {
             return None;
         }

@@ -18,7 +18,7 @@ use crate::{
                 grid::{grid, largest},
                 roles::{Roles, contractions_by},
             },
-            skinny_gemm::weights::{Factors, vector},
+            skinny_gemm::weights::{Factors, VECTOR_BYTES, vector},
             wgmma_gemm::tiles::PROCESSORS,
         },
     },
@@ -109,8 +109,6 @@ pub const INSTRUCTION: (usize, usize) = (16, 8);
 /// Warps of a CTA with a pipeline, and registers of a thread for what it loads ahead: of at most 8
 /// rows, and of more. Two resident CTAs are slower, of one kernel or of two (llama 1B, H200).
 const PIPELINE: [(usize, usize); 2] = [(16, 32), (8, 64)];
-/// Bytes of a vector access.
-pub const VECTOR_BYTES: usize = 16;
 /// 16-bit elements of a vector access.
 pub const VECTOR: usize = VECTOR_BYTES / 2;
 /// Threads that read a row's elements of a K step, a vector each.
@@ -272,8 +270,7 @@ fn product(k: &Kernel, plan: &NestPlan, n: usize) -> Option<SkinnyProduct> {
         SkinnyOperand { input: second, dims: columns },
     );
     // A converted factor is the matrix.
-    let (few, many) =
-        if x <= y && converted.is_none() { (first, second) } else { (second, first) };
+    let (few, many) = if x <= y && converted.is_none() { (first, second) } else { (second, first) };
     let shared = all.iter().all(|s| s.inputs.get(few.input) == all[0].inputs.get(few.input));
     let (count, matrix_rows) = if converted.is_some() { (y, x) } else { (x.min(y), x.max(y)) };
     let fits = (1..=MAX_ROWS).contains(&count) && matrix_rows >= INSTRUCTION.0 as i64;

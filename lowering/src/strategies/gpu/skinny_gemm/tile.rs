@@ -13,7 +13,8 @@ use crate::{
     strategies::gpu::{
         common::{accumulators, ptx::Ptx, threads},
         skinny_gemm::{
-            INSTRUCTION, SkinnyOperand, SkinnyProduct, VECTOR, VECTOR_BYTES, column_pitch, weights,
+            INSTRUCTION, SkinnyOperand, SkinnyProduct, VECTOR, column_pitch,
+            weights::{self, VECTOR_BYTES},
         },
         wgmma_gemm::tiles::PROCESSORS,
     },
@@ -185,13 +186,7 @@ impl SkinnyTile<'_> {
         (0..count).map(of).collect()
     }
     /// 16 bytes of a row, from an element of K on, as words; zeros unless `inside`.
-    fn read(
-        &self,
-        c: Code,
-        access: &Access,
-        row: &[LaneValue],
-        k: &StepOfK,
-    ) -> Result<Vec<Value>> {
+    fn read(&self, c: Code, access: &Access, row: &[LaneValue], k: &StepOfK) -> Result<Vec<Value>> {
         let mut dims = row.to_vec();
         dims[self.product.k.0] = LaneValue::Strided(k.index, 1);
         self.words(c, self.read_vector(c, access, &dims)?, k.inside)
@@ -263,8 +258,7 @@ impl SkinnyTile<'_> {
             self.rows(c, dims, few, (group, c.index(*count as i64)?), INSTRUCTION.1, over)?;
         let zero = c.number(0.0, Type::scalar(c.ctx(), DType::F32))?;
         let sums = vec![zero; 4 * self.stages.len() * down * over];
-        let (steps, turn) =
-            (c.index(self.product.steps() as i64)?, c.index(self.warps as i64)?);
+        let (steps, turn) = (c.index(self.product.steps() as i64)?, c.index(self.warps as i64)?);
         let left = |c: Code, k: &StepOfK| {
             let rows = |s: &&Stage| {
                 let access = &s.inputs[matrix.input];

@@ -6,10 +6,12 @@ use crate::{
     strategies::gpu::{
         common::{ptx::Ptx, roles::factors},
         prologue::Prologue,
-        skinny_gemm::VECTOR_BYTES,
     },
 };
 use kiln_dialects::{ir::*, value::DType};
+
+/// Bytes of a vector access.
+pub const VECTOR_BYTES: usize = 16;
 
 /// The factors of a contraction.
 #[derive(Clone, Copy, Debug, PartialEq)]
