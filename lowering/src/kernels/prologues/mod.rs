@@ -10,6 +10,9 @@
 //! compute them. Besides the operand's own tensor they may read vectors over rows, columns and the
 //! batch. A GEMM without a prologue records why.
 //!
+//! Conversions of int8 weights are marked as well, where a skinny GEMM reads them: it reads the
+//! weights once, and half the bytes.
+//!
 //! Numerics: exact; the prologue's result is rounded as if it were stored.
 //!
 //! ```text

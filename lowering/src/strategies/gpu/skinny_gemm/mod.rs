@@ -382,7 +382,7 @@ fn round_up(a: i64, b: usize) -> i64 {
 }
 
 /// Rows of a CTA's tile, and the estimated clocks. `sizes`: batch, rows of a matrix, few rows, K;
-/// `bytes`: of an element of a matrix.
+/// `element_bytes`: of an element of a matrix.
 pub fn fastest(
     [batch, many, few, depth]: [i64; 4],
     matrices: usize,
