@@ -95,11 +95,13 @@ fn scores(decoder: &mut Session, token: u32, at: usize) -> Result<Vec<f32>, kiln
 /// The likeliest token, or one of the likeliest, drawn by their scores.
 fn choose(scores: &[f32], a: &Arguments, random: &mut fastrand::Rng) -> u32 {
     let mut order: Vec<u32> = (0..scores.len() as u32).collect();
-    order.sort_by(|i, j| scores[*j as usize].total_cmp(&scores[*i as usize]));
-    let best = order.first().copied().unwrap_or_default();
+    let better =
+        |i: &u32, j: &u32| scores[*j as usize].total_cmp(&scores[*i as usize]).then(i.cmp(j));
+    let best = order.iter().copied().min_by(better).unwrap_or_default();
     if a.temperature <= 0.0 {
         return best;
     }
+    order.sort_unstable_by(better);
     order.truncate(if a.top_k == 0 { order.len() } else { a.top_k });
     let share = |i: u32| ((scores[i as usize] - scores[best as usize]) / a.temperature).exp();
     let mut left = random.f32() * order.iter().map(|i| share(*i)).sum::<f32>();

@@ -1,5 +1,6 @@
 //! The manifest of a compiled program, as plain data: its arguments, its sizes, and how to launch
 //! its kernels.
+mod donation;
 mod evaluate;
 mod indices;
 mod sizes;
@@ -7,6 +8,7 @@ mod unbacked;
 mod validate;
 
 use crate::library_call::LibraryCall;
+pub use donation::{Alias, NotAliased, State};
 pub use indices::IndexGuard;
 use serde::{Deserialize, Serialize};
 pub use sizes::{Condition, Dim, Expr, ExprKind, Relation, SizeError, Symbol, values};
@@ -106,40 +108,6 @@ pub struct Tensor {
     /// The dimensions in memory order, outermost first; empty for row-major.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<usize>,
-}
-
-/// An output that may have the memory of an input of the same dtype and shape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Alias {
-    /// Index of the input.
-    pub input: usize,
-    /// Index of the output.
-    pub output: usize,
-}
-
-/// An input that a call gives its new value, such as a buffer that an exported program mutates.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
-    /// Index of the input.
-    pub input: usize,
-    /// Index of the output that is the new value.
-    pub output: usize,
-    /// Where the initial value is, as in [`Global::source`].
-    pub source: String,
-    /// Whether kernels write only parts of the new value, into the memory that the old one is in.
-    /// A call that is given the same memory for both copies nothing; another one copies the input
-    /// to the output first.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub in_place: bool,
-}
-
-/// A donated input whose memory no output may have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotAliased {
-    /// Index of the input.
-    pub input: usize,
-    /// Why.
-    pub reason: String,
 }
 
 /// A constant that the program reads and that is no argument.

@@ -478,8 +478,7 @@ fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
         let own = |key: &str| spec[key].as_str().unwrap_or(name).to_string();
         let output = match kind {
             "user_input" => Output::Input(name.to_string()),
-            "parameter" => Output::Buffer(own("parameter_name")),
-            "tensor_constant" => Output::Buffer(own("tensor_constant_name")),
+            "parameter" | "tensor_constant" => Output::Buffer(own(&format!("{kind}_name"))),
             _ => Output::Buffer(own("buffer_name")),
         };
         match cx.inputs.get(name).copied() {

@@ -5,7 +5,7 @@ use crate::{
     dialects::value::DType,
     runtime::{
         Bytes, CallError, DeviceId, Program,
-        program::{Dim, Global, Role},
+        program::{Dim, Global, Role, State},
     },
     tensor::{Array, DonatedMemory, Tensor},
 };
@@ -32,6 +32,8 @@ use std::sync::Arc;
 pub struct Session {
     executable: Arc<Executable>,
     device: DeviceId,
+    /// The state that each input is, and that each output is the new value of.
+    states: Arc<[Vec<Option<usize>>; 2]>,
     /// The initial value of each of the program's states.
     initial: Arc<Vec<Initial>>,
     /// The value of each of the program's states.
@@ -62,7 +64,7 @@ impl Initial {
 /// Where the initial values of a program's states are.
 pub(super) fn initial_values(program: &Program) -> Vec<Global> {
     let size = |d: &Dim| if let Dim::Known(n) = d { u64::try_from(*n).ok() } else { None };
-    let global = |state: &crate::runtime::program::State| {
+    let global = |state: &State| {
         let t = program.inputs.get(state.input)?;
         Some(Global {
             name: t.name.clone(),
@@ -101,8 +103,14 @@ impl Model {
             let shape = g.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
             initial.push(Initial { dtype, shape, elements });
         }
+        let program = Executable::program(&executable);
+        let of = |is: &dyn Fn(&State) -> bool| program.states.iter().position(is);
+        let states = Arc::new([
+            (0..program.inputs.len()).map(|n| of(&|s| s.input == n)).collect(),
+            (0..program.outputs.len()).map(|n| of(&|s| s.output == n)).collect(),
+        ]);
         let (executable, initial) = (Arc::new(executable), Arc::new(initial));
-        let mut session = Session { executable, device, initial, state: vec![] };
+        let mut session = Session { executable, device, states, initial, state: vec![] };
         session.reset()?;
         Ok(session)
     }
@@ -119,28 +127,25 @@ impl Session {
     /// Another number of arguments, dtypes or sizes than the program's; a position out of range, on
     /// the host; the device fails. The state is then unspecified if the program has started.
     pub fn call(&mut self, arguments: &[&Tensor]) -> Result<Vec<Tensor>, Error> {
-        let executable = self.executable.clone();
-        let program = Executable::program(&executable);
-        let want = program.inputs.len() - self.state.len();
+        let [by_input, by_output] = &*self.states;
+        let want = by_input.len() - self.state.len();
         if arguments.len() != want {
             return Err(CallError::Count { what: "inputs", want, have: arguments.len() }.into());
         }
         let given = arguments.iter().map(|t| t.array()).collect::<Result<Vec<_>, _>>()?;
-        let state = |input: usize| program.states.iter().position(|s| s.input == input);
         let (mut views, mut donated, mut next) = (vec![], vec![], given.iter());
-        for input in 0..program.inputs.len() {
-            let kept = state(input).and_then(|n| self.state.get(n));
+        for state in by_input {
+            let kept = state.and_then(|n| self.state.get(n));
             let Some(array) = kept.or_else(|| next.next()) else { continue };
             views.push(array.as_view());
             donated.push(kept.and_then(DonatedMemory::of));
         }
-        let results = executable.run_donated(&views, &mut donated)?;
+        let results = self.executable.run_donated(&views, &mut donated)?;
         drop((views, donated));
         let mut others = vec![];
-        for (output, result) in results.into_iter().enumerate() {
-            let result = Arc::new(result);
-            match program.states.iter().position(|s| s.output == output) {
-                Some(n) => self.state[n] = result,
+        for (result, state) in results.into_iter().map(Arc::new).zip(by_output) {
+            match state {
+                Some(n) => self.state[*n] = result,
                 None => others.push(Tensor::from(result)),
             }
         }
@@ -157,15 +162,20 @@ impl Session {
     /// Another session of the same program and weights, with the initial state. Err: the device is
     /// out of memory.
     pub fn another(&self) -> Result<Session, Error> {
-        let (executable, initial) = (self.executable.clone(), self.initial.clone());
-        let mut session = Session { executable, device: self.device, initial, state: vec![] };
+        let mut session = Session {
+            executable: self.executable.clone(),
+            device: self.device,
+            states: self.states.clone(),
+            initial: self.initial.clone(),
+            state: vec![],
+        };
         session.reset()?;
         Ok(session)
     }
     /// The states by name, such as `layers.0.keys`, with their values.
     pub fn state(&self) -> impl Iterator<Item = (&str, Tensor)> {
         let program = Executable::program(&self.executable);
-        let name = |s: &crate::runtime::program::State| program.inputs[s.input].name.as_str();
+        let name = |s: &State| program.inputs[s.input].name.as_str();
         program.states.iter().map(name).zip(self.state.iter().cloned().map(Tensor::from))
     }
     /// The compiled program; [`Program::states`] describes the state.

@@ -302,7 +302,7 @@ impl Builder {
     /// Adds an argument to the insertion block, for functions whose signature is found while
     /// building.
     pub fn argument(&self, ty: Type, loc: Loc) -> Value {
-        Value::of(unsafe { mlirBlockAddArgument(self.block.raw(), ty.0, loc.0) })
+        self.block.add_arg(ty, loc)
     }
     /// `func.return`.
     pub fn ret(&self, values: &[Value]) -> Result<Op> {

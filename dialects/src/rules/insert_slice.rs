@@ -1,11 +1,11 @@
 //! `kiln.insert_slice`: its type rule, and the single-use rule of its destination.
 use super::{
-    level::STATE,
+    level::{STATE, param_attrs},
     types::{Sizes, TensorType, ensure},
 };
 use crate::{
     error::{OptionExt, Result},
-    ir::{Attr, Node as _, Op, Value},
+    ir::{Node as _, Op, Value},
     ops::{InsertSlice, OpKind},
     sym::Dim,
 };
@@ -73,12 +73,7 @@ fn bounds(o: &InsertSlice) -> Vec<Bounds> {
 
 /// Whether a function states that an argument is a state, which calls update in place.
 fn is_state(argument: Value) -> bool {
-    let stated = || {
-        let (block, i) = argument.block_arg()?;
-        let listed = block.parent()?.attr("arg_attrs").and_then(Attr::as_array)?;
-        listed.get(i)?.entry(STATE)
-    };
-    stated().is_some()
+    param_attrs(argument).is_some_and(|about| about.entry(STATE).is_some())
 }
 
 /// The destination has no other use, and earlier slices are not overwritten.

@@ -165,6 +165,22 @@ pub fn is_driver(func: Op) -> bool {
     func.attr(CONTROL).is_some()
 }
 
+/// All functions inside an op but drivers.
+pub fn non_drivers(root: Op) -> Vec<Op> {
+    functions_in(root).into_iter().filter(|f| !is_driver(*f)).collect()
+}
+
+/// The attributes of a function parameter.
+pub fn param_attrs(v: Value) -> Option<Attr> {
+    let (block, i) = v.block_arg()?;
+    block.parent()?.attr("arg_attrs")?.as_array()?.get(i).copied()
+}
+
+/// Of the attributes of a parameter that is a state, the result that is its new value.
+pub fn state_result(about: Attr) -> Option<usize> {
+    usize::try_from(about.entry(STATE)?.entry("result")?.as_i64()?).ok()
+}
+
 /// Whether the op's module targets a GPU.
 fn for_gpu(op: Op) -> bool {
     let mut at = Some(op);

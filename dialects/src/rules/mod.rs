@@ -24,7 +24,10 @@ pub use attributes::{verify_arg_attr, verify_op_attr};
 pub use canonical::CANONICAL;
 pub use fold::{Fold, fold};
 pub use fourier::half_spectrum;
-pub use level::{CONTROL, GRAPH_LEVELS, LEVELS, Level, SIZE_RESULTS, STATE, UNBOUNDED, is_driver};
+pub use level::{
+    CONTROL, GRAPH_LEVELS, LEVELS, Level, SIZE_RESULTS, STATE, UNBOUNDED, is_driver, non_drivers,
+    param_attrs, state_result,
+};
 pub use numerics::numerics;
 pub use shape::{infer, infer_types};
 pub use types::{Sizes, TensorType, tensor_type, unify};

@@ -1,7 +1,7 @@
 //! Facts about a kernel's size parameters and what follows for polynomials of them: the one place
 //! that decides whether a dynamic size or stride is a multiple of a number.
 use crate::analysis::Poly;
-use kiln_dialects::{ir::*, sym::common_divisor};
+use kiln_dialects::{ir::*, rules::param_attrs, sym::common_divisor};
 
 /// Attribute of an `index` parameter of a kernel: a divisor of it greater than 1.
 pub const DIVISOR: &str = "kiln.divisor";
@@ -10,12 +10,6 @@ pub const LEAST: &str = "kiln.least";
 
 /// Attribute of a tensor parameter of a kernel, a unit: no launch of the program writes it.
 pub const CONSTANT: &str = "kiln.constant";
-
-/// The attributes of a function parameter.
-pub fn param_attrs(v: Value) -> Option<Attr> {
-    let (block, i) = v.block_arg()?;
-    block.parent()?.attr("arg_attrs")?.as_array()?.get(i).copied()
-}
 
 /// Whether no launch of the program writes a parameter.
 pub fn is_constant(v: Value) -> bool {

@@ -22,7 +22,7 @@ pub use crate::analysis::attention::{Attention, Limits};
 pub use crate::analysis::attention_gradient::AttentionGradient;
 pub use crate::analysis::buffers::SCRATCH;
 pub use crate::analysis::combine::{Combine, MERGES};
-pub use crate::analysis::facts::{CONSTANT, DIVISOR, LEAST, is_constant, param_attrs};
+pub use crate::analysis::facts::{CONSTANT, DIVISOR, LEAST, is_constant};
 pub use crate::analysis::nest::{
     Nest, NestPlan, contracts, drop_units, matching_nests, nests, nests_without_rows,
 };
@@ -30,6 +30,7 @@ pub use crate::analysis::poly::{Div, LinearExpr, Poly, row_major};
 pub use crate::analysis::read::read;
 pub use crate::analysis::structure::{Contraction, FourierTransform, Scan, Structure};
 use kiln_dialects::ir::*;
+pub use kiln_dialects::rules::param_attrs;
 use std::{collections::HashMap, rc::Rc};
 
 /// The role of a buffer.

@@ -17,7 +17,7 @@ use crate::analysis::sizes::{SizeBuilder, SizeValues};
 use kiln_dialects::{
     ir::*,
     ops::{self, CompareKind, DynamicSlice, DynamicUpdateSlice, Gather, OpKind, Require, SymKind},
-    rules::{Level, Sizes, is_driver},
+    rules::{Level, Sizes, non_drivers},
     sym::Dim,
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
@@ -38,9 +38,7 @@ impl Pass for RequireBounds {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
-        let functions: Vec<Op> =
-            walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o)).collect();
-        for func in functions {
+        for func in non_drivers(root) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let facts = Facts::of(func, self.rounds)?;
             let mut found: Vec<(Op, Condition)> = vec![];

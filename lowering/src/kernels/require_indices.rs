@@ -19,7 +19,7 @@ use crate::analysis::sizes::{SizeBuilder, SizeValues};
 use kiln_dialects::{
     ir::*,
     ops::{Compare, CompareKind, Gather, OpKind, RequireIndex, Scatter, Slice},
-    rules::{Level, Sizes, is_driver, tensor_type},
+    rules::{Level, Sizes, non_drivers, tensor_type},
     sym::Dim,
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
@@ -40,8 +40,7 @@ impl Pass for RequireIndices {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
-        let functions = walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o));
-        for func in functions.collect::<Vec<_>>() {
+        for func in non_drivers(root) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let facts = Facts::of(func, self.rounds)?;
             let mut found: Vec<Guard> = vec![];

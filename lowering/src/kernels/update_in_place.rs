@@ -7,8 +7,8 @@
 //! that is left, and the ops that compute the row can join it.
 //!
 //! The old value of the state may have no other reader, and the new one has to be the function's
-//! result of that state and no other one. A position out of range moves the slice into bounds, where PyTorch's
-//! `index_copy_` is an error; `kiln-require-indices` has stated that on the host before.
+//! result of that state and no other one. A position out of range moves the slice into bounds, where
+//! PyTorch's `index_copy_` is an error; `kiln-require-indices` has stated that on the host before.
 //!
 //! Numerics: exact.
 //!
@@ -19,7 +19,7 @@
 use kiln_dialects::{
     ir::*,
     ops::{DynamicUpdateSlice, InsertSlice, OpKind, Reshape, Scatter, ScatterKind},
-    rules::{Level, STATE, is_driver, tensor_type},
+    rules::{Level, non_drivers, param_attrs, state_result, tensor_type},
     sym::Dim,
     value::DType,
 };
@@ -37,16 +37,12 @@ impl Pass for UpdateInPlace {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
-        let functions = walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o));
-        for func in functions.collect::<Vec<_>>() {
+        for func in non_drivers(root) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let Some(end) = block.terminator() else { continue };
-            let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
-            for (state, about) in block.args().into_iter().zip(listed) {
-                let Some(about) = about.entry(STATE) else { continue };
-                let result = about.entry("result").and_then(Attr::as_i64);
-                let new =
-                    result.and_then(|n| end.operands().get(usize::try_from(n).ok()?).copied());
+            for state in block.args() {
+                let result = param_attrs(state).and_then(state_result);
+                let new = result.and_then(|n| end.operands().get(n).copied());
                 let Some((new, op)) = new.and_then(|v| Some((v, v.def()?))) else { continue };
                 if returns(new, end) != 1 {
                     continue;
@@ -117,10 +113,9 @@ impl Update {
         let b = Builder::before(op).ok_or("is in no block")?.at(op.loc());
         let shape = |v: Value| v.ty().dims().iter().map(Dim::known).collect::<Option<Vec<i64>>>();
         let sizes = shape(state).ok_or("has an open size")?;
-        let mut own = shape(self.source).ok_or("has an open size")?;
-        let count: i64 = own.iter().product();
+        let count: i64 = shape(self.source).ok_or("has an open size")?.iter().product();
         // A scatter's positions come first; in the slice they are where the dimension is.
-        own.clone_from(&sizes);
+        let mut own = sizes.clone();
         own[self.axis] = 1;
         own[self.axis] = count / own.iter().product::<i64>().max(1);
         let shaped = |input: Value, sizes: &[i64]| match shape(input).as_deref() == Some(sizes) {

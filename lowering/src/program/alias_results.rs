@@ -5,9 +5,10 @@
 //! argument of its dtype and sizes, marked `kiln.donated = "results"`, if every launch that reads
 //! the argument comes before the first that writes the result, or is that launch and may overwrite
 //! it (`kiln-in-place`). A state's new value (`kiln.state`) takes the memory of the old one, and has
-//! it already where a launch writes a slice into it (`kiln-update-in-place`). A launch that writes such results moves behind the readers of their
-//! arguments where its own readers allow it. JAX leaves this to XLA's buffer assignment; upstream's
-//! one-shot bufferization does not reuse arguments of functions for their results.
+//! it already where a launch writes a slice into it (`kiln-update-in-place`). A launch that writes
+//! such results moves behind the readers of their arguments where its own readers allow it. JAX
+//! leaves this to XLA's buffer assignment; upstream's one-shot bufferization does not reuse
+//! arguments of functions for their results.
 //!
 //! The caller may give a call the argument's memory as the result's, and need not: the program is
 //! right either way.
@@ -28,7 +29,7 @@ use crate::{
 use kiln_dialects::{
     ir::*,
     ops::{Launch, OpKind},
-    rules::{Level, STATE, is_driver, tensor_type},
+    rules::{Level, is_driver, state_result, tensor_type},
     sym::Dim as SymDim,
     value::DType,
 };
@@ -68,14 +69,6 @@ fn donors(func: Op) -> Vec<usize> {
     let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
     let named = |a: &Attr| a.entry(DONATED).and_then(Attr::as_string).is_some();
     (0..listed.len()).filter(|i| named(&listed[*i])).collect()
-}
-
-/// Whether a launch writes into the memory of an argument.
-fn is_written(argument: Value) -> bool {
-    argument
-        .uses()
-        .into_iter()
-        .any(|(user, _)| Launch::of(user).is_some_and(|launch| launch.outs.contains(&argument)))
 }
 
 /// Sets an attribute of an argument.
@@ -127,17 +120,16 @@ fn function(about: &Kernels, func: Op) -> Result<()> {
     let (mut usable, mut unusable) = (vec![], vec![]);
     for argument in given {
         let value = block.args()[argument];
-        let new = listed[argument].entry(STATE).and_then(|s| s.entry("result")?.as_i64());
+        let new = state_result(listed[argument]);
         let returned = last_use(value, &order, end, 0).1;
-        if returned.is_some() && returned.map(|n| n as i64) == new && is_written(value) {
-            mark(func, argument, ALIASES, Attr::i64(func.ctx(), new.unwrap_or_default()));
+        if let Some(result) = returned.filter(|n| new == Some(*n) && plan::is_written(value)) {
+            mark(func, argument, ALIASES, Attr::i64(func.ctx(), result as i64));
         } else if returned.is_some() {
             unusable.push((argument, "it is itself a result".to_string()));
         } else if listed[argument].entry("kiln.order").is_some() {
             unusable.push((argument, "its memory has another dimension order".to_string()));
         } else {
             let last = views(value).1.iter().filter_map(|o| order.get(o)).max().copied();
-            let new = new.and_then(|n| usize::try_from(n).ok());
             usable.push(Donor { argument, value, ty: ty(value)?, last, new });
         }
     }

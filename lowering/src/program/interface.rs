@@ -5,7 +5,7 @@ use crate::{
     program::{
         control::control,
         launch::launch,
-        plan::host_functions,
+        plan::{host_functions, is_written},
         slots::{Sizes, Slots, dim_name, relation},
         unbacked,
     },
@@ -14,7 +14,7 @@ use crate::{
 use kiln_dialects::{
     ir::*,
     ops::{self, ArenaSize, Launch, OpKind},
-    rules::{STATE, is_driver, tensor_type},
+    rules::{STATE, is_driver, state_result, tensor_type},
     sym::Dim as SymDim,
     value::DType,
 };
@@ -99,14 +99,10 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
             program.aliases.push(p::Alias { input, output });
         }
         if let Some(state) = about.entry(STATE) {
-            let output = state.entry("result").and_then(Attr::as_i64);
-            let output = output.and_then(|n| usize::try_from(n).ok());
-            let output = output.filter(|n| *n < end.operand_count());
+            let output = state_result(*about).filter(|n| *n < end.operand_count());
             let output = output.ok_or_at(func, "has no result of the number in kiln.state")?;
             let source = state.entry("source").and_then(Attr::as_string).unwrap_or_default();
-            let written =
-                |op: Op| Launch::of(op).is_some_and(|l| l.outs.contains(&block.args()[input]));
-            let in_place = block.ops().into_iter().any(written);
+            let in_place = is_written(block.args()[input]);
             program.states.push(p::State { input, output, source, in_place });
         }
         if let Some(reason) = about.entry(NOT_ALIASED).and_then(Attr::as_string) {

@@ -76,6 +76,12 @@ pub fn host_functions(root: Op) -> Vec<Op> {
     blocks(root).into_iter().flat_map(|b| b.ops()).filter(host).collect()
 }
 
+/// Whether a launch writes into the memory of an argument.
+pub(super) fn is_written(argument: Value) -> bool {
+    let writes = |op: Op| Launch::of(op).is_some_and(|launch| launch.outs.contains(&argument));
+    argument.uses().into_iter().any(|(user, _)| writes(user))
+}
+
 /// The attribute `kiln.kernel` of each kernel.
 pub(super) type Kernels = HashMap<String, Attr>;
 
@@ -119,7 +125,7 @@ impl PlanMemory {
                     continue;
                 }
                 // Of a state whose memory the launch writes into.
-                if aliased.values().any(|v| v == out) {
+                if out.def().is_none() && aliased.values().any(|v| v == out) {
                     continue;
                 }
                 let empty = out.def().filter(|o| o.isa::<tensor::Empty>());

@@ -22,7 +22,7 @@ use bounded::Bounded;
 use kiln_dialects::{
     ir::*,
     ops::{OpKind, Sym, UnbackedSize},
-    rules::{GRAPH_LEVELS, Level, SIZE_RESULTS, is_driver},
+    rules::{GRAPH_LEVELS, Level, SIZE_RESULTS, non_drivers},
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 use masks::Masks;
@@ -46,9 +46,7 @@ impl Pass for BoundSizes {
     const NUMERICS: Numerics = Numerics::Reassociates;
 
     fn run(&self, root: Op) -> Result<()> {
-        let functions: Vec<Op> =
-            walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o)).collect();
-        functions.into_iter().try_for_each(|func| self.function(func))
+        non_drivers(root).into_iter().try_for_each(|func| self.function(func))
     }
 }
 

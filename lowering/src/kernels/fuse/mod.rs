@@ -38,7 +38,7 @@ use crate::{
 use kiln_dialects::{
     Result,
     ir::*,
-    rules::{Level, is_driver},
+    rules::{Level, is_driver, non_drivers},
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 
@@ -77,12 +77,10 @@ impl Pass for Fuse {
     const DIALECTS: &'static [&'static str] = &["tensor"];
 
     fn run(&self, root: Op) -> Result<()> {
-        let functions: Vec<Op> =
-            walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o)).collect();
         // Control flow may give a program the same memory as an argument and as a result.
         let plain = !blocks(root).into_iter().flat_map(|b| b.ops()).any(is_driver);
         let mut kernels = kernel_table::Kernels::of(root)?;
-        for func in functions {
+        for func in non_drivers(root) {
             let mut facts = Facts::of(func, self.rounds)?;
             if let Some(block) = func.regions().first().and_then(|r| r.first())
                 && ask_arguments_only(block, &facts)?

@@ -27,7 +27,7 @@ use crate::{
         class::Class,
         frozen::is_movement,
         graph::Graph,
-        marks::{EACH_OP, PROLOGUE, in_prologue},
+        marks::{EACH_OP, PROLOGUE},
         op_facts::heavy,
         prologues::{
             operands::{OperandLoops, StridedOperand, UNIT, dtype, left, right},
@@ -42,7 +42,7 @@ use crate::{
 use kiln_dialects::{
     ir::*,
     ops::*,
-    rules::{Level, is_driver},
+    rules::{Level, non_drivers},
     value::DType,
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
@@ -76,10 +76,12 @@ impl Pass for Prologues {
         if self.chip.is_empty() || root.attr(EACH_OP).is_some() {
             return Ok(());
         }
-        for func in walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o)) {
+        for func in non_drivers(root) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
-            self.weights(func, &block.ops())?;
-            let found: Vec<Candidate> = block.ops().into_iter().filter_map(Candidate::of).collect();
+            let ops = block.ops();
+            let quantized = self.weights(func, &ops)?;
+            let others = ops.into_iter().filter(|op| !quantized.contains(op));
+            let found: Vec<Candidate> = others.filter_map(Candidate::of).collect();
             if found.is_empty() {
                 continue;
             }
@@ -141,13 +143,7 @@ impl Candidate {
         }
         let (first, once) = (last.def()?, last.uses().len() == 1);
         let rank = last.ty().dims().len();
-        let other = QuantizedWeights::of(product).is_some_and(|w| in_prologue(w.convert));
-        if other
-            || !once
-            || !narrow(dot.lhs)
-            || dtype(dot.lhs) != dtype(dot.rhs)
-            || !computed(first)
-        {
+        if !once || !narrow(dot.lhs) || dtype(dot.lhs) != dtype(dot.rhs) || !computed(first) {
             return None;
         }
         let mut ops = vec![first];
@@ -185,19 +181,20 @@ fn computed(op: Op) -> bool {
 }
 
 impl Prologues {
-    /// Marks the conversions of 8-bit weights.
-    fn weights(&self, func: Op, ops: &[Op]) -> Result<()> {
-        let found: Vec<QuantizedWeights> =
-            ops.iter().filter_map(|op| QuantizedWeights::of(*op)).collect();
+    /// Marks the conversions of 8-bit weights; returns the products that compute them.
+    fn weights(&self, func: Op, ops: &[Op]) -> Result<HashSet<Op>> {
+        let found: Vec<(Op, QuantizedWeights)> =
+            ops.iter().filter_map(|op| Some((*op, QuantizedWeights::of(*op)?))).collect();
         if found.is_empty() {
-            return Ok(());
+            return Ok(HashSet::new());
         }
-        mark(found.iter().map(|f| &f.convert));
+        mark(found.iter().map(|(_, weights)| &weights.convert));
         let facts = Facts::of(func, self.rounds)?;
         let graph = Graph::read(func, &facts, true)?;
-        let refused = found.iter().filter(|f| !f.are_read(&graph));
-        refused.for_each(|f| f.convert.remove_attr(PROLOGUE));
-        Ok(())
+        let (read, refused): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(_, weights)| weights.are_read(&graph));
+        refused.iter().for_each(|(_, weights)| weights.convert.remove_attr(PROLOGUE));
+        Ok(read.into_iter().map(|(product, _)| product).collect())
     }
     fn hopper(&self) -> bool {
         self.chip == Chip::Sm90a.name()

@@ -264,15 +264,12 @@ fn product(k: &Kernel, plan: &NestPlan, n: usize) -> Option<SkinnyProduct> {
     let size = nest.extents[*k_dim].known().filter(whole)?;
     let known = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known();
     let (x, y) = (known(&rows).unwrap_or(i64::MAX), known(&columns).unwrap_or(i64::MAX));
-    let [first, second] = inputs;
-    let (first, second) = (
-        SkinnyOperand { input: first, dims: rows },
-        SkinnyOperand { input: second, dims: columns },
-    );
+    let first = (SkinnyOperand { input: inputs[0], dims: rows }, x);
+    let second = (SkinnyOperand { input: inputs[1], dims: columns }, y);
     // A converted factor is the matrix.
-    let (few, many) = if x <= y && converted.is_none() { (first, second) } else { (second, first) };
+    let ((few, count), (many, matrix_rows)) =
+        if x <= y && converted.is_none() { (first, second) } else { (second, first) };
     let shared = all.iter().all(|s| s.inputs.get(few.input) == all[0].inputs.get(few.input));
-    let (count, matrix_rows) = if converted.is_some() { (y, x) } else { (x.min(y), x.max(y)) };
     let fits = (1..=MAX_ROWS).contains(&count) && matrix_rows >= INSTRUCTION.0 as i64;
     let computed = |a: &Access| {
         k.buffers.get(a.buffer).is_some_and(|b| b.role == Role::Temporary)
