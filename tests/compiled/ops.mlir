@@ -770,3 +770,88 @@ func.func @f(%x: tensor<9x256xf16>, %v: tensor<320x256xi8>, %w: tensor<2600x320x
   %8 = kiln.mul %7, %d : tensor<9x2600xf16>
   return %8 : tensor<9x2600xf16>
 }
+
+// -----
+
+// CASE: products of a few tokens with int4 weights in groups of 64, of a K that no step divides, and a norm before them
+func.func @f(%x: tensor<3x192xbf16>, %n: tensor<192xbf16>) -> (tensor<3x96xbf16>, tensor<3x72xbf16>) {
+  %y = kiln.rms_norm %x weight %n : tensor<192xbf16> {rank = 1 : i64, epsilon = 1.0e-05 : f64} : tensor<3x192xbf16>
+  %c7 = kiln.splat [96, 192], 7 : i32
+  %c5 = kiln.splat [96, 192], 5 : i32
+  %c15 = kiln.splat [96, 192], 15 : i32
+  %k = kiln.iota [96, 192] axis = 1 : i32
+  %r = kiln.iota [96, 192] axis = 0 : i32
+  %k7 = kiln.mul %k, %c7 : tensor<96x192xi32>
+  %r5 = kiln.mul %r, %c5 : tensor<96x192xi32>
+  %sum = kiln.add %k7, %r5 : tensor<96x192xi32>
+  %q = kiln.and %sum, %c15 : tensor<96x192xi32>
+  %f = kiln.convert %q : tensor<96x192xi32> to bf16
+  %g = kiln.reshape %f sizes = [96, 3, 64] : tensor<96x192xbf16>
+  %c8 = kiln.splat [96, 3, 64], 8.0 : bf16
+  %o = kiln.sub %g, %c8 : tensor<96x3x64xbf16>
+  %ir = kiln.iota [96, 3] axis = 0 : bf16
+  %ig = kiln.iota [96, 3] axis = 1 : bf16
+  %ch = kiln.splat [96, 3], 0.0078125 : bf16
+  %s0 = kiln.add %ir, %ig : tensor<96x3xbf16>
+  %s1 = kiln.mul %s0, %ch : tensor<96x3xbf16>
+  %s = kiln.broadcast_in_dim %s1 dims = [0, 1] sizes = [96, 3, 64] : tensor<96x3xbf16>
+  %z = kiln.broadcast_in_dim %ig dims = [0, 1] sizes = [96, 3, 64] : tensor<96x3xbf16>
+  %m = kiln.mul %o, %s : tensor<96x3x64xbf16>
+  %a = kiln.add %m, %z : tensor<96x3x64xbf16>
+  %w = kiln.reshape %a sizes = [96, 192] : tensor<96x3x64xbf16>
+  %0 = kiln.linear %y, %w : tensor<3x192xbf16>, tensor<96x192xbf16>
+  %low = kiln.slice %q offsets = [0, 0] sizes = [72, 192] strides = [1, 1] : tensor<96x192xi32>
+  %d = kiln.convert %low : tensor<72x192xi32> to bf16
+  %is = kiln.iota [72] axis = 0 : bf16
+  %cs = kiln.splat [72], 0.0078125 : bf16
+  %t0 = kiln.mul %is, %cs : tensor<72xbf16>
+  %t = kiln.broadcast_in_dim %t0 dims = [0] sizes = [72, 192] : tensor<72xbf16>
+  %e = kiln.mul %d, %t : tensor<72x192xbf16>
+  %u = kiln.broadcast_in_dim %is dims = [0] sizes = [72, 192] : tensor<72xbf16>
+  %v = kiln.sub %e, %u : tensor<72x192xbf16>
+  %1 = kiln.linear %y, %v : tensor<3x192xbf16>, tensor<72x192xbf16>
+  return %0, %1 : tensor<3x96xbf16>, tensor<3x72xbf16>
+}
+
+// -----
+
+// CASE: f16 with int4 and int8 weights that are transposed, with zero points and scales of groups
+func.func @f(%x: tensor<9x256xf16>) -> (tensor<9x320xf16>, tensor<9x320xf16>) {
+  %k = kiln.iota [256, 320] axis = 0 : i32
+  %n = kiln.iota [256, 320] axis = 1 : i32
+  %c3 = kiln.splat [256, 320], 3 : i32
+  %c15 = kiln.splat [256, 320], 15 : i32
+  %k3 = kiln.mul %k, %c3 : tensor<256x320xi32>
+  %sum = kiln.add %k3, %n : tensor<256x320xi32>
+  %q = kiln.and %sum, %c15 : tensor<256x320xi32>
+  %f = kiln.convert %q : tensor<256x320xi32> to f32
+  %g = kiln.reshape %f sizes = [8, 32, 320] : tensor<256x320xf32>
+  %zi = kiln.iota [8, 320] axis = 0 : i8
+  %zf = kiln.convert %zi : tensor<8x320xi8> to f32
+  %zb = kiln.broadcast_in_dim %zf dims = [0, 2] sizes = [8, 32, 320] : tensor<8x320xf32>
+  %o = kiln.sub %g, %zb : tensor<8x32x320xf32>
+  %ig = kiln.iota [8, 320] axis = 0 : f16
+  %h = kiln.splat [8, 320], 0.015625 : f16
+  %s1 = kiln.mul %ig, %h : tensor<8x320xf16>
+  %sf = kiln.convert %s1 : tensor<8x320xf16> to f32
+  %s = kiln.broadcast_in_dim %sf dims = [0, 2] sizes = [8, 32, 320] : tensor<8x320xf32>
+  %m = kiln.mul %o, %s : tensor<8x32x320xf32>
+  %a = kiln.convert %m : tensor<8x32x320xf32> to f16
+  %w = kiln.reshape %a sizes = [256, 320] : tensor<8x32x320xf16>
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<9x256xf16>, tensor<256x320xf16> to f32
+  %1 = kiln.convert %0 : tensor<9x320xf32> to f16
+  %b = kiln.convert %sum : tensor<256x320xi32> to i8
+  %t = kiln.transpose %b permutation = [1, 0] : tensor<256x320xi8>
+  %bf = kiln.convert %t : tensor<320x256xi8> to f32
+  %bg = kiln.reshape %bf sizes = [320, 8, 32] : tensor<320x256xf32>
+  %st = kiln.transpose %sf permutation = [1, 0] : tensor<8x320xf32>
+  %sb = kiln.broadcast_in_dim %st dims = [0, 1] sizes = [320, 8, 32] : tensor<320x8xf32>
+  %bm = kiln.mul %bg, %sb : tensor<320x8x32xf32>
+  %br = kiln.reshape %bm sizes = [320, 256] : tensor<320x8x32xf32>
+  %v = kiln.convert %br : tensor<320x256xf32> to f16
+  %2 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [1] : tensor<9x256xf16>, tensor<320x256xf16> to f32
+  %c = kiln.splat [9, 320], 0.0078125 : f32
+  %3 = kiln.mul %2, %c : tensor<9x320xf32>
+  %4 = kiln.convert %3 : tensor<9x320xf32> to f16
+  return %1, %4 : tensor<9x320xf16>, tensor<9x320xf16>
+}

@@ -114,3 +114,18 @@ module {
     return %3 : tensor<3x9xf32>
   }
 }
+
+// -----
+// A product computes the marked ops in registers: the bytes stay as they are in memory.
+// CASE: prologues_stay
+// CHECK: kiln.convert {{.*}} {kiln.prologue}
+// IMPLICIT-CHECK-NOT: func.func @prepare
+module {
+  kiln.global "private" @w : tensor<16x64xui8> from "w#w"
+  func.func @main(%x: tensor<4x64xbf16>) -> tensor<4x16xf32> {
+    %w = kiln.get_global @w : tensor<16x64xui8>
+    %a = kiln.convert %w {kiln.prologue} : tensor<16x64xui8> to bf16
+    %0 = kiln.dot_general %x, %a batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<16x64xbf16> to f32
+    return %0 : tensor<4x16xf32>
+  }
+}

@@ -2106,3 +2106,50 @@ func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: te
 }
 }
 }
+
+// -----
+// 16 bytes of weights of 4 bits are 32 elements, a K step of a warp 128.
+// CASE: skinny_gemm_of_4_bit_weights
+// CHECK: #kiln.schedule<"skinny_gemm"
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: tensor<8192x1024xi8> {kiln.constant, kiln.sizes = array<i64: 8192, 1024>}, %s: tensor<8192x16xbf16> {kiln.constant, kiln.sizes = array<i64: 8192, 16>}, %z: tensor<8192x16xbf16> {kiln.constant, kiln.sizes = array<i64: 8192, 16>}) -> tensor<1x8192xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x8192xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1x8192xf32>) -> tensor<1x8192xf32>
+  %c = kiln.structured.contract ins(%a, %b, %s, %z : tensor<1x2048xbf16>, tensor<8192x1024xi8>, tensor<8192x16xbf16>, tensor<8192x16xbf16>) outs(%f : tensor<1x8192xf32>) maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k floordiv 2)>, affine_map<(m, n, k) -> (n, k floordiv 128)>, affine_map<(m, n, k) -> (n, k floordiv 128)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%vx: bf16, %vp: i8, %vs: bf16, %vz: bf16):
+    %v0 = arith.extf %vx : bf16 to f32
+    %vk = kiln.structured.index 2
+    %vc2 = arith.constant 2 : index
+    %vodd = arith.remui %vk, %vc2 : index
+    %vwide = arith.index_cast %vodd : index to i64
+    %vbyte = arith.trunci %vwide : i64 to i8
+    %vc4 = arith.constant 4 : i8
+    %vbits = arith.muli %vbyte, %vc4 : i8
+    %vhalf = arith.shrui %vp, %vbits : i8
+    %vc15 = arith.constant 15 : i8
+    %vq = arith.andi %vhalf, %vc15 : i8
+    %vi = arith.extui %vq : i8 to i32
+    %vf = arith.sitofp %vi : i32 to f32
+    %vc8 = arith.constant 8.0 : f32
+    %vc = arith.subf %vf, %vc8 : f32
+    %vsf = arith.extf %vs : bf16 to f32
+    %vm = arith.mulf %vc, %vsf : f32
+    %vzf = arith.extf %vz : bf16 to f32
+    %va = arith.addf %vm, %vzf : f32
+    %vw = arith.truncf %va : f32 to bf16
+    %v1 = arith.extf %vw : bf16 to f32
+    kiln.yield %v0, %v1 : f32, f32
+  } -> tensor<1x8192xf32>
+  %g = tensor.empty() : tensor<1x8192xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<1x8192xf32>) outs(%g : tensor<1x8192xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<1x8192xbf16>
+  return %r : tensor<1x8192xbf16>
+}
+}
+}

@@ -1468,3 +1468,105 @@ func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor
 }
 }
 }
+
+// -----
+// A word becomes four pairs, less 136, times the scale, plus the zero point; the few rows' pairs are
+// put in the same order.
+// CASE: skinny_gemm_of_4_bit_weights
+// CHECK: llvm.load
+// CHECK: prmt.b32
+// CHECK: math.fma
+// CHECK: nvvm.mma.sync
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<3x128xbf16> {kiln.sizes = array<i64: 3, 128>}, %b: tensor<20x64xi8> {kiln.constant, kiln.sizes = array<i64: 20, 64>}, %s: tensor<20x2xbf16> {kiln.constant, kiln.sizes = array<i64: 20, 2>}, %z: tensor<20x2xbf16> {kiln.constant, kiln.sizes = array<i64: 20, 2>}) -> tensor<3x20xbf16> attributes {kiln.dependent, kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 0 : i64, stages = 1 : i64, unroll = 1 : i64, warps = 1 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<3x20xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x20xf32>) -> tensor<3x20xf32>
+  %c = kiln.structured.contract ins(%a, %b, %s, %z : tensor<3x128xbf16>, tensor<20x64xi8>, tensor<20x2xbf16>, tensor<20x2xbf16>) outs(%f : tensor<3x20xf32>) maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k floordiv 2)>, affine_map<(m, n, k) -> (n, k floordiv 64)>, affine_map<(m, n, k) -> (n, k floordiv 64)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%vx: bf16, %vp: i8, %vs: bf16, %vz: bf16):
+    %v0 = arith.extf %vx : bf16 to f32
+    %vk = kiln.structured.index 2
+    %vc2 = arith.constant 2 : index
+    %vodd = arith.remui %vk, %vc2 : index
+    %vwide = arith.index_cast %vodd : index to i64
+    %vbyte = arith.trunci %vwide : i64 to i8
+    %vc4 = arith.constant 4 : i8
+    %vbits = arith.muli %vbyte, %vc4 : i8
+    %vhalf = arith.shrui %vp, %vbits : i8
+    %vc15 = arith.constant 15 : i8
+    %vq = arith.andi %vhalf, %vc15 : i8
+    %vi = arith.extui %vq : i8 to i32
+    %vf = arith.sitofp %vi : i32 to f32
+    %vc8 = arith.constant 8.0 : f32
+    %vc = arith.subf %vf, %vc8 : f32
+    %vsf = arith.extf %vs : bf16 to f32
+    %vm = arith.mulf %vc, %vsf : f32
+    %vzf = arith.extf %vz : bf16 to f32
+    %va = arith.addf %vm, %vzf : f32
+    %vw = arith.truncf %va : f32 to bf16
+    %v1 = arith.extf %vw : bf16 to f32
+    kiln.yield %v0, %v1 : f32, f32
+  } -> tensor<3x20xf32>
+  %g = tensor.empty() : tensor<3x20xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<3x20xf32>) outs(%g : tensor<3x20xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<3x20xbf16>
+  return %r : tensor<3x20xbf16>
+}
+}
+}
+
+// -----
+// Groups of whole K steps: the sums of a step are scaled, and the total of a row's elements makes up
+// for the bias, the offset and the zero point.
+// CASE: skinny_gemm_of_4_bit_weights_in_long_groups
+// CHECK: llvm.load
+// CHECK: nvvm.mma.sync
+// CHECK: math.fma {{.*}} : f32
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<3x128xbf16> {kiln.sizes = array<i64: 3, 128>}, %b: tensor<20x64xi8> {kiln.constant, kiln.sizes = array<i64: 20, 64>}, %s: tensor<20x1xbf16> {kiln.constant, kiln.sizes = array<i64: 20, 1>}, %z: tensor<20x1xbf16> {kiln.constant, kiln.sizes = array<i64: 20, 1>}) -> tensor<3x20xbf16> attributes {kiln.dependent, kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 0 : i64, stages = 1 : i64, unroll = 1 : i64, warps = 1 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<3x20xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x20xf32>) -> tensor<3x20xf32>
+  %c = kiln.structured.contract ins(%a, %b, %s, %z : tensor<3x128xbf16>, tensor<20x64xi8>, tensor<20x1xbf16>, tensor<20x1xbf16>) outs(%f : tensor<3x20xf32>) maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k floordiv 2)>, affine_map<(m, n, k) -> (n, k floordiv 128)>, affine_map<(m, n, k) -> (n, k floordiv 128)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%vx: bf16, %vp: i8, %vs: bf16, %vz: bf16):
+    %v0 = arith.extf %vx : bf16 to f32
+    %vk = kiln.structured.index 2
+    %vc2 = arith.constant 2 : index
+    %vodd = arith.remui %vk, %vc2 : index
+    %vwide = arith.index_cast %vodd : index to i64
+    %vbyte = arith.trunci %vwide : i64 to i8
+    %vc4 = arith.constant 4 : i8
+    %vbits = arith.muli %vbyte, %vc4 : i8
+    %vhalf = arith.shrui %vp, %vbits : i8
+    %vc15 = arith.constant 15 : i8
+    %vq = arith.andi %vhalf, %vc15 : i8
+    %vi = arith.extui %vq : i8 to i32
+    %vf = arith.sitofp %vi : i32 to f32
+    %vc8 = arith.constant 8.0 : f32
+    %vc = arith.subf %vf, %vc8 : f32
+    %vsf = arith.extf %vs : bf16 to f32
+    %vm = arith.mulf %vc, %vsf : f32
+    %vzf = arith.extf %vz : bf16 to f32
+    %va = arith.addf %vm, %vzf : f32
+    %vw = arith.truncf %va : f32 to bf16
+    %v1 = arith.extf %vw : bf16 to f32
+    kiln.yield %v0, %v1 : f32, f32
+  } -> tensor<3x20xf32>
+  %g = tensor.empty() : tensor<3x20xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<3x20xf32>) outs(%g : tensor<3x20xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<3x20xbf16>
+  return %r : tensor<3x20xbf16>
+}
+}
+}
+

@@ -148,6 +148,27 @@ func.func @f(%x: tensor<4x64xbf16>, %w: tensor<32x64xi8>, %s: tensor<32xbf16>) -
 }
 
 // -----
+// What kiln-quantized-weights marked stays marked, since a skinny GEMM reads the bytes.
+// CASE: weights_of_4_bits
+// CHECK: kiln.and {{.*}} {kiln.prologue}
+func.func @main(%x: tensor<2x64xbf16>, %p: tensor<32x32xui8>, %s: tensor<32x2xbf16>) -> tensor<2x32xf32> {
+  %b = kiln.broadcast_in_dim %p dims = [0, 1] sizes = [32, 32, 2] : tensor<32x32xui8>
+  %i = kiln.iota [32, 32, 2] axis = 2 : ui8
+  %c4 = kiln.splat [32, 32, 2], 4 : ui8
+  %m = kiln.mul %i, %c4 {kiln.prologue} : tensor<32x32x2xui8>
+  %h = kiln.shr %b, %m {kiln.prologue} : tensor<32x32x2xui8>
+  %c15 = kiln.splat [32, 32, 2], 15 : ui8
+  %q = kiln.and %h, %c15 {kiln.prologue} : tensor<32x32x2xui8>
+  %r = kiln.reshape %q sizes = [32, 64] {kiln.index} : tensor<32x32x2xui8>
+  %f = kiln.convert %r {kiln.prologue} : tensor<32x64xui8> to bf16
+  %e = kiln.broadcast_in_dim %s dims = [0, 1] sizes = [32, 2, 32] : tensor<32x2xbf16>
+  %g = kiln.reshape %e sizes = [32, 64] {kiln.index} : tensor<32x2x32xbf16>
+  %w = kiln.mul %f, %g {kiln.prologue} : tensor<32x64xbf16>
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<2x64xbf16>, tensor<32x64xbf16> to f32
+  return %0 : tensor<2x32xf32>
+}
+
+// -----
 // With more rows every CTA would convert the weights again; N-major ones are not read as vectors.
 // CASE: weights_of_8_bits_in_memory
 // CHECK-NOT: kiln.prologue}

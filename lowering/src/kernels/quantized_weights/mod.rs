@@ -14,20 +14,18 @@
 //! before:  %q = … : tensor<1024x512xi32>   %f = kiln.convert %q   %w = kiln.mul %f, %s   %0 = kiln.dot_general %x, %w …
 //! after:   %p = … : tensor<1024x256xui8>   %u = kiln.and (kiln.shr %p, [0, 4]), 15   %f = kiln.convert %u {kiln.prologue} …
 //! ```
+mod build;
 pub(in crate::kernels) mod groups;
 mod path;
 mod ranges;
 
 use crate::{
-    kernels::{
-        frozen::{Frozen, INDEX, STORED},
-        fuse::gated_pairs::has_few_rows,
-        marks::PROLOGUE,
-    },
+    kernels::{frozen::Frozen, fuse::gated_pairs::has_few_rows},
     target::costs::{SKINNY_K, SKINNY_ROWS},
 };
+use build::{Other, applied, moved, packed, reshaped, tabulated, transposed, unpacked};
 use kiln_dialects::{ir::*, ops::*, rules::Level, value::DType};
-use kiln_passes::{Numerics, Pass, broadcasting::binary, permutation::inverse};
+use kiln_passes::{Numerics, Pass, permutation::inverse};
 use path::{Source, Step, path};
 use ranges::{dtype, number};
 
@@ -88,14 +86,6 @@ struct Operand {
     source: Source,
     /// From the source up to the operand.
     steps: Vec<Step>,
-}
-
-/// What an elementwise op on the way up reads besides the weights.
-#[derive(Clone, Copy)]
-enum Other {
-    None,
-    Number(f64),
-    Tensor(Value),
 }
 
 impl Operand {
@@ -169,13 +159,13 @@ impl Operand {
             None => rows,
         };
         for (op, i, other) in with {
-            v = marked(applied(b, op, i, v, other)?);
+            v = applied(b, op, i, v, other)?;
         }
         self.as_operand(b, v).map(Some)
     }
     /// A value of the operand's shape as rows of K.
     fn as_rows(&self, b: &Builder, v: Value) -> Result<Value> {
-        reshaped(b, transposed(b, v, self.order.clone())?, &self.sizes).map(index)
+        reshaped(b, transposed(b, v, self.order.clone())?, &self.sizes)
     }
     /// Rows of K in the operand's shape.
     fn as_operand(&self, b: &Builder, v: Value) -> Result<Value> {
@@ -187,32 +177,15 @@ impl Operand {
     /// A scale or zero point of the operand's shape as rows of K, read from a matrix of a column a
     /// group, of the type that it was widened from.
     fn table(&self, b: &Builder, v: Value) -> Result<Option<Value>> {
-        let [n, k] = self.sizes;
+        let [_, k] = self.sizes;
         let axis = self.order.last().map_or(0, |d| *d as usize);
         let run = match groups::run_length(v, axis) {
             0 => k,
             run => run,
         };
-        let wide = dtype(v).ok_or("is no tensor")?;
         let element = dtype(self.value).ok_or("is no tensor")?;
         let stored = stored_as(v, element).filter(|_| run % self.vector() == 0 && k % run == 0);
-        let Some(stored) = stored else { return Ok(None) };
-        let runs = index(reshaped(b, self.as_rows(b, v)?, &[n, k / run, run])?);
-        let first = b.add(&Slice {
-            input: runs,
-            offsets: Size::all(&[0, 0, 0]),
-            sizes: Size::all(&[n, k / run, 1]),
-            strides: vec![1, 1, 1],
-        })?;
-        let columns = reshaped(b, first, &[n, k / run])?;
-        let table = converted(b, columns, stored)?;
-        if let Some(op) = table.def() {
-            op.set_attr(STORED, Attr::unit(b.ctx));
-        }
-        let sizes = Size::all(&[n, k / run, run]);
-        let each = b.add(&BroadcastInDim { input: table, dims: vec![0, 1], sizes })?;
-        let rows = index(reshaped(b, each, &[n, k])?);
-        Ok(Some(if stored == wide { rows } else { marked(converted(b, rows, wide)?) }))
+        stored.map(|d| tabulated(b, self.as_rows(b, v)?, run, d)).transpose()
     }
 }
 
@@ -240,102 +213,4 @@ fn stored_as(v: Value, element: DType) -> Option<DType> {
         OpKind::Convert => dtype(op.operand(0)).filter(narrow),
         _ => None,
     }
-}
-
-/// A reshape or a transpose, of another value.
-fn moved(b: &Builder, op: Op, input: Value) -> Result<Value> {
-    match Transpose::of(op) {
-        Some(o) => b.add(&Transpose { input, ..o }),
-        None => b.add(&Reshape { input, sizes: b.sizes_of(op.result(0))? }).map(index),
-    }
-}
-
-/// An elementwise op on other values: `v` as its operand `at`.
-fn applied(b: &Builder, op: Op, at: usize, v: Value, other: Other) -> Result<Value> {
-    let to = dtype(op.result(0)).ok_or("is no tensor")?;
-    let kind = op.kind().ok_or("is no op of kiln")?;
-    let other = match other {
-        Other::None => return converted(b, v, to),
-        Other::Number(n) => b.splat(to, &[], n)?,
-        Other::Tensor(other) => other,
-    };
-    let kind = BinaryKind::from_op(kind).ok_or("is no binary op")?;
-    if at == 0 { binary(b, kind, v, other) } else { binary(b, kind, other, v) }
-}
-
-/// Rows [N, K] of integers from `lowest` to `lowest + 15` as bytes [N, K / 2].
-fn packed(b: &Builder, rows: Value, lowest: i64) -> Result<Value> {
-    let from = dtype(rows).ok_or("is no tensor")?;
-    let dims: Vec<i64> = rows.ty().dims().iter().filter_map(|d| d.known()).collect();
-    let [n, k] = dims[..] else { return Err("is no matrix".into()) };
-    let rows = match lowest {
-        0 => rows,
-        _ => binary(b, BinaryKind::Sub, rows, b.splat(from, &[], lowest as f64)?)?,
-    };
-    let pairs = reshaped(b, converted(b, rows, DType::UI8)?, &[n, k / 2, 2])?;
-    let half = |at: i64| {
-        let part = b.add(&Slice {
-            input: pairs,
-            offsets: Size::all(&[0, 0, at]),
-            sizes: Size::all(&[n, k / 2, 1]),
-            strides: vec![1, 1, 1],
-        })?;
-        reshaped(b, part, &[n, k / 2])
-    };
-    let high = binary(b, BinaryKind::Shl, half(1)?, b.splat(DType::UI8, &[], 4.0)?)?;
-    let all = binary(b, BinaryKind::Or, half(0)?, high)?;
-    if let Some(op) = all.def() {
-        op.set_attr(STORED, Attr::unit(b.ctx));
-    }
-    Ok(all)
-}
-
-/// The inverse of [`packed`], of the type and the sizes of `like`.
-fn unpacked(b: &Builder, bytes: Value, lowest: i64, like: Value) -> Result<Value> {
-    let dims: Vec<i64> = like.ty().dims().iter().filter_map(|d| d.known()).collect();
-    let [n, k] = dims[..] else { return Err("is no matrix".into()) };
-    let (pairs, byte) = ([n, k / 2, 2], Type::scalar(b.ctx, DType::UI8));
-    let sizes = Size::all(&pairs);
-    let bytes = b.add(&BroadcastInDim { input: bytes, dims: vec![0, 1], sizes: sizes.clone() })?;
-    let half = b.add(&Iota { sizes, axis: 2, dtype: byte })?;
-    let bits = binary(b, BinaryKind::Mul, half, b.splat(DType::UI8, &[], 4.0)?)?;
-    let both = marked(binary(b, BinaryKind::Shr, bytes, marked(bits))?);
-    let v = marked(binary(b, BinaryKind::And, both, b.splat(DType::UI8, &[], 15.0)?)?);
-    let to = dtype(like).ok_or("is no tensor")?;
-    let v = marked(converted(b, index(reshaped(b, v, &[n, k])?), to)?);
-    match lowest {
-        0 => Ok(v),
-        _ => binary(b, BinaryKind::Add, v, b.splat(to, &[], lowest as f64)?).map(marked),
-    }
-}
-
-fn transposed(b: &Builder, input: Value, permutation: Vec<i64>) -> Result<Value> {
-    if permutation.is_sorted() { Ok(input) } else { b.add(&Transpose { input, permutation }) }
-}
-
-fn reshaped(b: &Builder, input: Value, sizes: &[i64]) -> Result<Value> {
-    let same = input.ty().dims().iter().map(|d| d.known()).eq(sizes.iter().map(|n| Some(*n)));
-    if same { Ok(input) } else { b.add(&Reshape { input, sizes: Size::all(sizes) }) }
-}
-
-/// Converted, between types of which one has all values.
-fn converted(b: &Builder, input: Value, to: DType) -> Result<Value> {
-    let same = dtype(input) == Some(to);
-    if same { Ok(input) } else { b.add(&Convert { input, dtype: Type::scalar(b.ctx, to) }) }
-}
-
-/// Marks a reshape as part of its readers' indices.
-fn index(v: Value) -> Value {
-    if let Some(op) = v.def().filter(|op| op.kind() == Some(OpKind::Reshape)) {
-        op.set_attr(INDEX, Attr::unit(op.ctx()));
-    }
-    v
-}
-
-/// Marks the op of a value as part of the product's prologue.
-fn marked(v: Value) -> Value {
-    if let Some(op) = v.def() {
-        op.set_attr(PROLOGUE, Attr::unit(op.ctx()));
-    }
-    v
 }

@@ -4,7 +4,7 @@ use super::{
     bytes::{ByteFunction, Code},
     weights::{Stored, narrow},
 };
-use crate::analysis::{Access, Body, LinearExpr, Poly, Stage};
+use crate::analysis::{Access, Body, LinearExpr, Stage};
 use kiln_dialects::{ir::*, value::DType};
 
 /// What is subtracted from the elements.
@@ -249,13 +249,4 @@ impl Table {
 /// The address of an access, without the division by which it depends on K.
 pub fn without_runs(at: &LinearExpr) -> LinearExpr {
     LinearExpr { divisions: vec![], ..at.clone() }
-}
-
-/// Whether a polynomial is a multiple of a vector's bytes.
-pub fn whole_vectors(p: &Poly, stored: Stored) -> bool {
-    let bytes = match stored {
-        Stored::Element(d) => d.byte_size(),
-        Stored::Int4 => 1,
-    };
-    p.multiple_of((super::weights::VECTOR_BYTES / bytes) as i64)
 }

@@ -21,7 +21,7 @@ use crate::{
                 roles::{Roles, contractions_by},
             },
             skinny_gemm::{
-                dequantization::{Dequantization, Table, pairs, whole_vectors},
+                dequantization::{Dequantization, Table, pairs},
                 weights::{Factors, Stored, VECTOR_BYTES},
             },
             wgmma_gemm::tiles::PROCESSORS,
@@ -188,6 +188,12 @@ impl SkinnyProduct {
     pub fn depth(&self) -> usize {
         ROW_THREADS * self.vector()
     }
+    /// Whether the sums of a K step are scaled, rather than the weights: int4 whose tables have an
+    /// element for whole K steps of a row.
+    pub fn scales_sums(&self) -> bool {
+        let whole = |t: &Table| t.run.is_none_or(|run| run % self.depth() as i64 == 0);
+        self.weights.stored == Stored::Int4 && self.tables.iter().all(whole)
+    }
     /// K steps of a tile.
     pub fn steps(&self) -> usize {
         self.k.1.div_ceil(self.depth())
@@ -206,7 +212,7 @@ fn is_input(k: &Kernel, a: &Access) -> bool {
 /// Whether the matrix's rows are contiguous along K in memory, in aligned vectors.
 fn matrix_in_vectors(a: &Access, k_dim: usize, stored: Stored) -> bool {
     let Stored::Int4 = stored else { return in_vectors(a, k_dim, stored.vector()) };
-    let whole = |p: &Poly| whole_vectors(p, stored);
+    let whole = |p: &Poly| p.multiple_of(VECTOR_BYTES as i64);
     pairs(a, k_dim) && a.at.dims.values().all(whole) && whole(&a.at.constant)
 }
 
@@ -388,7 +394,7 @@ fn with_stages(r: &Request<'_>, all: &[SkinnyProduct], p: Params) -> Params {
     let (most_warps, registers) = PIPELINE[usize::from(few.rows > INSTRUCTION.1)];
     let warps = most_warps.min(1 << few.steps().ilog2());
     let steps = pipeline::steps(few, warps);
-    let most = registers / (pipeline::fragment_words(few) * pipeline::fragments(few, p.block_m));
+    let most = registers / (pipeline::WORDS * pipeline::fragments(few, p.block_m));
     match [8, 4, 2, 1].into_iter().find(|n| *n <= most && steps.is_multiple_of(*n)) {
         Some(stages) => Params { warps, stages, ..p },
         None => p,
@@ -420,8 +426,10 @@ pub fn fastest([batch, many, few, depth]: [i64; 4], matrices: usize, bits: usize
             && few > INSTRUCTION.1 as i64
             && blocks(*rows) * 8 >= PROCESSORS as i64 * 7
     };
-    // The reduction over warps takes as long as half of a small tile's bytes.
-    let least = if bits <= 8 && blocks(32) >= PROCESSORS as i64 { 32 } else { 16 };
+    // The reduction over warps takes as long as a small tile of few bytes.
+    let most = INSTRUCTION.0 * 16 / bits.max(4);
+    let least = [64, 32].into_iter().find(|n| *n <= most && blocks(*n) >= PROCESSORS as i64);
+    let least = least.unwrap_or(INSTRUCTION.0);
     let rows = [64, 32].into_iter().find(fits).unwrap_or(least);
     let read = |rows: i64, bits: i64| (bits * rows * depth / 8) as f64 / PROCESSORS as f64;
     let again = read(few * blocks(rows), 16);

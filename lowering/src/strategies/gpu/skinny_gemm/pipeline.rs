@@ -165,7 +165,9 @@ impl<'a> Pipeline<'a> {
             let k = c.add(self.k, c.mul(step, c.index(wide as i64)?)?)?;
             conditions.push(c.less_than(k, c.index(depth as i64)?)?);
         }
-        let mut all = |c: Code| self.load_all(c, sources, step);
+        let stored = tile.product.weights.stored;
+        let bytes = Ptx(c).size_in_bytes(step, stored.bytes(wide))?;
+        let mut all = |c: Code| self.load_all(c, sources, (step, bytes));
         let Some(inside) = c.all_of(&conditions)? else { return all(c) };
         let word = Ptx(c).i32();
         let parts = 1 + tile.product.tables.len();
@@ -174,12 +176,16 @@ impl<'a> Pipeline<'a> {
         c.if_values(inside, &vec![word; zeros.len()], &mut all, &mut |_| Ok(zeros.clone()))
     }
 
-    fn load_all(&self, c: Code, sources: &[Value], step: Value) -> Result<Vec<Value>> {
+    /// The fragments of a K step, whose elements are so many bytes after the first ones.
+    fn load_all(
+        &self,
+        c: Code,
+        sources: &[Value],
+        (step, bytes): (Value, Value),
+    ) -> Result<Vec<Value>> {
         let (p, mut words) = (Ptx(c), vec![]);
         let SkinnyProduct { tables, weights, .. } = self.tile().product;
         let vector = Type::vector(p.i32(), WORDS);
-        let wide = self.tile().product.depth() * self.tile().warps;
-        let bytes = p.size_in_bytes(step, weights.stored.bytes(wide))?;
         for fragment in sources.chunks(1 + tables.len()) {
             let (from, rows) = fragment.split_first().ok_or("has no fragment")?;
             let at = llvm::inttoptr(p, arith::addi(p, *from, bytes)?, Type::llvm_ptr(c.ctx(), 1))?;

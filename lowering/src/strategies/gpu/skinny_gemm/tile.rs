@@ -338,26 +338,77 @@ impl SkinnyTile<'_> {
         sums: &[Value],
     ) -> Result<Vec<Value>> {
         let SkinnyProduct { element, weights, .. } = self.product;
-        let (mut sums, element) = (sums.to_vec(), *element);
         let right: Vec<Vec<Value>> =
             right.iter().map(|x| weights::ordered(c, weights.stored, x)).collect::<Result<_>>()?;
-        for (i, pair) in left.chunks(2).enumerate() {
-            let pair: Vec<Vec<Value>> = pair
+        if self.product.scales_sums() {
+            return self.accumulate_scaled(c, left, &right, sums);
+        }
+        let mut sums = sums.to_vec();
+        for (i, rows) in left.chunks(2).enumerate() {
+            let rows: Vec<Vec<Value>> = rows
                 .iter()
                 .map(|fragment| {
                     let (words, tables) = fragment.split_at(WORDS);
-                    weights::pairs(c, weights, element, words, tables)
+                    weights::pairs(c, weights, *element, words, tables)
                 })
                 .collect::<Result<_>>()?;
             for (j, x) in right.iter().enumerate() {
                 let at = 4 * (i * right.len() + j);
-                for half in (0..x.len()).step_by(2) {
-                    let rows = [pair[0][half], pair[1][half], pair[0][half + 1], pair[1][half + 1]];
-                    let columns = [x[half], x[half + 1]];
-                    let next = Ptx(c).warp_mma(element, rows, columns, &sums[at..at + 4])?;
-                    sums.splice(at..at + 4, next);
+                let next = self.product_of(c, &rows, x, &sums[at..at + 4])?;
+                sums.splice(at..at + 4, next);
+            }
+        }
+        Ok(sums)
+    }
+
+    /// As [`Self::accumulate`] of int4 weights whose scale is the same for a K step: tensor cores
+    /// multiply the elements plus a bias, and f32 sums of a step are scaled. What the bias, the
+    /// offset and the zero point add is a multiple of the sum of a row's elements.
+    fn accumulate_scaled(
+        &self,
+        c: Code,
+        left: &[Vec<Value>],
+        right: &[Vec<Value>],
+        sums: &[Value],
+    ) -> Result<Vec<Value>> {
+        let SkinnyProduct { element, weights, .. } = self.product;
+        let zeros = vec![c.number(0.0, Type::scalar(c.ctx(), DType::F32))?; 4];
+        let ones = vec![vec![weights::both(c, *element, 1)?; right[0].len()]; 2];
+        let totals: Vec<Vec<Value>> =
+            right.iter().map(|x| self.product_of(c, &ones, x, &zeros)).collect::<Result<_>>()?;
+        let mut sums = sums.to_vec();
+        for (i, rows) in left.chunks(2).enumerate() {
+            let (mut elements, mut scales) = (vec![], vec![]);
+            for fragment in rows {
+                let (words, tables) = fragment.split_at(WORDS);
+                elements.push(weights::biased(c, *element, words)?);
+                scales.push(weights::scale_and_bias(c, weights, *element, tables)?);
+            }
+            for (j, x) in right.iter().enumerate() {
+                let step = self.product_of(c, &elements, x, &zeros)?;
+                for n in 0..4 {
+                    let ([scale, bias], sum) =
+                        (scales[n / 2], &mut sums[4 * (i * right.len() + j) + n]);
+                    *sum = math::fma(c, bias, totals[j][n], *sum)?;
+                    *sum = math::fma(c, scale, step[n], *sum)?;
                 }
             }
+        }
+        Ok(sums)
+    }
+
+    /// The accumulators of mma.sync after packed pairs of two rows and of a column.
+    fn product_of(
+        &self,
+        c: Code,
+        rows: &[Vec<Value>],
+        x: &[Value],
+        sums: &[Value],
+    ) -> Result<Vec<Value>> {
+        let mut sums = sums.to_vec();
+        for k in (0..x.len()).step_by(2) {
+            let rows = [rows[0][k], rows[1][k], rows[0][k + 1], rows[1][k + 1]];
+            sums = Ptx(c).warp_mma(self.product.element, rows, [x[k], x[k + 1]], &sums)?;
         }
         Ok(sums)
     }

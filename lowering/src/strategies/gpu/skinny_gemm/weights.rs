@@ -173,23 +173,67 @@ pub fn broadcast(c: Code, element: DType, v: Value) -> Result<Value> {
     p.permute_bytes(word, word, "0x1010")
 }
 
-/// Four pairs of 4-bit elements less a number, exact: of a word's elements i and i + 4, which are
-/// the lower mantissas of numbers from 128 (bf16) or 1024 (f16) on.
+/// Four pairs of 4-bit elements less a number, exact: of a word's elements i and i + 4.
 fn int4(c: Code, element: DType, word: Value, number: i64) -> Result<Vec<Value>> {
+    let less = both(c, element, bias(element) + number)?;
+    let pairs = biased(c, element, &[word])?;
+    pairs.into_iter().map(|v| subtract(c, element, v, less)).collect()
+}
+
+/// Pairs of 4-bit elements plus [`bias`]: they are the lower mantissas of numbers from it on.
+pub fn biased(c: Code, element: DType, words: &[Value]) -> Result<Vec<Value>> {
     let p = Ptx(c);
     let exponents = if element == DType::BF16 { 0x4300_4300 } else { 0x6400_6400 };
     let (exponents, mask) = (c.integer(exponents, p.i32())?, c.integer(0x000f_000f, p.i32())?);
-    let less = both(c, element, bias(element) + number)?;
-    let one = |i: i64| {
-        let shifted =
-            if i == 0 { word } else { arith::shrui(p, word, c.integer(4 * i, p.i32())?)? };
-        subtract(c, element, arith::ori(p, arith::andi(p, shifted, mask)?, exponents)?, less)
+    let mut all = vec![];
+    for word in words {
+        for i in 0..4 {
+            let shifted =
+                if i == 0 { *word } else { arith::shrui(p, *word, c.integer(4 * i, p.i32())?)? };
+            all.push(arith::ori(p, arith::andi(p, shifted, mask)?, exponents)?);
+        }
+    }
+    Ok(all)
+}
+
+/// In f32, what the sum of products of [`biased`] elements is multiplied by, and what the sum of the
+/// other factors is, from the pairs of the tables: `scale` and `zero - scale * (bias + offset)`.
+pub fn scale_and_bias(
+    c: Code,
+    weights: &Dequantization,
+    element: DType,
+    tables: &[Value],
+) -> Result<[Value; 2]> {
+    let f32 = Type::scalar(c.ctx(), DType::F32);
+    let pair = Type::vector(Type::scalar(c.ctx(), element), 2);
+    let mut tables = tables.iter();
+    let mut table = |is_there: bool| -> Result<Option<Value>> {
+        let Some(v) = is_there.then(|| tables.next().copied()).flatten() else { return Ok(None) };
+        let v = llvm::bitcast(Ptx(c), v, pair)?;
+        let one = vector::extract(c, v, &[Size::Static(0)], Type::scalar(c.ctx(), element))?;
+        arith::extf(c, one, f32).map(Some)
     };
-    (0..4).map(one).collect()
+    let number = match weights.offset {
+        Offset::Number(n) => c.number((bias(element) + n) as f64, f32)?,
+        Offset::Input(_) => {
+            let offset = table(true)?.ok_or("has too few tables")?;
+            arith::addf(c, offset, c.number(bias(element) as f64, f32)?)?
+        }
+    };
+    let (scale, zero) = (table(weights.scale.is_some())?, table(weights.zero.is_some())?);
+    let less = arith::negf(c, number)?;
+    let zero = match zero {
+        Some(zero) => zero,
+        None => c.number(0.0, f32)?,
+    };
+    match scale {
+        Some(scale) => Ok([scale, math::fma(c, scale, less, zero)?]),
+        None => Ok([c.number(1.0, f32)?, arith::addf(c, zero, less)?]),
+    }
 }
 
 /// A pair of the same number.
-fn both(c: Code, element: DType, number: i64) -> Result<Value> {
+pub fn both(c: Code, element: DType, number: i64) -> Result<Value> {
     let pair = Type::vector(Type::scalar(c.ctx(), element), 2);
     llvm::bitcast(Ptx(c), c.number(number as f64, pair)?, Ptx(c).i32())
 }
