@@ -10,9 +10,14 @@ use crate::{
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// 8-bit elements per 16-byte vector.
-const VECTOR: i64 = 16;
+pub(crate) const VECTOR: i64 = 16;
 /// Fewest rows of the weights: M of mma.sync.
-const LEAST_ROWS: i64 = 16;
+pub(crate) const LEAST_ROWS: i64 = 16;
+
+/// Whether `skinny_gemm` converts weights of an element type.
+pub(crate) fn is_converted(stored: DType) -> bool {
+    matches!(stored, DType::I8 | DType::F8E4M3FN)
+}
 
 /// A product, and the conversion of its 8-bit weights.
 pub struct QuantizedWeights {
@@ -59,13 +64,13 @@ impl QuantizedWeights {
     }
 }
 
-/// The conversion of int8 elements that an operand is a transpose or a reshape of.
+/// The conversion of 8-bit elements that an operand is a transpose or a reshape of.
 fn conversion(mut v: Value) -> Option<Op> {
     loop {
         let op = v.def().filter(|_| v.uses().len() == 1)?;
         match op.kind()? {
             OpKind::Transpose | OpKind::Reshape => v = op.operand(0),
-            OpKind::Convert if dtype(op.operand(0)) == Some(DType::I8) => return Some(op),
+            OpKind::Convert if dtype(op.operand(0)).is_some_and(is_converted) => return Some(op),
             _ => return None,
         }
     }

@@ -1,4 +1,4 @@
-//! The weights of a skinny GEMM: 16-bit elements, or 8-bit integers that each thread converts in
+//! The weights of a skinny GEMM: 16-bit elements, or 8-bit integers or floats that each thread converts in
 //! registers, so that memory is read at half the bytes.
 use crate::{
     analysis::Stage,
@@ -37,7 +37,12 @@ impl Factors {
             return None;
         };
         let stored = convert.operand(0).ty().dtype().ok()?;
-        (convert.isa::<arith::SIToFP>() && stored == DType::I8).then_some(Factors {
+        let is_read = match stored {
+            DType::I8 => convert.isa::<arith::SIToFP>(),
+            DType::F8E4M3FN => convert.isa::<arith::ExtF>(),
+            _ => false,
+        };
+        is_read.then_some(Factors {
             element: prologue.element,
             inputs: [*raw, prologue.right],
             converted: Some(stored),
@@ -55,8 +60,9 @@ pub fn pairs(c: Code, stored: DType, element: DType, words: &[Value]) -> Result<
     if stored == element {
         return Ok(words.to_vec());
     }
-    let convert = |w: &Value| match element {
-        DType::BF16 => int8_to_bf16(c, *w),
+    let convert = |w: &Value| match (stored, element) {
+        (DType::F8E4M3FN, _) => f8e4m3fn(c, element, *w),
+        (_, DType::BF16) => int8_to_bf16(c, *w),
         _ => int8_to_f16(c, *w),
     };
     Ok(words.iter().map(convert).collect::<Result<Vec<_>>>()?.concat())
@@ -92,4 +98,33 @@ fn subtract(c: Code, element: DType, a: Value, b: Value) -> Result<Value> {
     let (p, pair) = (Ptx(c), Type::vector(Type::scalar(c.ctx(), element), 2));
     let [a, b] = [llvm::bitcast(p, a, pair)?, llvm::bitcast(p, b, pair)?];
     llvm::bitcast(p, arith::subf(p, a, b)?, p.i32())
+}
+
+/// Four f8E4M3FN as two pairs of bf16 or f16, exact: the exponent and the mantissa are moved to
+/// their places in the wider type, and a power of two makes up for the other bias, also of
+/// subnormals. NaN then reads as 480; it alone overflows if its multiple is taken, and 0 times
+/// infinity is NaN.
+fn f8e4m3fn(c: Code, element: DType, word: Value) -> Result<Vec<Value>> {
+    let (shift, bias, greatest) = match element {
+        DType::BF16 => (4, 120, 127),
+        _ => (7, 8, 15),
+    };
+    let p = Ptx(c);
+    let bytes = |mask: i64| c.integer(mask * 0x0101_0101, p.i32());
+    let sign = arith::andi(p, word, bytes(0x80)?)?;
+    let upper = arith::shrui(p, word, p.constant(8 - shift)?)?;
+    let upper = arith::ori(p, sign, arith::andi(p, upper, bytes(0x7f >> (8 - shift))?)?)?;
+    let lower = arith::shli(p, word, p.constant(shift)?)?;
+    let lower = arith::andi(p, lower, bytes(0xff << shift & 0xff)?)?;
+    let pair = Type::vector(Type::scalar(c.ctx(), element), 2);
+    let scale = c.number(f64::powi(2.0, bias), pair)?;
+    let overflow = c.number(1.125 * f64::powi(2.0, greatest - 8), pair)?;
+    let zero = c.number(0.0, pair)?;
+    let one = |selector: &str| {
+        let bits = p.permute_bytes(lower, upper, selector)?;
+        let value = arith::mulf(p, llvm::bitcast(p, bits, pair)?, scale)?;
+        let multiple = arith::mulf(p, value, overflow)?;
+        llvm::bitcast(p, math::fma(p, multiple, zero, value)?, p.i32())
+    };
+    Ok(vec![one("0x5140")?, one("0x7362")?])
 }
