@@ -39,7 +39,8 @@ ITEMS = {
     "gpt2_b8_s1024": lambda: hugging_face("gpt2", 8, 1024),
     "llama1b_b1_s2048": lambda: hugging_face("llama", 1, 2048, **LLAMA),
     **{f"llama1b_b{b}_s1": lambda b=b: hugging_face("llama", b, 1, **LLAMA) for b in (1, 4, 16)},
-    **{f"llama1b_int8_b{b}_s1": lambda b=b: int8_weights(*hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
+    **{f"llama1b_int8_b{b}_s1": lambda b=b: quantized(Int8Linear, *hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
+    **{f"llama1b_fp8_b{b}_s1": lambda b=b: quantized(Float8Linear, *hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
 }
 
 
@@ -56,11 +57,31 @@ class Int8Linear(torch.nn.Module):
         return torch.nn.functional.linear(x, self.weight.to(x.dtype)) * self.scale
 
 
-def int8_weights(model, inputs):
+class Float8Linear(torch.nn.Module):
+    """A linear layer of 8-bit float weights with an f32 scale a row, as torchao's Float8WeightOnlyConfig computes it."""
+
+    def __init__(self, linear):
+        super().__init__()
+        scale = linear.weight.detach().abs().amax(1, keepdim=True) / torch.finfo(torch.float8_e4m3fn).max
+        self.register_buffer("weight", (linear.weight.detach() / scale).to(torch.float8_e4m3fn))
+        self.register_buffer("scale", scale)
+
+    def _apply(self, fn, recurse=True):
+        # As torchao's tensors, both keep their dtypes where the model is converted.
+        weight, scale = self.weight, self.scale
+        super()._apply(fn, recurse)
+        self.weight, self.scale = weight.to(self.scale.device), scale.to(self.scale.device)
+        return self
+
+    def forward(self, x):
+        return torch.nn.functional.linear(x, (self.weight.to(torch.float32) * self.scale).to(x.dtype))
+
+
+def quantized(layer, model, inputs):
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, torch.nn.Linear):
-                setattr(module, name, Int8Linear(child))
+                setattr(module, name, layer(child))
     return model, inputs
 
 
