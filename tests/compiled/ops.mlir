@@ -804,3 +804,26 @@ func.func @f(%x: tensor<17x320xf16>, %w: tensor<2600x320xi8>, %s: tensor<2600xf1
   %6 = kiln.linear %x, %5 : tensor<17x320xf16>, tensor<2600x320xf16>
   return %6 : tensor<17x2600xf16>
 }
+
+// -----
+
+// CASE: a product of a few rows of 8-bit floats, which are converted to multiply them
+func.func @f(%x: tensor<16x256xf8E4M3FN>, %w: tensor<96x256xf8E4M3FN>, %s: tensor<96xf32>) -> tensor<16x96xbf16> {
+  %0 = kiln.convert %w : tensor<96x256xf8E4M3FN> to bf16
+  %1 = kiln.convert %x : tensor<16x256xf8E4M3FN> to bf16
+  %2 = kiln.dot_general %1, %0 batch = [] x [] contract = [1] x [1] : tensor<16x256xbf16>, tensor<96x256xbf16> to f32
+  %3 = kiln.broadcast_in_dim %s dims = [1] sizes = [16, 96] : tensor<96xf32>
+  %4 = kiln.mul %2, %3 : tensor<16x96xf32>
+  %5 = kiln.convert %4 : tensor<16x96xf32> to bf16
+  return %5 : tensor<16x96xbf16>
+}
+
+// -----
+
+// CASE: 8-bit float weights on the left in f16, of a batch
+func.func @f(%x: tensor<2x64x5xf16>, %w: tensor<2x80x64xf8E4M3FN>) -> tensor<2x80x5xf16> {
+  %0 = kiln.convert %w : tensor<2x80x64xf8E4M3FN> to f16
+  %1 = kiln.transpose %x permutation = [0, 2, 1] : tensor<2x64x5xf16>
+  %2 = kiln.dot_general %0, %1 batch = [0] x [0] contract = [2] x [2] : tensor<2x80x64xf16>, tensor<2x5x64xf16>
+  return %2 : tensor<2x80x5xf16>
+}
