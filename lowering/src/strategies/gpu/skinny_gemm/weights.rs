@@ -1,5 +1,5 @@
-//! The weights of a skinny GEMM: 16-bit elements, or 8-bit integers or floats that each thread converts in
-//! registers, so that memory is read at half the bytes.
+//! The weights of a skinny GEMM: 16-bit elements, or 8-bit integers or floats that each thread
+//! converts in registers, so that memory is read at half the bytes.
 use crate::{
     analysis::Stage,
     emit::code::Code,
