@@ -7,13 +7,13 @@
 //! of the product, which `skinny_gemm` computes in registers (`kiln-prologues`). Upstream has no
 //! quantised products.
 //!
-//! That is done where `skinny_gemm` reads the weights: few rows, one reader, known sizes, K in whole
-//! vectors. A scale and a zero point have to be the same along K. The zero point, whose values are
-//! not known, is subtracted as its product with the sums of the few rows. Products of many rows read
-//! 16-bit weights from memory, and stay.
+//! That is done where `skinny_gemm` reads the weights: few rows, one reader, known sizes, K in
+//! whole vectors. A scale and a zero point have to be the same along K. The zero point, whose values
+//! are not known, is subtracted as its product with the sums of the few rows. Products of many rows
+//! read 16-bit weights from memory, and stay.
 //!
-//! Numerics: reassociates. The dequantised weights are no longer rounded to 16 bits: the f32 product
-//! is scaled, and rounded once.
+//! Numerics: reassociates. The dequantised weights are no longer rounded to 16 bits: the f32
+//! product is scaled, and rounded once.
 //!
 //! ```text
 //! before:  %0 = kiln.convert %w : … f8E4M3FN> to f32   %1 = kiln.mul %0, (kiln.broadcast_in_dim %s …)   %2 = kiln.convert %1 : … to bf16   %3 = kiln.dot_general %x, %2 …
