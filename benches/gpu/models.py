@@ -39,8 +39,9 @@ ITEMS = {
     "gpt2_b8_s1024": lambda: hugging_face("gpt2", 8, 1024),
     "llama1b_b1_s2048": lambda: hugging_face("llama", 1, 2048, **LLAMA),
     **{f"llama1b_b{b}_s1": lambda b=b: hugging_face("llama", b, 1, **LLAMA) for b in (1, 4, 16)},
-    **{f"llama1b_int8_b{b}_s1": lambda b=b: quantized(Int8Linear, *hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
-    **{f"llama1b_fp8_b{b}_s1": lambda b=b: quantized(Float8Linear, *hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
+    **{f"llama1b_int8_b{b}_s1": lambda b=b: linears(Int8Linear, *hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
+    **{f"llama1b_fp8_b{b}_s1": lambda b=b: linears(Float8Linear, *hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
+    **{f"llama1b_int4_b{b}_s1": lambda b=b: linears(Int4Linear, *hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
 }
 
 
@@ -77,11 +78,38 @@ class Float8Linear(torch.nn.Module):
         return torch.nn.functional.linear(x, (self.weight.to(torch.float32) * self.scale).to(x.dtype))
 
 
-def quantized(layer, model, inputs):
+class Int4Linear(torch.nn.Module):
+    """A linear layer of int4 weights in groups of 128 along K, in the layout of PyTorch's CUDA kernels, as torchao's
+    Int4WeightOnlyConfig makes it; in f32, as a reference, the same weights dequantised."""
+
+    GROUP = 128
+
+    def __init__(self, linear):
+        super().__init__()
+        w = linear.weight.detach().unflatten(1, (-1, self.GROUP))
+        low, high = w.amin(-1), w.amax(-1)
+        scale = ((high - low) / 15).bfloat16()
+        zero = (low + 8 * scale.float()).bfloat16()
+        q = ((w - low[..., None]) / scale.float()[..., None]).round().clamp(0, 15).flatten(1)
+        bytes_ = (q[:, ::2] * 16 + q[:, 1::2]).to(torch.uint8)
+        self.register_buffer("packed", torch._convert_weight_to_int4pack(bytes_.to(GPU), 8).to(w.device))
+        self.register_buffer("scale_and_zero", torch.stack([scale.t(), zero.t()], -1).contiguous())
+        self.q = q.to(torch.uint8)
+
+    def forward(self, x):
+        if x.dtype == torch.bfloat16:
+            y = torch.ops.aten._weight_int4pack_mm(x.flatten(0, -2), self.packed, self.GROUP, self.scale_and_zero)
+            return y.unflatten(0, x.shape[:-1])
+        scale, zero = self.scale_and_zero.float().permute(2, 1, 0)[..., None].unbind(0)
+        q = self.q.to(x.device).unflatten(1, (-1, self.GROUP)).float()
+        return torch.nn.functional.linear(x, ((q - 8) * scale + zero).flatten(1))
+
+
+def linears(make, model, inputs):
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, torch.nn.Linear):
-                setattr(module, name, layer(child))
+                setattr(module, name, make(child))
     return model, inputs
 
 

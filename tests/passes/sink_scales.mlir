@@ -17,27 +17,20 @@ func.func @f(%x: tensor<1x4x64xbf16>, %w: tensor<32x64xf8E4M3FN>, %s: tensor<1x3
 }
 
 // -----
-// IntxWeightOnlyConfig: a zero point a row is subtracted; an f32 result is not rounded.
-// CASE: integer_weights_with_a_zero_point
+// The f32 product of a fused bias carries the scale unrounded.
+// CASE: integer_weights_of_a_wide_product
 // CHECK: kiln.convert {{.*}} : tensor<32x64xi8> to bf16
-// CHECK: kiln.reduce sum {{.*}} dims = [1] : tensor<4x64xf32>
 // CHECK: kiln.dot_general {{.*}} to f32
-// CHECK-NEXT: kiln.sub
 // CHECK: kiln.mul {{.*}} : tensor<4x32xf32>
 // CHECK-NEXT: return
-func.func @f(%x: tensor<4x64xbf16>, %w: tensor<32x64xi8>, %s: tensor<32x1xbf16>, %z: tensor<32x1xi8>) -> tensor<4x32xf32> {
+func.func @f(%x: tensor<4x64xbf16>, %w: tensor<32x64xi8>, %s: tensor<32x1xbf16>) -> tensor<4x32xf32> {
   %0 = kiln.convert %w : tensor<32x64xi8> to f32
-  %1 = kiln.convert %z : tensor<32x1xi8> to f32
+  %1 = kiln.convert %s : tensor<32x1xbf16> to f32
   %2 = kiln.broadcast_in_dim %1 dims = [0, 1] sizes = [32, 64] : tensor<32x1xf32>
-  %3 = kiln.sub %0, %2 : tensor<32x64xf32>
+  %3 = kiln.mul %0, %2 : tensor<32x64xf32>
   %4 = kiln.convert %3 : tensor<32x64xf32> to bf16
-  %5 = kiln.convert %4 : tensor<32x64xbf16> to f32
-  %6 = kiln.convert %s : tensor<32x1xbf16> to f32
-  %7 = kiln.broadcast_in_dim %6 dims = [0, 1] sizes = [32, 64] : tensor<32x1xf32>
-  %8 = kiln.mul %5, %7 : tensor<32x64xf32>
-  %9 = kiln.convert %8 : tensor<32x64xf32> to bf16
-  %10 = kiln.dot_general %x, %9 batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<32x64xbf16> to f32
-  return %10 : tensor<4x32xf32>
+  %5 = kiln.dot_general %x, %4 batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<32x64xbf16> to f32
+  return %5 : tensor<4x32xf32>
 }
 
 // -----
@@ -85,4 +78,19 @@ func.func @f(%x: tensor<4x64xbf16>, %v: tensor<32x64xi8>, %s: tensor<64xbf16>, %
   %6 = kiln.mul %4, %5 : tensor<32x64xbf16>
   %7 = kiln.dot_general %x, %6 batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<32x64xbf16>
   return %3, %7, %6 : tensor<4x32xbf16>, tensor<4x32xbf16>, tensor<32x64xbf16>
+}
+
+// -----
+// IntxWeightOnlyConfig: the product's kernel subtracts the zero point as well.
+// CASE: a_zero_point
+// CHECK-NOT: to f32
+func.func @f(%x: tensor<4x64xbf16>, %w: tensor<32x64xi8>, %s: tensor<32x1xbf16>, %z: tensor<32x1xi8>) -> tensor<4x32xbf16> {
+  %0 = kiln.convert %w : tensor<32x64xi8> to bf16
+  %1 = kiln.convert %z : tensor<32x1xi8> to bf16
+  %2 = kiln.broadcast_in_dim %1 dims = [0, 1] sizes = [32, 64] : tensor<32x1xbf16>
+  %3 = kiln.sub %0, %2 : tensor<32x64xbf16>
+  %4 = kiln.broadcast_in_dim %s dims = [0, 1] sizes = [32, 64] : tensor<32x1xbf16>
+  %5 = kiln.mul %3, %4 : tensor<32x64xbf16>
+  %6 = kiln.dot_general %x, %5 batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<32x64xbf16>
+  return %6 : tensor<4x32xbf16>
 }

@@ -281,6 +281,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-split-products",
         "after passes that see through reshapes of operands; fusion then sees a sum",
     ),
+    cuda(
+        Level::Prims,
+        On::Module,
+        "kiln-quantized-weights",
+        "after passes that move reshapes and transposes; before kiln-freeze, which packs the weights",
+    ),
     step(
         Level::Prims,
         On::Module,

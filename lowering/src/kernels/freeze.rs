@@ -7,9 +7,10 @@
 //!
 //! A value moves if it is not much larger than the weights it depends on, or if it costs more to
 //! compute than to read. Movement ops (broadcasts, reshapes, slices) stay, since they only index.
-//! Where they read an op marked `kiln.stored`, that op's result moves. With `either-order`
-//! transposes that only matmuls read stay too: the tensor-core kernels of GPUs take K-major operands
-//! of any size, N-major ones only of multiples of 8.
+//! Where they read an op marked `kiln.stored`, that op's result moves. Ops marked `kiln.prologue`
+//! stay: a product computes them in registers. With `either-order` transposes that only matmuls
+//! read stay too: the tensor-core kernels of GPUs take K-major operands of any size, N-major ones
+//! only of multiples of 8.
 //!
 //! Numerics: exact. The same ops on the same values.
 //!
@@ -18,7 +19,10 @@
 //! after:   kiln.global @frozen_0 from "prepare#0"   func.func @prepare() { … kiln.rsqrt … }
 //!          %1 = kiln.get_global @frozen_0   %2 = kiln.broadcast_in_dim %1 …
 //! ```
-use crate::kernels::frozen::{Frozen, STORED, bytes, is_expensive, is_movement};
+use crate::kernels::{
+    frozen::{Frozen, STORED, bytes, is_expensive, is_movement},
+    marks::in_prologue,
+};
 use kiln_dialects::{ir::*, ops::*, rules::Level};
 use kiln_passes::{Numerics, Pass};
 use std::collections::{HashMap, HashSet};
@@ -128,7 +132,8 @@ impl Search<'_> {
         let Some(op) = v.def() else { return };
         let only_place =
             matches!(op.kind(), Some(OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Slice))
-                || self.pass.either_order && is_matmul_operand(op);
+                || self.pass.either_order && is_matmul_operand(op)
+                || in_prologue(op);
         if !only_place && op.operand_count() > 0 && self.pays(v) {
             self.found.insert(v);
             return;

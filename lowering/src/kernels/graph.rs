@@ -29,6 +29,7 @@ use kiln_passes::{expand_scans::LOOPS, readers::widens, refine_shapes::Facts};
 use std::collections::{HashMap, HashSet};
 
 /// A stored value that a node reads, with its index.
+#[derive(Clone)]
 pub struct Leaf {
     /// The value.
     pub value: Value,

@@ -17,6 +17,7 @@ pub mod pack;
 pub mod pad_biases;
 pub mod pad_products;
 pub mod prologues;
+pub mod quantized_weights;
 pub mod rematerialize;
 pub mod require_bounds;
 pub mod require_indices;

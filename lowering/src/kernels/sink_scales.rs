@@ -1,16 +1,13 @@
-//! `kiln-sink-scales`: moves the scale and the zero point of 8-bit weights behind the product that
-//! reads them.
+//! `kiln-sink-scales`: moves the scale of 8-bit weights behind the product that reads them.
 //!
-//! Why: torchao's `Float8WeightOnlyConfig` and `IntxWeightOnlyConfig` dequantise weights and then
-//! multiply. On a GPU a kernel would write the dequantised weights to memory in each call, five
-//! times the bytes of the weights themselves. Without the scale only a conversion is left in front
-//! of the product, which `skinny_gemm` computes in registers (`kiln-prologues`). Upstream has no
-//! quantised products.
+//! Why: torchao's `Float8WeightOnlyConfig` dequantises weights and then multiplies. On a GPU a kernel
+//! would write the dequantised weights to memory in each call, five times the bytes of the weights
+//! themselves. Without the scale only a conversion is left in front of the product, which
+//! `skinny_gemm` computes in registers (`kiln-prologues`). Upstream has no quantised products.
 //!
 //! That is done where `skinny_gemm` reads the weights: few rows, one reader, known sizes, K in
-//! whole vectors. A scale and a zero point have to be the same along K. The zero point, whose values
-//! are not known, is subtracted as its product with the sums of the few rows. Products of many rows
-//! read 16-bit weights from memory, and stay.
+//! whole vectors. The scale has to be the same along K. Weights with a zero point are left to
+//! `kiln-quantized-weights`. Products of many rows read 16-bit weights from memory, and stay.
 //!
 //! Numerics: reassociates. The dequantised weights are no longer rounded to 16 bits: the f32
 //! product is scaled, and rounded once.
@@ -22,7 +19,7 @@
 use crate::{
     kernels::{
         marks::EACH_OP,
-        prologues::weights::{LEAST_ROWS, VECTOR, is_converted},
+        prologues::weights::{LEAST_ROWS, VECTORS, is_converted},
     },
     target::costs::{SKINNY_K, SKINNY_ROWS},
 };
@@ -62,9 +59,8 @@ impl Pass for SinkScales {
     }
 }
 
-/// What the weights are multiplied by, or what is subtracted from them.
-#[derive(Clone, Copy)]
-struct Factor {
+/// What the weights are multiplied by.
+struct Scale {
     value: Value,
     /// The operand's dimension along which it varies.
     along: Option<usize>,
@@ -92,8 +88,7 @@ struct ScaledProduct {
     weights: Value,
     /// The permutations from them to the operand, the last one first.
     permutations: Vec<Vec<i64>>,
-    scales: Vec<Factor>,
-    zero_point: Option<Factor>,
+    scales: Vec<Scale>,
 }
 
 fn dtype(v: Value) -> Option<DType> {
@@ -108,9 +103,9 @@ fn sizes(v: Value) -> Option<Vec<i64>> {
     v.ty().dims().iter().map(Dim::known).collect()
 }
 
-impl Factor {
+impl Scale {
     /// A broadcast tensor that varies along at most one dimension, and not along K.
-    fn of(v: Value, axes: &[usize], k: usize) -> Option<Factor> {
+    fn of(v: Value, axes: &[usize], k: usize) -> Option<Scale> {
         let o = BroadcastInDim::of(v.def()?).filter(|o| is_float(o.input))?;
         let all = sizes(o.input)?;
         let wide: Vec<usize> = (0..all.len()).filter(|d| all[*d] != 1).collect();
@@ -119,7 +114,7 @@ impl Factor {
             [d] => Some(axes[*o.dims.get(d)? as usize]),
             _ => return None,
         };
-        (along != Some(k)).then_some(Factor { value: o.input, along })
+        (along != Some(k)).then_some(Scale { value: o.input, along })
     }
 }
 
@@ -156,7 +151,6 @@ impl ScaledProduct {
                     weights: dequantised.value,
                     permutations: vec![],
                     scales: vec![],
-                    zero_point: None,
                 };
                 product.read().filter(|()| product.is_skinny())?;
                 Some(product)
@@ -179,17 +173,12 @@ impl ScaledProduct {
                     self.permutations.push(permutation);
                     v = input;
                 }
-                OpKind::Mul if self.zero_point.is_none() => {
+                OpKind::Mul => {
                     let Mul { lhs, rhs } = Mul::of(op)?;
-                    let other = |(v, f)| Some((v, Factor::of(f, &axes, k)?));
+                    let other = |(v, f)| Some((v, Scale::of(f, &axes, k)?));
                     let (input, scale) = other((lhs, rhs)).or_else(|| other((rhs, lhs)))?;
                     self.scales.push(scale);
                     v = input;
-                }
-                OpKind::Sub if self.zero_point.is_none() => {
-                    let Sub { lhs, rhs } = Sub::of(op)?;
-                    self.zero_point = Some(Factor::of(rhs, &axes, k)?);
-                    v = lhs;
                 }
                 OpKind::Convert if is_converted(dtype(op.operand(0))?) => {
                     self.weights = op.operand(0);
@@ -200,8 +189,7 @@ impl ScaledProduct {
             }
         }
         let stored = self.weights.def().is_none_or(|o| o.kind() == Some(OpKind::GetGlobal));
-        let scaled = !self.scales.is_empty() || self.zero_point.is_some();
-        (stored && scaled && axes.last() == Some(&k)).then_some(())
+        (stored && !self.scales.is_empty() && axes.last() == Some(&k)).then_some(())
     }
 
     /// Whether `skinny_gemm` takes the product.
@@ -212,10 +200,10 @@ impl ScaledProduct {
         };
         (1..=SKINNY_ROWS).contains(&few)
             && many >= LEAST_ROWS.max(few)
-            && depth.is_some_and(|k| k >= SKINNY_K && k % VECTOR == 0)
+            && depth.is_some_and(|k| k >= SKINNY_K && k % VECTORS[0] == 0)
     }
 
-    /// Emits the product of the weights as they are, and what was in front of it.
+    /// Emits the product of the weights as they are, and the scales.
     fn sink(&self, b: Builder) -> Result<Value> {
         let DotGeneral { lhs, rhs, .. } = self.dot;
         let wide = Type::scalar(b.ctx, DType::F32);
@@ -225,14 +213,9 @@ impl ScaledProduct {
             w = b.add(&Transpose { input: w, permutation: permutation.clone() })?;
         }
         let sizes = b.sizes_of(self.result)?;
-        // In front of the product, whose kernel then computes what follows.
-        let subtracted = self.zero_point.map(|z| self.zeros(&b, &z, &sizes)).transpose()?;
         let (lhs, rhs) = if self.is_left { (w, rhs) } else { (lhs, w) };
         let dot = DotGeneral { lhs, rhs, element_type: Some(wide), ..self.dot.clone() };
         let mut y = b.add(&dot)?;
-        if let Some(rhs) = subtracted {
-            y = b.add(&Sub { lhs: y, rhs })?;
-        }
         for scale in self.scales.iter().rev() {
             y = b.add(&Mul { lhs: y, rhs: self.broadcast(&b, scale, &sizes)? })?;
         }
@@ -242,24 +225,12 @@ impl ScaledProduct {
         }
     }
 
-    /// The product of the few rows with the zero points.
-    fn zeros(&self, b: &Builder, zero: &Factor, sizes: &[Size]) -> Result<Value> {
-        let Operand { value: input, k, first } = self.few;
-        let rank = input.ty().dims().len();
-        let input = b.add(&Convert { input, dtype: Type::scalar(b.ctx, DType::F32) })?;
-        let (kind, dims) = (ReduceKind::Sum, vec![k as i64]);
-        let input = b.add(&Reduce { kind, input, dims, maybe_empty: false })?;
-        let dims = (first..first + rank - 1).map(|d| d as i64).collect();
-        let lhs = b.add(&BroadcastInDim { input, dims, sizes: sizes.to_vec() })?;
-        b.add(&Mul { lhs, rhs: self.broadcast(b, zero, sizes)? })
-    }
-
-    /// A factor in f32, of the result's shape.
-    fn broadcast(&self, b: &Builder, factor: &Factor, sizes: &[Size]) -> Result<Value> {
+    /// A scale in f32, of the result's shape.
+    fn broadcast(&self, b: &Builder, scale: &Scale, sizes: &[Size]) -> Result<Value> {
         let Operand { k, first, .. } = self.dequantised;
-        let along = factor.along.map(|d| first + d - usize::from(d > k));
+        let along = scale.along.map(|d| first + d - usize::from(d > k));
         let own: Vec<Size> = along.iter().map(|d| sizes[*d]).collect();
-        let mut input = factor.value;
+        let mut input = scale.value;
         if input.ty().dims().len() != own.len() {
             input = b.add(&Reshape { input, sizes: own })?;
         }

@@ -100,14 +100,16 @@ fn is_constant_weight(v: Value) -> bool {
     given && is_multiplied(v)
 }
 
-/// Whether a product of few rows reads a value, or what is a transpose, a reshape or a prologue of
-/// it, as its right operand.
+/// Whether a product of few rows reads a value, or what movement ops and a prologue make of it, as
+/// its right operand.
 fn is_multiplied(v: Value) -> bool {
     v.uses().iter().any(|(op, i)| match op.kind() {
         Some(OpKind::DotGeneral) => {
             *i == 1 && DotGeneral::of(*op).is_some_and(|dot| has_few_rows(&dot, SKINNY_ROWS))
         }
-        Some(OpKind::Transpose | OpKind::Reshape) => is_multiplied(op.result(0)),
+        Some(OpKind::Transpose | OpKind::Reshape | OpKind::BroadcastInDim) => {
+            is_multiplied(op.result(0))
+        }
         _ => in_prologue(*op) && is_multiplied(op.result(0)),
     })
 }

@@ -10,8 +10,8 @@
 //! compute them. Besides the operand's own tensor they may read vectors over rows, columns and the
 //! batch. A GEMM without a prologue records why.
 //!
-//! Conversions of 8-bit weights are marked as well, where a skinny GEMM reads them: it reads the
-//! weights once, and half the bytes.
+//! What dequantises weights of 8 and of 4 bits is marked as well, where a skinny GEMM reads them: it
+//! reads the weights once, and half or a quarter of the bytes.
 //!
 //! Numerics: exact; the prologue's result is rounded as if it were stored.
 //!
@@ -181,19 +181,20 @@ fn computed(op: Op) -> bool {
 }
 
 impl Prologues {
-    /// Marks the conversions of 8-bit weights; returns the products that compute them.
+    /// Marks the ops that dequantise weights; returns the products that compute them.
     fn weights(&self, func: Op, ops: &[Op]) -> Result<HashSet<Op>> {
         let found: Vec<(Op, QuantizedWeights)> =
             ops.iter().filter_map(|op| Some((*op, QuantizedWeights::of(*op)?))).collect();
         if found.is_empty() {
             return Ok(HashSet::new());
         }
-        mark(found.iter().map(|(_, weights)| &weights.convert));
+        mark(found.iter().flat_map(|(_, weights)| &weights.ops));
         let facts = Facts::of(func, self.rounds)?;
         let graph = Graph::read(func, &facts, true)?;
         let (read, refused): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|(_, weights)| weights.are_read(&graph));
-        refused.iter().for_each(|(_, weights)| weights.convert.remove_attr(PROLOGUE));
+        let ops = refused.iter().flat_map(|(_, weights)| &weights.ops);
+        ops.for_each(|op| op.remove_attr(PROLOGUE));
         Ok(read.into_iter().map(|(product, _)| product).collect())
     }
     fn hopper(&self) -> bool {

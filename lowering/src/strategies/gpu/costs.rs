@@ -35,7 +35,7 @@ impl Costs for Chip {
     }
     fn skinny_gemm(&self, g: Gemm) -> Option<f64> {
         let (many, few) = (g.rows.max(g.columns), g.rows.min(g.columns));
-        (few <= SKINNY_ROWS).then(|| skinny_gemm::fastest([g.batch, many, few, g.k], 1, 2).1)
+        (few <= SKINNY_ROWS).then(|| skinny_gemm::fastest([g.batch, many, few, g.k], 1, 16).1)
     }
     fn prologue(&self, ops: usize, heavy: usize) -> f64 {
         (READ_COST + (ops - heavy) as f64 + heavy as f64 * EXPANDED_COST) / RATE

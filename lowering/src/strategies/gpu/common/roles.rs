@@ -1,6 +1,6 @@
 //! Roles of a contraction's dimensions: batch, M, N, K.
 use crate::{
-    analysis::{Kernel, Nest, NestPlan, Stage},
+    analysis::{Access, Kernel, Nest, NestPlan, Stage},
     strategies::gpu::prologue::Prologue,
 };
 use kiln_dialects::value::DType;
@@ -44,8 +44,16 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
         Some(p) => (p.raw(s)?, s.inputs.get(p.right)?),
         None => (s.inputs.first()?, s.inputs.get(1)?),
     };
+    if !s.indexed.is_empty() {
+        return None;
+    }
+    roles_between(nest, (stage, s), [a, b])
+}
+
+/// The roles of a nest's dimensions in a stage that contracts these operands.
+fn roles_between(nest: &Nest, (stage, s): (usize, &Stage), [a, b]: [&Access; 2]) -> Option<Roles> {
     s.contraction()?;
-    if !s.captured.is_empty() || !s.indexed.is_empty() || nest.split.is_some() {
+    if !s.captured.is_empty() || nest.split.is_some() {
         return None;
     }
     let mut r = Roles { stage, batch: vec![], rows: vec![], columns: vec![], k: vec![] };
@@ -66,21 +74,24 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
 /// The contracting stages of a nest, one to `most`, with their roles and their operands' dtype.
 /// Each contracts bf16, f16 or f32 over the same loops.
 pub fn contractions(k: &Kernel, nest: &Nest, most: usize) -> Option<(Vec<usize>, Roles, DType)> {
-    contractions_by(k, nest, most, &factors)
+    let plain = |s: &Stage| Some((factors(s).filter(|_| s.indexed.is_empty())?, [0, 1]));
+    contractions_by(k, nest, most, &plain)
 }
 
-/// As [`contractions`], of stages that `of` says the same about.
+/// As [`contractions`], of stages that `of` says the same about, with the inputs of both factors.
 pub fn contractions_by<T: PartialEq + Clone>(
     k: &Kernel,
     nest: &Nest,
     most: usize,
-    of: &dyn Fn(&Stage) -> Option<T>,
+    of: &dyn Fn(&Stage) -> Option<(T, [usize; 2])>,
 ) -> Option<(Vec<usize>, Roles, T)> {
-    let all: Vec<(Roles, T)> = nest
-        .stages
-        .iter()
-        .map(|s| Some((roles_of(k, nest, *s)?, of(k.stages.get(*s)?)?)))
-        .collect::<Option<_>>()?;
+    let one = |n: &usize| {
+        let stage = k.stages.get(*n)?;
+        let (said, [a, b]) = of(stage)?;
+        let operands = [stage.inputs.get(a)?, stage.inputs.get(b)?];
+        Some((roles_between(nest, (*n, stage), operands)?, said))
+    };
+    let all: Vec<(Roles, T)> = nest.stages.iter().map(one).collect::<Option<_>>()?;
     let ((first, said), others) = all.split_first().filter(|(_, others)| others.len() < most)?;
     let same = |(r, t): &(Roles, T)| {
         t == said

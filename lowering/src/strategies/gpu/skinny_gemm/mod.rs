@@ -1,6 +1,8 @@
 //! Skinny GEMM: products of few rows with a large matrix, such as a layer's weights in decoding.
 //! The matrix is read once, from memory to tensor-core fragments; warps split K. Where the kernel
 //! also computes the few rows, such as a token's norm, each CTA does so, into shared memory.
+mod bytes;
+mod dequantization;
 pub(crate) mod emit;
 mod pipeline;
 mod prologue;
@@ -18,7 +20,10 @@ use crate::{
                 grid::{grid, largest},
                 roles::{Roles, contractions_by},
             },
-            skinny_gemm::weights::{Factors, VECTOR_BYTES, vector},
+            skinny_gemm::{
+                dequantization::{Dequantization, Table, pairs, whole_vectors},
+                weights::{Factors, Stored, VECTOR_BYTES},
+            },
             wgmma_gemm::tiles::PROCESSORS,
         },
     },
@@ -156,8 +161,10 @@ pub struct SkinnyProduct {
     pub k: (usize, usize),
     /// The element type that is multiplied.
     pub element: DType,
-    /// The matrix's element type in memory.
-    pub stored: DType,
+    /// How the matrix is computed from what memory holds.
+    pub weights: Dequantization,
+    /// How its tables are read, in their order.
+    pub tables: Vec<Table>,
     /// The large matrix; each stage has its own.
     pub matrix: SkinnyOperand,
     /// The skinny operand.
@@ -175,7 +182,7 @@ impl SkinnyProduct {
     }
     /// Elements of a thread in a K step: 16 contiguous bytes of a row of the matrix.
     pub fn vector(&self) -> usize {
-        vector(self.stored)
+        self.weights.stored.vector()
     }
     /// K of a warp's step.
     pub fn depth(&self) -> usize {
@@ -194,6 +201,13 @@ pub fn readable(k: &Kernel, a: &Access, k_dim: usize) -> bool {
 
 fn is_input(k: &Kernel, a: &Access) -> bool {
     matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)))
+}
+
+/// Whether the matrix's rows are contiguous along K in memory, in aligned vectors.
+fn matrix_in_vectors(a: &Access, k_dim: usize, stored: Stored) -> bool {
+    let Stored::Int4 = stored else { return in_vectors(a, k_dim, stored.vector()) };
+    let whole = |p: &Poly| whole_vectors(p, stored);
+    pairs(a, k_dim) && a.at.dims.values().all(whole) && whole(&a.at.constant)
 }
 
 /// Whether an access is contiguous along a loop, in aligned vectors of `count` elements.
@@ -254,21 +268,23 @@ fn scratch(k: &Kernel, plan: &NestPlan) -> Option<i64> {
 /// The skinny product of a nest.
 fn product(k: &Kernel, plan: &NestPlan, n: usize) -> Option<SkinnyProduct> {
     let nest = plan.nests.get(n)?;
-    let (stages, roles, factors) = contractions_by(k, nest, MATRICES, &Factors::of)?;
-    let Factors { element, inputs, converted } = factors;
-    let stored = converted.unwrap_or(element);
+    let of = |s: &Stage| Factors::of(s).map(|f| (f, f.inputs));
+    let (stages, roles, factors) = contractions_by(k, nest, MATRICES, &of)?;
+    let Factors { element, inputs, weights } = factors;
+    let stored = weights.stored;
+    let plain = stored == Stored::Element(element);
     let Roles { batch, rows, columns, k: depth, .. } = roles;
     let all: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
     let [k_dim] = depth.as_slice() else { return None };
-    let whole = |n: &i64| *n >= SKINNY_K && n % vector(stored) as i64 == 0;
+    let whole = |n: &i64| *n >= SKINNY_K && n % stored.vector() as i64 == 0;
     let size = nest.extents[*k_dim].known().filter(whole)?;
     let known = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known();
     let (x, y) = (known(&rows).unwrap_or(i64::MAX), known(&columns).unwrap_or(i64::MAX));
     let first = (SkinnyOperand { input: inputs[0], dims: rows }, x);
     let second = (SkinnyOperand { input: inputs[1], dims: columns }, y);
-    // A converted factor is the matrix.
+    // Quantised weights are the matrix.
     let ((few, count), (many, matrix_rows)) =
-        if x <= y && converted.is_none() { (first, second) } else { (second, first) };
+        if x <= y && plain { (first, second) } else { (second, first) };
     let shared = all.iter().all(|s| s.inputs.get(few.input) == all[0].inputs.get(few.input));
     let fits = (1..=MAX_ROWS).contains(&count) && matrix_rows >= INSTRUCTION.0 as i64;
     let computed = |a: &Access| {
@@ -277,10 +293,16 @@ fn product(k: &Kernel, plan: &NestPlan, n: usize) -> Option<SkinnyProduct> {
     };
     let operands = |s: &&Stage| {
         let [matrix, few] = [many.input, few.input].map(|i| s.inputs.get(i));
-        matrix.is_some_and(|a| is_input(k, a) && in_vectors(a, *k_dim, vector(stored)))
+        matrix.is_some_and(|a| is_input(k, a) && matrix_in_vectors(a, *k_dim, stored))
             && few.is_some_and(|a| readable(k, a, *k_dim) || computed(a))
     };
-    let fits = fits && shared && all.iter().all(operands);
+    let tables = |s: &&Stage| -> Option<Vec<Table>> {
+        let all = weights.tables().map(|i| s.inputs.get(i));
+        all.map(|a| Table::of(a.filter(|a| is_input(k, a))?, *k_dim, stored)).collect()
+    };
+    let found: Vec<Vec<Table>> = all.iter().map(tables).collect::<Option<_>>()?;
+    let alike = found.iter().all(|t| *t == found[0]);
+    let fits = fits && shared && alike && all.iter().all(operands);
     let args = k.block.args();
     let constant = |a: &Access| match k.buffers.get(a.buffer).map(|b| b.role) {
         Some(Role::Input(i)) => args.get(i).is_some_and(|v| is_constant(*v)),
@@ -288,12 +310,16 @@ fn product(k: &Kernel, plan: &NestPlan, n: usize) -> Option<SkinnyProduct> {
     };
     fits.then_some(SkinnyProduct {
         nest: n,
-        constant: all.iter().all(|s| s.inputs.get(many.input).is_some_and(constant)),
+        constant: all.iter().all(|s| {
+            let mut read = [many.input].into_iter().chain(weights.tables());
+            read.all(|i| s.inputs.get(i).is_some_and(constant))
+        }),
         stages,
         batch,
         k: (*k_dim, size as usize),
         element,
-        stored,
+        weights,
+        tables: found.into_iter().next().unwrap_or_default(),
         matrix: many,
         skinny: few,
         rows: count as usize,
@@ -329,7 +355,7 @@ fn params(plan: &NestPlan, all: &[SkinnyProduct]) -> (Params, f64) {
     };
     let one = |p: &SkinnyProduct| {
         let sizes = [size(p, &p.batch), size(p, &p.matrix.dims), p.rows as i64, p.k.1 as i64];
-        fastest(sizes, p.stages.len(), p.stored.byte_size())
+        fastest(sizes, p.stages.len(), p.weights.stored.bits())
     };
     let (mut rows, mut time) = (INSTRUCTION.0 * 4, LATENCY);
     for p in all {
@@ -345,7 +371,10 @@ fn params(plan: &NestPlan, all: &[SkinnyProduct]) -> (Params, f64) {
     while warps > 1 && steps / (warps as i64) < UNROLL {
         warps /= 2;
     }
-    let read = |p: &SkinnyProduct| 4 * (2 * rows / INSTRUCTION.0 * p.stages.len() + p.columns());
+    let read = |p: &SkinnyProduct| {
+        let few = p.columns() * p.vector() / VECTOR;
+        pipeline::fragment_words(p) * pipeline::fragments(p, rows) + pipeline::WORDS * few
+    };
     let most = least(&|p| (LOAD_REGISTERS / read(p)) as i64);
     let most = UNROLL.min(steps / warps as i64).min(most).max(1);
     let pieces = 1i64 << most.ilog2();
@@ -359,7 +388,7 @@ fn with_stages(r: &Request<'_>, all: &[SkinnyProduct], p: Params) -> Params {
     let (most_warps, registers) = PIPELINE[usize::from(few.rows > INSTRUCTION.1)];
     let warps = most_warps.min(1 << few.steps().ilog2());
     let steps = pipeline::steps(few, warps);
-    let most = registers / (pipeline::WORDS * pipeline::fragments(few, p.block_m));
+    let most = registers / (pipeline::fragment_words(few) * pipeline::fragments(few, p.block_m));
     match [8, 4, 2, 1].into_iter().find(|n| *n <= most && steps.is_multiple_of(*n)) {
         Some(stages) => Params { warps, stages, ..p },
         None => p,
@@ -379,12 +408,8 @@ fn round_up(a: i64, b: usize) -> i64 {
 }
 
 /// Rows of a CTA's tile, and the estimated clocks. `sizes`: batch, rows of a matrix, few rows, K;
-/// `element_bytes`: of an element of a matrix.
-pub fn fastest(
-    [batch, many, few, depth]: [i64; 4],
-    matrices: usize,
-    element_bytes: usize,
-) -> (usize, f64) {
+/// `bits`: of an element of a matrix.
+pub fn fastest([batch, many, few, depth]: [i64; 4], matrices: usize, bits: usize) -> (usize, f64) {
     let blocks = |rows: usize| batch * round_up(many, rows);
     // Every CTA rereads the skinny operand. Larger tiles mean fewer CTAs, as long as each SM has
     // one.
@@ -396,11 +421,11 @@ pub fn fastest(
             && blocks(*rows) * 8 >= PROCESSORS as i64 * 7
     };
     // The reduction over warps takes as long as half of a small tile's bytes.
-    let least = if element_bytes == 1 && blocks(32) >= PROCESSORS as i64 { 32 } else { 16 };
+    let least = if bits <= 8 && blocks(32) >= PROCESSORS as i64 { 32 } else { 16 };
     let rows = [64, 32].into_iter().find(fits).unwrap_or(least);
-    let read = |rows: i64, size: i64| (size * rows * depth) as f64 / PROCESSORS as f64;
-    let again = read(few * blocks(rows), 2);
-    let read = read(batch * many * matrices as i64, element_bytes as i64);
+    let read = |rows: i64, bits: i64| (bits * rows * depth / 8) as f64 / PROCESSORS as f64;
+    let again = read(few * blocks(rows), 16);
+    let read = read(batch * many * matrices as i64, bits as i64);
     let memory = if few > 2 * INSTRUCTION.1 as i64 { MANY_ROWS_BANDWIDTH } else { BANDWIDTH[0] };
     (rows, LATENCY + (read / memory).max((read + again) / BANDWIDTH[1]))
 }

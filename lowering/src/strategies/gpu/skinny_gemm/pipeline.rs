@@ -11,7 +11,9 @@ use crate::{
         common::{ptx::Ptx, shared, threads},
         skinny_gemm::{
             INSTRUCTION, Params, SkinnyProduct, VECTOR,
+            dequantization::{Table, without_runs},
             tile::{ONE_LANE, SkinnyTile, StepOfK, TileRange, tile_of},
+            weights,
         },
     },
     target::launch::WARP,
@@ -27,7 +29,10 @@ const STAGED_ROWS: usize = 16 << 10;
 pub fn is_uniform(all: &[SkinnyProduct], few: &[&Access]) -> bool {
     let first = &all[0];
     let same = |p: &SkinnyProduct| {
-        p.stages.len() == first.stages.len() && p.k == first.k && p.stored == first.stored
+        p.stages.len() == first.stages.len()
+            && p.k == first.k
+            && p.weights == first.weights
+            && p.tables == first.tables
     };
     all.iter().all(|p| p.batch.is_empty() && same(p)) && few.iter().all(|a| *a == few[0])
 }
@@ -35,6 +40,11 @@ pub fn is_uniform(all: &[SkinnyProduct], few: &[&Access]) -> bool {
 /// Fragments of a thread in a K step.
 pub fn fragments(p: &SkinnyProduct, rows: usize) -> usize {
     p.stages.len() * rows / INSTRUCTION.1
+}
+
+/// 32-bit registers of a fragment with an element of each table.
+pub fn fragment_words(p: &SkinnyProduct) -> usize {
+    WORDS + p.tables.len()
 }
 
 /// Bytes of few rows that a CTA copies to shared memory; 0 if it reads them where they are.
@@ -93,7 +103,8 @@ impl<'a> Pipeline<'a> {
         &self.ranges[0].tile
     }
 
-    /// The addresses of the thread's first elements of a tile's rows, of each matrix.
+    /// The addresses of the thread's fragments of a tile's rows, of each matrix: of the first
+    /// elements along K, then of the row in each table.
     fn sources(&self, c: Code, number: Value) -> Result<Vec<Value>> {
         let mut found: Option<Vec<Value>> = None;
         for r in self.ranges.iter().rev() {
@@ -112,21 +123,28 @@ impl<'a> Pipeline<'a> {
 
     fn sources_of(&self, c: Code, r: &TileRange<'_>, number: Value) -> Result<Vec<Value>> {
         let (p, tile) = (Ptx(c), &r.tile);
-        let SkinnyProduct { matrix, k: (k_dim, _), stored, .. } = tile.product;
+        let SkinnyProduct { matrix, k: (k_dim, _), weights, .. } = tile.product;
         let (dims, first) = r.place(c, number)?;
         let from = (c.add(first, tile.lane[0])?, r.many);
         let count = tile.rows / INSTRUCTION.1;
         let rows = tile.rows(c, &dims, matrix, from, INSTRUCTION.1, count)?;
         let mut all = vec![];
         for stage in &tile.stages {
-            let access = stage.inputs.get(matrix.input).ok_or("has no matrix")?;
-            let base = p.base_address(tile.scope.buffer(access.buffer)?)?;
+            let input = |i: usize| stage.inputs.get(i).ok_or("has no such input");
+            let matrix = input(matrix.input)?;
+            let mut parts = vec![(matrix.buffer, matrix.at.clone())];
+            for i in weights.tables() {
+                parts.push((input(i)?.buffer, without_runs(&input(i)?.at)));
+            }
             for row in &rows {
                 let mut row = row.clone();
                 row[*k_dim] = LaneValue::Uniform(self.k);
-                let at = tile.scope.address(c, &access.at, &row, ONE_LANE)?;
-                let at = ONE_LANE.vector(c, at)?;
-                all.push(arith::addi(p, base, p.size_in_bytes(at, stored.byte_size())?)?);
+                for (buffer, at) in &parts {
+                    let memory = tile.scope.buffer(*buffer)?;
+                    let size = memory.ty().element().ok_or("is no buffer")?.dtype()?.byte_size();
+                    let at = ONE_LANE.vector(c, tile.scope.address(c, at, &row, ONE_LANE)?)?;
+                    all.push(arith::addi(p, p.base_address(memory)?, p.size_in_bytes(at, size)?)?);
+                }
             }
         }
         Ok(all)
@@ -147,26 +165,58 @@ impl<'a> Pipeline<'a> {
             let k = c.add(self.k, c.mul(step, c.index(wide as i64)?)?)?;
             conditions.push(c.less_than(k, c.index(depth as i64)?)?);
         }
-        let bytes = Ptx(c).size_in_bytes(step, wide * tile.product.stored.byte_size())?;
-        let mut all = |c: Code| self.load_all(c, sources, bytes);
+        let mut all = |c: Code| self.load_all(c, sources, step);
         let Some(inside) = c.all_of(&conditions)? else { return all(c) };
         let word = Ptx(c).i32();
-        let zeros = vec![c.integer(0, word)?; WORDS * sources.len()];
+        let parts = 1 + tile.product.tables.len();
+        let words = fragment_words(tile.product) * (sources.len() / parts);
+        let zeros = vec![c.integer(0, word)?; words];
         c.if_values(inside, &vec![word; zeros.len()], &mut all, &mut |_| Ok(zeros.clone()))
     }
 
-    fn load_all(&self, c: Code, sources: &[Value], bytes: Value) -> Result<Vec<Value>> {
+    fn load_all(&self, c: Code, sources: &[Value], step: Value) -> Result<Vec<Value>> {
         let (p, mut words) = (Ptx(c), vec![]);
+        let SkinnyProduct { tables, weights, .. } = self.tile().product;
         let vector = Type::vector(p.i32(), WORDS);
-        for from in sources {
+        let wide = self.tile().product.depth() * self.tile().warps;
+        let bytes = p.size_in_bytes(step, weights.stored.bytes(wide))?;
+        for fragment in sources.chunks(1 + tables.len()) {
+            let (from, rows) = fragment.split_first().ok_or("has no fragment")?;
             let at = llvm::inttoptr(p, arith::addi(p, *from, bytes)?, Type::llvm_ptr(c.ctx(), 1))?;
             // No `ld.global.nc`, which ptxas moves across `griddepcontrol.wait`.
             let v = llvm::Load::new(p, at, vector).alignment(16).result()?;
             for i in 0..WORDS as i64 {
                 words.push(vector::extract(p, v, &[Size::Static(i)], p.i32())?);
             }
+            for ((table, input), row) in tables.iter().zip(weights.tables()).zip(rows) {
+                words.push(self.load_table(c, (table, input), *row, step)?);
+            }
         }
         Ok(words)
+    }
+
+    /// The element of a table for the thread's vector in a K step, as a packed pair.
+    fn load_table(
+        &self,
+        c: Code,
+        (table, input): (&Table, usize),
+        row: Value,
+        step: Value,
+    ) -> Result<Value> {
+        let (p, tile) = (Ptx(c), self.tile());
+        let access = tile.stages[0].inputs.get(input).ok_or("has no such table")?;
+        let memory = tile.scope.buffer(access.buffer)?;
+        let element = memory.ty().element().ok_or("is no buffer")?;
+        let mut at = row;
+        if let Some(run) = table.run {
+            let wide = (tile.product.depth() * tile.warps) as i64;
+            let k = c.add(self.k, c.mul(step, c.index(wide)?)?)?;
+            let run = c.mul(c.div(k, c.index(run)?)?, c.index(table.stride)?)?;
+            at = arith::addi(p, at, p.size_in_bytes(run, element.dtype()?.byte_size())?)?;
+        }
+        let at = llvm::inttoptr(p, at, Type::llvm_ptr(c.ctx(), 1))?;
+        let v = llvm::Load::new(p, at, element).result()?;
+        weights::broadcast(c, tile.product.element, v)
     }
 
     /// Loads the first steps of the CTA's first tile: its addresses, then its fragments.
@@ -242,7 +292,8 @@ impl<'a> Pipeline<'a> {
         let zero = c.number(0.0, Type::scalar(c.ctx(), DType::F32))?;
         let sums = 4 * fragments(product, tile.rows) / 2 * product.columns();
         let carried = [vec![zero; sums], loaded.to_vec()].concat();
-        let size = WORDS * now.len();
+        let fragment = fragment_words(product);
+        let size = fragment * fragments(product, tile.rows);
         // A round of the loop: as many steps as are loaded ahead, each replaced by a later one.
         let round = |c: Code, step: Value, carried: &[Value], last: bool| -> Result<Vec<Value>> {
             let (sums, loaded) = carried.split_at(sums);
@@ -250,7 +301,7 @@ impl<'a> Pipeline<'a> {
             for (n, words) in loaded.chunks(size).enumerate() {
                 let k = self.step_of_k(c, c.add(step, c.index(n as i64)?)?)?;
                 let right = self.few(c, &few, &k)?;
-                let left: Vec<Vec<Value>> = words.chunks(WORDS).map(<[Value]>::to_vec).collect();
+                let left: Vec<Vec<Value>> = words.chunks(fragment).map(<[Value]>::to_vec).collect();
                 sums = tile.accumulate(c, &left, &right, &sums)?;
                 let (from, there) = if last { (after, Some(further)) } else { (now, None) };
                 let ahead = match last {

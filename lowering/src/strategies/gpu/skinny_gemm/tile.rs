@@ -14,7 +14,8 @@ use crate::{
         common::{accumulators, ptx::Ptx, threads},
         skinny_gemm::{
             INSTRUCTION, SkinnyOperand, SkinnyProduct, VECTOR, column_pitch,
-            weights::{self, VECTOR_BYTES},
+            pipeline::WORDS,
+            weights::{self, Stored, VECTOR_BYTES},
         },
         wgmma_gemm::tiles::PROCESSORS,
     },
@@ -103,8 +104,8 @@ impl TileRange<'_> {
     /// write to the matrix: nothing is read.
     pub(super) fn prefetch(&self, c: Code, number: Value, bytes: usize) -> Result<()> {
         let SkinnyTile { product, stages, scope, thread, rows, .. } = &self.tile;
-        let SkinnyProduct { matrix, k: (_, depth), stored, .. } = product;
-        let bytes = bytes.min(depth * stored.byte_size());
+        let SkinnyProduct { matrix, k: (_, depth), weights, .. } = product;
+        let bytes = bytes.min(weights.stored.bytes(*depth));
         let mut one = |c: Code| -> Result<()> {
             let (dims, first) = self.place(c, number)?;
             let row = c.min(c.add(first, *thread)?, c.sub(self.many, c.index(1)?)?)?;
@@ -112,7 +113,9 @@ impl TileRange<'_> {
             for stage in stages {
                 let access = stage.inputs.get(matrix.input).ok_or("has no matrix")?;
                 let place = ONE_LANE.vector(c, scope.address(c, &access.at, &dims, ONE_LANE)?)?;
-                Ptx(c).prefetch_l2(scope.buffer(access.buffer)?, place, *stored, bytes)?;
+                let buffer = scope.buffer(access.buffer)?;
+                let element = buffer.ty().element().ok_or("is no buffer")?.dtype()?;
+                Ptx(c).prefetch_l2(buffer, place, element, bytes)?;
             }
             Ok(())
         };
@@ -191,6 +194,38 @@ impl SkinnyTile<'_> {
         dims[self.product.k.0] = LaneValue::Strided(k.index, 1);
         self.words(c, self.read_vector(c, access, &dims)?, k.inside)
     }
+    /// A fragment of a stage's matrix: 16 bytes of a row, and the elements of its tables.
+    fn read_matrix(
+        &self,
+        c: Code,
+        stage: &Stage,
+        row: &[LaneValue],
+        k: &StepOfK,
+    ) -> Result<Vec<Value>> {
+        let SkinnyProduct { matrix, weights, .. } = self.product;
+        let mut at = row.to_vec();
+        at[self.product.k.0] = LaneValue::Uniform(k.index);
+        let address = |c: Code, access: &Access| {
+            ONE_LANE.vector(c, self.scope.address(c, &access.at, &at, ONE_LANE)?)
+        };
+        let access = stage.inputs.get(matrix.input).ok_or("has no matrix")?;
+        let mut words = match weights.stored {
+            Stored::Element(_) => self.read(c, access, row, k)?,
+            Stored::Int4 => {
+                let memory = self.scope.buffer(access.buffer)?;
+                let element = memory.ty().element().ok_or("is no buffer")?;
+                let bytes = Type::vector(element, VECTOR_BYTES);
+                let v = vector::load(c, memory, &[address(c, access)?], bytes)?;
+                self.words(c, v, k.inside)?
+            }
+        };
+        for input in weights.tables() {
+            let access = stage.inputs.get(input).ok_or("has no such table")?;
+            let v = memref::load(c, self.scope.buffer(access.buffer)?, &[address(c, access)?])?;
+            words.push(weights::broadcast(c, self.product.element, v)?);
+        }
+        Ok(words)
+    }
     /// A thread's elements of one of the few rows in a K step, as packed pairs.
     pub(super) fn read_few(
         &self,
@@ -261,8 +296,8 @@ impl SkinnyTile<'_> {
         let (steps, turn) = (c.index(self.product.steps() as i64)?, c.index(self.warps as i64)?);
         let left = |c: Code, k: &StepOfK| {
             let rows = |s: &&Stage| {
-                let access = &s.inputs[matrix.input];
-                matrix_rows.iter().map(|r| self.read(c, access, r, k)).collect::<Result<Vec<_>>>()
+                let all = matrix_rows.iter().map(|r| self.read_matrix(c, s, r, k));
+                all.collect::<Result<Vec<_>>>()
             };
             self.stages.iter().map(rows).collect::<Result<Vec<_>>>().map(|all| all.concat())
         };
@@ -293,7 +328,8 @@ impl SkinnyTile<'_> {
         Ok(StepOfK { index, inside })
     }
 
-    /// The accumulators after a step. `left`: words of the matrix's rows, `right`: packed pairs.
+    /// The accumulators after a step. `left`: words of the matrix's rows, each with a pair of each
+    /// table; `right`: packed pairs.
     pub(super) fn accumulate(
         &self,
         c: Code,
@@ -301,12 +337,17 @@ impl SkinnyTile<'_> {
         right: &[Vec<Value>],
         sums: &[Value],
     ) -> Result<Vec<Value>> {
-        let SkinnyProduct { element, stored, .. } = self.product;
+        let SkinnyProduct { element, weights, .. } = self.product;
         let (mut sums, element) = (sums.to_vec(), *element);
+        let right: Vec<Vec<Value>> =
+            right.iter().map(|x| weights::ordered(c, weights.stored, x)).collect::<Result<_>>()?;
         for (i, pair) in left.chunks(2).enumerate() {
             let pair: Vec<Vec<Value>> = pair
                 .iter()
-                .map(|words| weights::pairs(c, *stored, element, words))
+                .map(|fragment| {
+                    let (words, tables) = fragment.split_at(WORDS);
+                    weights::pairs(c, weights, element, words, tables)
+                })
                 .collect::<Result<_>>()?;
             for (j, x) in right.iter().enumerate() {
                 let at = 4 * (i * right.len() + j);

@@ -1,17 +1,68 @@
-//! The weights of a skinny GEMM: 16-bit elements, or 8-bit integers or floats that each thread
-//! converts in registers, so that memory is read at half the bytes.
+//! The weights of a skinny GEMM: 16-bit elements, or 8-bit floats or integers of 8 or 4 bits that
+//! each thread dequantises in registers, so that memory is read at a half or a quarter of the bytes.
 use crate::{
     analysis::Stage,
     emit::code::Code,
     strategies::gpu::{
         common::{ptx::Ptx, roles::factors},
-        prologue::Prologue,
+        skinny_gemm::dequantization::{Dequantization, Offset, QuantizedStage},
     },
 };
 use kiln_dialects::{ir::*, value::DType};
 
 /// Bytes of a vector access.
 pub const VECTOR_BYTES: usize = 16;
+
+/// How memory holds the weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Stored {
+    /// Elements of a type.
+    Element(DType),
+    /// Two integers from 0 to 15 in a byte, the first one in its lower half.
+    Int4,
+}
+
+impl Stored {
+    /// Bits of an element.
+    pub fn bits(self) -> usize {
+        match self {
+            Stored::Element(d) => 8 * d.byte_size(),
+            Stored::Int4 => 4,
+        }
+    }
+    /// Elements of a thread's 16 bytes.
+    pub fn vector(self) -> usize {
+        8 * VECTOR_BYTES / self.bits()
+    }
+    /// Bytes of so many elements.
+    pub fn bytes(self, elements: usize) -> usize {
+        elements * self.bits() / 8
+    }
+    /// Whether pairs of `element` hold the differences of the elements and a number exactly.
+    pub fn fits(self, element: DType, number: i64) -> bool {
+        let most = exact(element);
+        match self {
+            Stored::Element(DType::I8) => number.abs() <= 128,
+            Stored::Element(_) => number == 0,
+            Stored::Int4 => number.abs() + bias(element) <= most,
+        }
+    }
+}
+
+/// Integers up to which a type has all of them.
+fn exact(element: DType) -> i64 {
+    if element == DType::BF16 { 256 } else { 2048 }
+}
+
+/// What a byte's bits are added to when they become the lower mantissa of an element.
+fn bias(element: DType) -> i64 {
+    if element == DType::BF16 { 128 } else { 1024 }
+}
+
+/// Whether tensor cores multiply a type of 16 bits.
+pub fn narrow(d: &DType) -> bool {
+    matches!(d, DType::BF16 | DType::F16)
+}
 
 /// The factors of a contraction.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,52 +71,128 @@ pub struct Factors {
     pub element: DType,
     /// The inputs of the first and of the second factor.
     pub inputs: [usize; 2],
-    /// The element type in memory of the first factor, if it is converted.
-    pub converted: Option<DType>,
+    /// How the first factor is computed.
+    pub weights: Dequantization,
 }
 
 impl Factors {
     /// Those of a stage that contracts bf16 or f16 with an f32 accumulator.
     pub fn of(stage: &Stage) -> Option<Factors> {
-        let narrow = |d: &DType| matches!(d, DType::BF16 | DType::F16);
-        if let Some(element) = factors(stage) {
-            let plain = Factors { element, inputs: [0, 1], converted: None };
-            return Some(plain).filter(|f| narrow(&f.element));
+        if let Some(element) = factors(stage).filter(|_| stage.indexed.is_empty()) {
+            let weights = Dequantization::plain(0, element);
+            return Some(Factors { element, inputs: [0, 1], weights })
+                .filter(|f| narrow(&f.element));
         }
-        let prologue = Prologue::of(stage).filter(|p| narrow(&p.element))?;
-        let ([convert], [raw]) = (prologue.ops.as_slice(), prologue.inputs.as_slice()) else {
-            return None;
-        };
-        let stored = convert.operand(0).ty().dtype().ok()?;
-        let is_read = match stored {
-            DType::I8 => convert.isa::<arith::SIToFP>(),
-            DType::F8E4M3FN => convert.isa::<arith::ExtF>(),
-            _ => false,
-        };
-        is_read.then_some(Factors {
-            element: prologue.element,
-            inputs: [*raw, prologue.right],
-            converted: Some(stored),
-        })
+        let QuantizedStage { element, few, weights } = QuantizedStage::of(stage)?;
+        Some(Factors { element, inputs: [weights.elements, few], weights })
     }
 }
 
-/// Elements of a thread's 16 bytes of weights.
-pub fn vector(stored: DType) -> usize {
-    VECTOR_BYTES / stored.byte_size()
+/// Packed pairs of `element` of the few rows, in the order in which [`pairs`] gives the weights'.
+pub fn ordered(c: Code, stored: Stored, pairs: &[Value]) -> Result<Vec<Value>> {
+    if stored != Stored::Int4 {
+        return Ok(pairs.to_vec());
+    }
+    let mut all = vec![];
+    for four in pairs.chunks(4) {
+        let [a, b, d, e] = four else { return Err("has no whole words of weights".into()) };
+        for (first, second) in [(*a, *d), (*b, *e)] {
+            for selector in ["0x5410", "0x7632"] {
+                all.push(Ptx(c).permute_bytes(first, second, selector)?);
+            }
+        }
+    }
+    Ok(all)
 }
 
-/// Packed pairs of `element` from a thread's words of weights, in the same order.
-pub fn pairs(c: Code, stored: DType, element: DType, words: &[Value]) -> Result<Vec<Value>> {
-    if stored == element {
-        return Ok(words.to_vec());
-    }
-    let convert = |w: &Value| match (stored, element) {
-        (DType::F8E4M3FN, _) => f8e4m3fn(c, element, *w),
-        (_, DType::BF16) => int8_to_bf16(c, *w),
-        _ => int8_to_f16(c, *w),
+/// Packed pairs of `element` from a thread's words of a row of weights, and from the pairs of its
+/// tables. Elements of 4 bits are paired with the fourth after them.
+pub fn pairs(
+    c: Code,
+    weights: &Dequantization,
+    element: DType,
+    words: &[Value],
+    tables: &[Value],
+) -> Result<Vec<Value>> {
+    let number = match weights.offset {
+        Offset::Number(n) => n,
+        Offset::Input(_) => 0,
     };
-    Ok(words.iter().map(convert).collect::<Result<Vec<_>>>()?.concat())
+    let mut all = vec![];
+    for word in words {
+        all.extend(match (weights.stored, element) {
+            (Stored::Int4, _) => int4(c, element, *word, number)?,
+            (Stored::Element(DType::I8), DType::BF16) => int8_to_bf16(c, *word)?,
+            (Stored::Element(DType::I8), _) => int8_to_f16(c, *word)?,
+            (Stored::Element(DType::F8E4M3FN), _) => f8e4m3fn(c, element, *word)?,
+            (Stored::Element(_), _) => vec![*word],
+        });
+    }
+    let mut tables = tables.iter();
+    let mut table = |is_there: bool| {
+        is_there.then(|| tables.next().copied().ok_or("has too few tables")).transpose()
+    };
+    let offset = match weights.offset {
+        Offset::Number(n) if n != 0 && weights.stored != Stored::Int4 => Some(both(c, element, n)?),
+        Offset::Number(_) => None,
+        Offset::Input(_) => table(true)?,
+    };
+    let (scale, zero) = (table(weights.scale.is_some())?, table(weights.zero.is_some())?);
+    all.into_iter().map(|v| affine(c, element, v, [offset, scale, zero])).collect()
+}
+
+/// `(v - offset) * scale + zero` of packed pairs.
+fn affine(c: Code, element: DType, v: Value, by: [Option<Value>; 3]) -> Result<Value> {
+    if by.iter().all(Option::is_none) {
+        return Ok(v);
+    }
+    let (p, pair) = (Ptx(c), Type::vector(Type::scalar(c.ctx(), element), 2));
+    let [offset, scale, zero] = by.map(|v| v.map(|v| llvm::bitcast(p, v, pair)).transpose());
+    let mut v = llvm::bitcast(p, v, pair)?;
+    if let Some(offset) = offset? {
+        v = arith::subf(p, v, offset)?;
+    }
+    v = match (scale?, zero?) {
+        (Some(scale), Some(zero)) => math::fma(p, v, scale, zero)?,
+        (Some(scale), None) => arith::mulf(p, v, scale)?,
+        (None, Some(zero)) => arith::addf(p, v, zero)?,
+        (None, None) => v,
+    };
+    llvm::bitcast(p, v, p.i32())
+}
+
+/// An element of a table as a packed pair of `element`.
+pub fn broadcast(c: Code, element: DType, v: Value) -> Result<Value> {
+    let (p, to) = (Ptx(c), Type::scalar(c.ctx(), element));
+    let float = || -> Result<Value> {
+        let f32 = Type::scalar(c.ctx(), DType::F32);
+        arith::truncf(p, arith::sitofp(p, v, f32)?, to)
+    };
+    let v = if v.ty().dtype()? == element { v } else { float()? };
+    let bits = llvm::bitcast(p, v, Type::scalar(c.ctx(), DType::I16))?;
+    let word = arith::extui(p, bits, p.i32())?;
+    p.permute_bytes(word, word, "0x1010")
+}
+
+/// Four pairs of 4-bit elements less a number, exact: of a word's elements i and i + 4, which are
+/// the lower mantissas of numbers from 128 (bf16) or 1024 (f16) on.
+fn int4(c: Code, element: DType, word: Value, number: i64) -> Result<Vec<Value>> {
+    let p = Ptx(c);
+    let exponents = if element == DType::BF16 { 0x4300_4300 } else { 0x6400_6400 };
+    let (exponents, mask) = (c.integer(exponents, p.i32())?, c.integer(0x000f_000f, p.i32())?);
+    let less = both(c, element, bias(element) + number)?;
+    let one = |i: i64| {
+        let shifted =
+            if i == 0 { word } else { arith::shrui(p, word, c.integer(4 * i, p.i32())?)? };
+        subtract(c, element, arith::ori(p, arith::andi(p, shifted, mask)?, exponents)?, less)
+    };
+    (0..4).map(one).collect()
+}
+
+/// A pair of the same number.
+fn both(c: Code, element: DType, number: i64) -> Result<Value> {
+    let pair = Type::vector(Type::scalar(c.ctx(), element), 2);
+    llvm::bitcast(Ptx(c), c.number(number as f64, pair)?, Ptx(c).i32())
 }
 
 /// Four int8 as two pairs of bf16, exact: the lower 7 bits are the mantissa of a number from 128 to
