@@ -1,8 +1,8 @@
 //! `kiln-sink-scales`: moves the scale of 8-bit weights behind the product that reads them.
 //!
-//! Why: torchao's `Float8WeightOnlyConfig` dequantises weights and then multiplies. On a GPU a kernel
-//! would write the dequantised weights to memory in each call, five times the bytes of the weights
-//! themselves. Without the scale only a conversion is left in front of the product, which
+//! Why: torchao's `Float8WeightOnlyConfig` dequantises weights and then multiplies. On a GPU a
+//! kernel would write the dequantised weights to memory in each call, five times the bytes of the
+//! weights themselves. Without the scale only a conversion is left in front of the product, which
 //! `skinny_gemm` computes in registers (`kiln-prologues`). Upstream has no quantised products.
 //!
 //! That is done where `skinny_gemm` reads the weights: few rows, one reader, known sizes, K in

@@ -1,5 +1,6 @@
 //! The weights of a skinny GEMM: 16-bit elements, or 8-bit floats or integers of 8 or 4 bits that
-//! each thread dequantises in registers, so that memory is read at a half or a quarter of the bytes.
+//! each thread dequantises in registers, so that memory is read at a half or a quarter of the
+//! bytes.
 use crate::{
     analysis::Stage,
     emit::code::Code,
