@@ -40,6 +40,7 @@ ITEMS = {
     "llama1b_b1_s2048": lambda: hugging_face("llama", 1, 2048, **LLAMA),
     **{f"llama1b_b{b}_s1": lambda b=b: hugging_face("llama", b, 1, **LLAMA) for b in (1, 4, 16)},
     **{f"llama1b_int8_b{b}_s1": lambda b=b: linears(Int8Linear, *hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
+    **{f"llama1b_fp8_b{b}_s1": lambda b=b: linears(Float8Linear, *hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
     **{f"llama1b_int4_b{b}_s1": lambda b=b: linears(Int4Linear, *hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
 }
 
@@ -55,6 +56,26 @@ class Int8Linear(torch.nn.Module):
 
     def forward(self, x):
         return torch.nn.functional.linear(x, self.weight.to(x.dtype)) * self.scale
+
+
+class Float8Linear(torch.nn.Module):
+    """A linear layer of 8-bit float weights with an f32 scale a row, as torchao's Float8WeightOnlyConfig computes it."""
+
+    def __init__(self, linear):
+        super().__init__()
+        scale = linear.weight.detach().abs().amax(1, keepdim=True) / torch.finfo(torch.float8_e4m3fn).max
+        self.register_buffer("weight", (linear.weight.detach() / scale).to(torch.float8_e4m3fn))
+        self.register_buffer("scale", scale)
+
+    def _apply(self, fn, recurse=True):
+        # As torchao's tensors, both keep their dtypes where the model is converted.
+        weight, scale = self.weight, self.scale
+        super()._apply(fn, recurse)
+        self.weight, self.scale = weight.to(self.scale.device), scale.to(self.scale.device)
+        return self
+
+    def forward(self, x):
+        return torch.nn.functional.linear(x, (self.weight.to(torch.float32) * self.scale).to(x.dtype))
 
 
 class Int4Linear(torch.nn.Module):

@@ -855,3 +855,60 @@ func.func @f(%x: tensor<9x256xf16>) -> (tensor<9x320xf16>, tensor<9x320xf16>) {
   %4 = kiln.convert %3 : tensor<9x320xf32> to f16
   return %1, %4 : tensor<9x320xf16>, tensor<9x320xf16>
 }
+
+// -----
+
+// CASE: a gate of 8-bit float weights whose scales precede the product, and a norm before it
+func.func @f(%x: tensor<3x208xbf16>, %n: tensor<208xbf16>, %v: tensor<96x208xf8E4M3FN>, %s: tensor<96x1xf32>, %w: tensor<96x208xf8E4M3FN>, %t: tensor<96x1xf32>) -> tensor<3x96xbf16> {
+  %y = kiln.rms_norm %x weight %n : tensor<208xbf16> {rank = 1 : i64, epsilon = 1.0e-05 : f64} : tensor<3x208xbf16>
+  %0 = kiln.convert %v : tensor<96x208xf8E4M3FN> to f32
+  %1 = kiln.broadcast_in_dim %s dims = [0, 1] sizes = [96, 208] : tensor<96x1xf32>
+  %2 = kiln.mul %0, %1 : tensor<96x208xf32>
+  %3 = kiln.convert %2 : tensor<96x208xf32> to bf16
+  %4 = kiln.linear %y, %3 : tensor<3x208xbf16>, tensor<96x208xbf16>
+  %5 = kiln.convert %w : tensor<96x208xf8E4M3FN> to f32
+  %6 = kiln.broadcast_in_dim %t dims = [0, 1] sizes = [96, 208] : tensor<96x1xf32>
+  %7 = kiln.mul %5, %6 : tensor<96x208xf32>
+  %8 = kiln.convert %7 : tensor<96x208xf32> to bf16
+  %9 = kiln.linear %y, %8 : tensor<3x208xbf16>, tensor<96x208xbf16>
+  %10 = kiln.silu %4 : tensor<3x96xbf16>
+  %11 = kiln.mul %10, %9 : tensor<3x96xbf16>
+  return %11 : tensor<3x96xbf16>
+}
+
+// -----
+
+// CASE: int8 weights of f16 with a zero point, of more than a warp's rows
+func.func @f(%x: tensor<17x320xf16>, %w: tensor<2600x320xi8>, %s: tensor<2600xf16>, %z: tensor<2600x1xi8>) -> tensor<17x2600xf16> {
+  %0 = kiln.convert %w : tensor<2600x320xi8> to f16
+  %1 = kiln.convert %z : tensor<2600x1xi8> to f16
+  %2 = kiln.broadcast_in_dim %1 dims = [0, 1] sizes = [2600, 320] : tensor<2600x1xf16>
+  %3 = kiln.sub %0, %2 : tensor<2600x320xf16>
+  %4 = kiln.broadcast_in_dim %s dims = [0] sizes = [2600, 320] : tensor<2600xf16>
+  %5 = kiln.mul %3, %4 : tensor<2600x320xf16>
+  %6 = kiln.linear %x, %5 : tensor<17x320xf16>, tensor<2600x320xf16>
+  return %6 : tensor<17x2600xf16>
+}
+
+// -----
+
+// CASE: a product of a few rows of 8-bit floats, which are converted to multiply them
+func.func @f(%x: tensor<16x256xf8E4M3FN>, %w: tensor<96x256xf8E4M3FN>, %s: tensor<96xf32>) -> tensor<16x96xbf16> {
+  %0 = kiln.convert %w : tensor<96x256xf8E4M3FN> to bf16
+  %1 = kiln.convert %x : tensor<16x256xf8E4M3FN> to bf16
+  %2 = kiln.dot_general %1, %0 batch = [] x [] contract = [1] x [1] : tensor<16x256xbf16>, tensor<96x256xbf16> to f32
+  %3 = kiln.broadcast_in_dim %s dims = [1] sizes = [16, 96] : tensor<96xf32>
+  %4 = kiln.mul %2, %3 : tensor<16x96xf32>
+  %5 = kiln.convert %4 : tensor<16x96xf32> to bf16
+  return %5 : tensor<16x96xbf16>
+}
+
+// -----
+
+// CASE: 8-bit float weights on the left in f16, of a batch
+func.func @f(%x: tensor<2x64x5xf16>, %w: tensor<2x80x64xf8E4M3FN>) -> tensor<2x80x5xf16> {
+  %0 = kiln.convert %w : tensor<2x80x64xf8E4M3FN> to f16
+  %1 = kiln.transpose %x permutation = [0, 2, 1] : tensor<2x64x5xf16>
+  %2 = kiln.dot_general %0, %1 batch = [0] x [0] contract = [2] x [2] : tensor<2x80x64xf16>, tensor<2x5x64xf16>
+  return %2 : tensor<2x80x5xf16>
+}

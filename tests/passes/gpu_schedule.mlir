@@ -2108,6 +2108,36 @@ func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: te
 }
 
 // -----
+// As above, of floats.
+// CASE: skinny_gemm_of_8_bit_floats
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 32 : i64, prefetch = 1024 : i64, stages = 2 : i64
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: tensor<8192x2048xf8E4M3FN> {kiln.constant, kiln.sizes = array<i64: 8192, 2048>}) -> tensor<1x8192xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x8192xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1x8192xf32>) -> tensor<1x8192xf32>
+  %c = kiln.structured.contract ins(%a, %b : tensor<1x2048xbf16>, tensor<8192x2048xf8E4M3FN>) outs(%f : tensor<1x8192xf32>) maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%x: bf16, %q: f8E4M3FN):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %q : f8E4M3FN to f32
+    %2 = arith.truncf %1 : f32 to bf16
+    %3 = arith.extf %2 : bf16 to f32
+    kiln.yield %0, %3 : f32, f32
+  } -> tensor<1x8192xf32>
+  %g = tensor.empty() : tensor<1x8192xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<1x8192xf32>) outs(%g : tensor<1x8192xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<1x8192xbf16>
+  return %r : tensor<1x8192xbf16>
+}
+}
+}
+
+// -----
 // 16 bytes of weights of 4 bits are 32 elements, a K step of a warp 128.
 // CASE: skinny_gemm_of_4_bit_weights
 // CHECK: #kiln.schedule<"skinny_gemm"

@@ -1470,6 +1470,41 @@ func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor
 }
 
 // -----
+// Weights of 8-bit floats: exponents and mantissas are moved, and a power of two corrects the bias.
+// CASE: skinny_gemm_of_8_bit_floats
+// CHECK: llvm.load
+// CHECK: nvvm.griddepcontrol wait
+// CHECK: prmt.b32
+// CHECK-COUNT-2: arith.mulf
+// CHECK: math.fma
+// CHECK: nvvm.mma.sync
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<3x64xbf16> {kiln.sizes = array<i64: 3, 64>}, %b: tensor<20x64xf8E4M3FN> {kiln.constant, kiln.sizes = array<i64: 20, 64>}) -> tensor<3x20xbf16> attributes {kiln.dependent, kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 0 : i64, stages = 1 : i64, unroll = 1 : i64, warps = 1 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<3x20xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x20xf32>) -> tensor<3x20xf32>
+  %c = kiln.structured.contract ins(%a, %b : tensor<3x64xbf16>, tensor<20x64xf8E4M3FN>) outs(%f : tensor<3x20xf32>) maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%x: bf16, %q: f8E4M3FN):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %q : f8E4M3FN to f32
+    %2 = arith.truncf %1 : f32 to bf16
+    %3 = arith.extf %2 : bf16 to f32
+    kiln.yield %0, %3 : f32, f32
+  } -> tensor<3x20xf32>
+  %g = tensor.empty() : tensor<3x20xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<3x20xf32>) outs(%g : tensor<3x20xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<3x20xbf16>
+  return %r : tensor<3x20xbf16>
+}
+}
+}
+
+// -----
 // A word becomes four pairs, less 136, times the scale, plus the zero point; the few rows' pairs are
 // put in the same order.
 // CASE: skinny_gemm_of_4_bit_weights

@@ -182,6 +182,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-powers",
         "before fusion, which recomputes products but not powers",
     ),
+    cuda(
+        Level::Prims,
+        On::Module,
+        "kiln-sink-scales",
+        "after simplification; before kiln-fold-scales, which joins a scale with what follows it",
+    ),
     step(Level::Prims, On::Module, "canonicalize", "drops what became dead"),
     step(Level::Prims, On::Module, "cse", "fusion's graph has one node per value"),
     step(

@@ -41,6 +41,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<kernels::require_bounds::RequireBounds>(),
     PassRow::of::<kernels::require_indices::RequireIndices>(),
     PassRow::of::<cpu::schedule::SchedulePass>(),
+    PassRow::of::<kernels::sink_scales::SinkScales>(),
     PassRow::of::<kernels::space_to_depth::SpaceToDepth>(),
     PassRow::of::<kernels::split_concats::SplitConcats>(),
     PassRow::of::<kernels::split_products::SplitProducts>(),

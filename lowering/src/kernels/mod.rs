@@ -22,6 +22,7 @@ pub mod rematerialize;
 pub mod require_bounds;
 pub mod require_indices;
 pub(crate) mod rows;
+pub mod sink_scales;
 pub mod space_to_depth;
 pub mod split_concats;
 pub mod split_products;

@@ -44,6 +44,17 @@ class Block(nn.Module):
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
 
 
+class Gated(nn.Module):
+    """Two products that GPUs compute with the 8-bit weights as they are; smaller weights are frozen in 16 bits."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.up, self.down = nn.Linear(256, 80, bias=False), nn.Linear(256, 80), nn.Linear(80, 16)
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
 class Convolutions(nn.Module):
     def __init__(self):
         super().__init__()
@@ -83,6 +94,17 @@ SCHEMES = {
 }
 
 
+def int8_rows(mapping):
+    return Q.IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=Q.PerAxis(0), mapping_type=mapping)
+
+
+SCALES_IN_FRONT = {
+    "float8_weights": SCHEMES["float8_weights"],
+    "int8_rows": lambda: int8_rows(Q.MappingType.SYMMETRIC),
+    "int8_rows_with_zero_points": lambda: int8_rows(Q.MappingType.ASYMMETRIC),
+}
+
+
 def write(name, program, module, x):
     save(program, HERE / f"{name}.pt2")
     save_file({"input_0": x.contiguous(), "output_0": module(x).contiguous()}, str(HERE / f"{name}.safetensors"))
@@ -105,6 +127,15 @@ def main():
                     save(torch.export.export(module, (x,)), HERE / "subclass.pt2")
             unwrap_tensor_subclass(module)
             write(f"{scheme}_{kind}", torch.export.export(module, (x,)), module, x)
+    for scheme, config in SCALES_IN_FRONT.items():
+        torch.manual_seed(0)
+        module, x = Gated().eval().to(torch.bfloat16), torch.randn(1, 3, 256).to(torch.bfloat16)
+        Q.quantize_(module, config())
+        if scheme == "int8_rows":
+            write(f"{scheme}_gated_bf16.core", torch.export.export(module, (x,)).run_decompositions(), module, x)
+            continue
+        unwrap_tensor_subclass(module)
+        write(f"{scheme}_gated_bf16", torch.export.export(module, (x,)), module, x)
     for name, dynamic in (("pt2e_static", False), ("pt2e_dynamic", True)):
         torch.manual_seed(0)
         x = torch.randn(2, 3, 8, 8)

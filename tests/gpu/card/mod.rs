@@ -23,6 +23,7 @@ mod math;
 mod models;
 mod parts;
 pub mod passes;
+mod quantized;
 mod random;
 mod rows;
 mod solver;
@@ -61,7 +62,7 @@ pub struct Suite {
     pub emulated: u64,
 }
 
-static SUITES: [&Suite; 18] = [
+static SUITES: [&Suite; 19] = [
     &models::SUITE,
     &rows::SUITE,
     &graphs::SUITE,
@@ -72,6 +73,7 @@ static SUITES: [&Suite; 18] = [
     &math::SUITE,
     &parts::SUITE,
     &passes::SUITE,
+    &quantized::SUITE,
     &random::SUITE,
     &calls::SUITE,
     &control::CALLS,
@@ -179,6 +181,11 @@ fn split_k_matmuls_as_interpreted() {
 #[test]
 fn cases_of_passes_as_before_the_pass() {
     run(&passes::SUITE);
+}
+
+#[test]
+fn weights_of_8_bits_are_converted_exactly() {
+    run(&quantized::SUITE);
 }
 
 #[test]

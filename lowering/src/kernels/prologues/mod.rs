@@ -10,8 +10,8 @@
 //! compute them. Besides the operand's own tensor they may read vectors over rows, columns and the
 //! batch. A GEMM without a prologue records why.
 //!
-//! What dequantises int8 and int4 weights is marked as well, where a skinny GEMM reads them: it
-//! reads the weights once, and half or a quarter of the bytes.
+//! What dequantises weights of 8 and of 4 bits is marked as well, where a skinny GEMM reads them:
+//! it reads the weights once, and half or a quarter of the bytes.
 //!
 //! Numerics: exact; the prologue's result is rounded as if it were stored.
 //!
@@ -20,7 +20,7 @@
 //! after:   %0 = kiln.mul %x, %r {kiln.prologue} : tensor<4096x512xbf16>   %1 = kiln.dot_general %0, %w …
 //! ```
 pub(crate) mod operands;
-mod weights;
+pub(crate) mod weights;
 
 use crate::{
     kernels::{

@@ -12,9 +12,14 @@ use crate::{
 use kiln_dialects::{algebra::Expr, ir::*, ops::*, value::DType};
 
 /// Elements of a 16-byte vector: of 8 and of 4 bits.
-const VECTORS: [i64; 2] = [16, 32];
+pub(crate) const VECTORS: [i64; 2] = [16, 32];
 /// Fewest rows of the weights: M of mma.sync.
-const LEAST_ROWS: i64 = 16;
+pub(crate) const LEAST_ROWS: i64 = 16;
+
+/// Whether `skinny_gemm` converts weights of an element type.
+pub(crate) fn is_converted(stored: DType) -> bool {
+    matches!(stored, DType::I8 | DType::F8E4M3FN)
+}
 
 /// A product, and the ops that dequantise its weights.
 pub struct QuantizedWeights {
@@ -82,8 +87,9 @@ fn dequantization(v: Value) -> Option<Vec<Op>> {
         marked(op, &mut all);
         return Some(all);
     }
-    let int8 = op.kind() == Some(OpKind::Convert) && dtype(op.operand(0)) == Some(DType::I8);
-    int8.then(|| vec![op])
+    let converts =
+        op.kind() == Some(OpKind::Convert) && dtype(op.operand(0)).is_some_and(is_converted);
+    converts.then(|| vec![op])
 }
 
 /// An op and the marked ones below it.

@@ -1,5 +1,5 @@
 //! How a stage's body dequantises the weights: `(q - offset) * scale + zero`, where `q` is an 8-bit
-//! integer or half a byte, and a scale is the same for a vector of a row.
+//! integer or float, or half a byte, and a scale is the same for a vector of a row.
 use super::{
     bytes::{ByteFunction, Code},
     weights::{Stored, narrow},
@@ -144,7 +144,12 @@ impl BodyForms<'_> {
         let of = |i: usize| self.form(op.operand(i));
         match op.name().as_str() {
             arith::Constant::NAME => op.attr("value")?.as_f64().map(Form::Number),
-            arith::ExtF::NAME => of(0).filter(|f| matches!(f, Form::Input(_))),
+            arith::ExtF::NAME => match of(0)? {
+                Form::Input(i) if self.dtype(i) == Some(DType::F8E4M3FN) => {
+                    Some(Form::Weights(Dequantization::plain(i, DType::F8E4M3FN)))
+                }
+                form => Some(form).filter(|f| matches!(f, Form::Input(_))),
+            },
             arith::SIToFP::NAME | arith::UIToFP::NAME => self.integer(op.operand(0)),
             arith::SubF::NAME => match of(0)? {
                 Form::Weights(w) => w.minus(of(1)?).map(Form::Weights),

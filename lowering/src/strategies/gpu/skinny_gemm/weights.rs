@@ -1,5 +1,6 @@
-//! The weights of a skinny GEMM: 16-bit elements, or integers of 8 or 4 bits that each thread
-//! dequantises in registers, so that memory is read at a half or a quarter of the bytes.
+//! The weights of a skinny GEMM: 16-bit elements, or 8-bit floats or integers of 8 or 4 bits that
+//! each thread dequantises in registers, so that memory is read at a half or a quarter of the
+//! bytes.
 use crate::{
     analysis::Stage,
     emit::code::Code,
@@ -124,6 +125,7 @@ pub fn pairs(
             (Stored::Int4, _) => int4(c, element, *word, number)?,
             (Stored::Element(DType::I8), DType::BF16) => int8_to_bf16(c, *word)?,
             (Stored::Element(DType::I8), _) => int8_to_f16(c, *word)?,
+            (Stored::Element(DType::F8E4M3FN), _) => f8e4m3fn(c, element, *word)?,
             (Stored::Element(_), _) => vec![*word],
         });
     }
@@ -268,4 +270,33 @@ fn subtract(c: Code, element: DType, a: Value, b: Value) -> Result<Value> {
     let (p, pair) = (Ptx(c), Type::vector(Type::scalar(c.ctx(), element), 2));
     let [a, b] = [llvm::bitcast(p, a, pair)?, llvm::bitcast(p, b, pair)?];
     llvm::bitcast(p, arith::subf(p, a, b)?, p.i32())
+}
+
+/// Four f8E4M3FN as two pairs of bf16 or f16, exact: the exponent and the mantissa are moved to
+/// their places in the wider type, and a power of two makes up for the other bias, also of
+/// subnormals. NaN then reads as 480; it alone overflows if its multiple is taken, and 0 times
+/// infinity is NaN.
+fn f8e4m3fn(c: Code, element: DType, word: Value) -> Result<Vec<Value>> {
+    let (shift, bias, greatest) = match element {
+        DType::BF16 => (4, 120, 127),
+        _ => (7, 8, 15),
+    };
+    let p = Ptx(c);
+    let bytes = |mask: i64| c.integer(mask * 0x0101_0101, p.i32());
+    let sign = arith::andi(p, word, bytes(0x80)?)?;
+    let upper = arith::shrui(p, word, p.constant(8 - shift)?)?;
+    let upper = arith::ori(p, sign, arith::andi(p, upper, bytes(0x7f >> (8 - shift))?)?)?;
+    let lower = arith::shli(p, word, p.constant(shift)?)?;
+    let lower = arith::andi(p, lower, bytes(0xff << shift & 0xff)?)?;
+    let pair = Type::vector(Type::scalar(c.ctx(), element), 2);
+    let scale = c.number(f64::powi(2.0, bias), pair)?;
+    let overflow = c.number(1.125 * f64::powi(2.0, greatest - 8), pair)?;
+    let zero = c.number(0.0, pair)?;
+    let one = |selector: &str| {
+        let bits = p.permute_bytes(lower, upper, selector)?;
+        let value = arith::mulf(p, llvm::bitcast(p, bits, pair)?, scale)?;
+        let multiple = arith::mulf(p, value, overflow)?;
+        llvm::bitcast(p, math::fma(p, multiple, zero, value)?, p.i32())
+    };
+    Ok(vec![one("0x5140")?, one("0x7362")?])
 }
