@@ -1395,7 +1395,7 @@ module attributes {kiln.level = "linalg"} {
 
 // -----
 // CASE: gated_skinny_gemm
-// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 1024 : i64, stages = 1 : i64, unroll = 2 : i64, warps = 16 : i64}>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, prefetch = 1024 : i64, stages = 2 : i64, unroll = 2 : i64, warps = 16 : i64}>
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d1, d2)>
 #map2 = affine_map<(d0, d1, d2) -> (d0, d1)>

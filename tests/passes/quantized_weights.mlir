@@ -3,7 +3,7 @@
 // Two halves of bytes, in groups of 32 with a scale and a zero point of the activations' type. The
 // bytes are packed anew, since a byte's elements are half a row apart.
 // CASE: int4_in_groups
-// CHECK: kiln.convert {{.*}} {kiln.stored} : tensor<16x2xf32> to bf16
+// CHECK: kiln.convert {{.*}} {kiln.stored} : tensor<2x16xf32> to bf16
 // CHECK: kiln.or {{.*}} {kiln.stored} : tensor<16x32xui8>
 // CHECK: kiln.and {{.*}} {kiln.prologue} : tensor<16x32x2xui8>
 module {
@@ -67,9 +67,9 @@ module {
 }
 
 // -----
-// int8 elements stay as they are; their scales become a matrix of a column a group.
+// int8 elements stay as they are; their scales become a matrix of a row a group.
 // CASE: int8_in_groups
-// CHECK: kiln.convert {{.*}} {kiln.stored} : tensor<16x2xf32> to bf16
+// CHECK: kiln.convert {{.*}} {kiln.stored} : tensor<2x16xf32> to bf16
 // CHECK: kiln.mul {{.*}} {kiln.prologue} : tensor<16x64xf32>
 module {
   kiln.global "private" @w : tensor<16x64xi8> from "w#w"

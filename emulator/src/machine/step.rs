@@ -8,7 +8,7 @@ use super::{
 use crate::ptx::{
     code::{Instruction, LoadType, Op, Slot, Space},
     convert,
-    integers::insert,
+    integers::{insert, logic},
 };
 use std::sync::PoisonError;
 
@@ -56,6 +56,10 @@ impl Cluster<'_> {
                     let (yes, no) = (joined(holds, r), joined(holds ^ 1, r));
                     set(r, *out, yes);
                     set(r, *other, no);
+                }
+                Op::Logic { out, operands: [a, b, c], table } => {
+                    let of = [r[*a as usize], r[*b as usize], r[*c as usize]];
+                    r[*out as usize] = logic(of, r[*table as usize]);
                 }
                 Op::Insert { out, a, b, from, count, bits } => {
                     r[*out as usize] = insert(

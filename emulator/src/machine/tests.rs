@@ -253,6 +253,9 @@ fn integer_and_conversion_semantics() {
     let cases: &[(&str, u32)] = &[
         ("prmt.b32 %r22, %r21, %r20, 0x5410", 0xfffd_5678),
         ("prmt.b32 %r22, %r21, %r20, 0x0092", 0x7878_0034),
+        ("lop3.b32 %r22, %r21, 0x00ff00ff, %r20, 0xea", 0xffff_fffd),
+        ("lop3.b32 %r22, %r21, 0x000f000f, 0x43004300, 0xea", 0x4304_4308),
+        ("lop3.b32 %r22, %r20, %r21, 0x0f0f0f0f, 0x96", 0xe2c4_a68a),
         ("bfe.u32 %r22, %r21, 8, 8", 0x56),
         ("bfe.s32 %r22, %r20, 1, 4", 0xffff_fffe),
         ("shf.l.wrap.b32 %r22, %r21, %r20, 8", 0xffff_fd12),

@@ -221,6 +221,8 @@ pub enum Op {
     Binary(Binary, Slot, Slot, Slot),
     /// `out = of(a, b, c)`.
     Ternary(Ternary, Slot, [Slot; 3]),
+    /// `lop3`: any function of three bits, by its table of truth.
+    Logic { out: Slot, operands: [Slot; 3], table: Slot },
     /// `bfi`: inserts the low bits of `a` into `b`: position, length, width.
     Insert { out: Slot, a: Slot, b: Slot, from: Slot, count: Slot, bits: u32 },
     /// `setp`, combined with a predicate; optionally its negation.

@@ -114,6 +114,11 @@ fn data_movement(
                 bits,
             }
         }
+        ("lop3", [d, a, b, c, table]) => Op::Logic {
+            out: n.result(d)?,
+            operands: [n.source(a)?, n.source(b)?, n.source(c)?],
+            table: n.source(table)?,
+        },
         ("selp", [d, a, b, p]) => {
             Op::Select { out: n.result(d)?, a: n.source(a)?, b: n.source(b)?, p: n.source(p)? }
         }

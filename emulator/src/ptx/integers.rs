@@ -222,6 +222,14 @@ fn extract(value: u64, from: u64, len: u64, bits: u64, signed: bool) -> u64 {
     (part & mask | filled) & all
 }
 
+/// `lop3`: for each bit, the bit of the table whose number the three operands' bits are.
+pub fn logic(operands: [u64; 3], table: u64) -> u64 {
+    (0..32).fold(0, |out, i| {
+        let number = operands.iter().fold(0, |n, v| n << 1 | v >> i & 1);
+        out | (table >> number & 1) << i
+    })
+}
+
 /// `bfi`: `b` with the low bits of `a` inserted.
 pub fn insert(a: u64, b: u64, from: u64, count: u64, bits: u32) -> u64 {
     let (from, count) = ((from & 0xff) as u32, (count & 0xff) as u32);

@@ -75,8 +75,8 @@ pub fn unpacked(b: &Builder, bytes: Value, lowest: i64, like: Value) -> Result<V
     }
 }
 
-/// Rows [N, K] that are the same for runs of K: a stored matrix of a column a run, read as these
-/// rows by a prologue.
+/// Rows [N, K] that are the same for runs of K: a stored matrix of a row a run, whose elements for
+/// adjacent rows are adjacent, read as these rows by a prologue.
 pub fn tabulated(b: &Builder, rows: Value, run: i64, store: DType) -> Result<Value> {
     let ([n, k], wide) = (matrix(rows)?, dtype(rows).ok_or("is no tensor")?);
     let first = b.add(&Slice {
@@ -85,8 +85,10 @@ pub fn tabulated(b: &Builder, rows: Value, run: i64, store: DType) -> Result<Val
         sizes: Size::all(&[n, k / run, 1]),
         strides: vec![1, 1, 1],
     })?;
-    let columns = reshaped(b, first, &[n, k / run])?;
-    let input = stored(converted(b, columns, store)?);
+    let columns =
+        b.add(&Transpose { input: reshaped(b, first, &[n, k / run])?, permutation: vec![1, 0] })?;
+    let table = stored(converted(b, columns, store)?);
+    let input = b.add(&Transpose { input: table, permutation: vec![1, 0] })?;
     let sizes = Size::all(&[n, k / run, run]);
     let each = b.add(&BroadcastInDim { input, dims: vec![0, 1], sizes })?;
     widened(b, reshaped(b, each, &[n, k])?, wide)

@@ -5,7 +5,7 @@
 //! that fit 4 bits, as far as their masks and shifts say, are stored two in a byte, K-major, the
 //! element of even K in the lower half; how the archive packs them is undone once, at load
 //! (`kiln-freeze`). Scales and zero points that change along K every 16 (int8) or 32 (int4)
-//! elements at the earliest become matrices of a column a group. Movement ops go below the
+//! elements at the earliest become matrices of a row a group. Movement ops go below the
 //! elementwise ones, which are marked for the product's kernel.
 //!
 //! Numerics: exact; the same ops on the same values.
@@ -174,7 +174,7 @@ impl Operand {
             self.order.iter().filter_map(|d| dims.get(*d as usize)?.known()).collect();
         transposed(b, reshaped(b, v, &sizes)?, inverse(&self.order))
     }
-    /// A scale or zero point of the operand's shape as rows of K, read from a matrix of a column a
+    /// A scale or zero point of the operand's shape as rows of K, read from a matrix of a row a
     /// group, of the type that it was widened from.
     fn table(&self, b: &Builder, v: Value) -> Result<Option<Value>> {
         let [_, k] = self.sizes;

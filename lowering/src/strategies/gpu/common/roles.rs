@@ -78,12 +78,15 @@ pub fn contractions(k: &Kernel, nest: &Nest, most: usize) -> Option<(Vec<usize>,
     contractions_by(k, nest, most, &plain)
 }
 
-/// As [`contractions`], of stages that `of` says the same about, with the inputs of both factors.
+/// What a strategy says about a stage that contracts, and the inputs of both factors.
+pub type FactorsOf<'a, T> = dyn Fn(&Stage) -> Option<(T, [usize; 2])> + 'a;
+
+/// As [`contractions`], of stages that `of` says the same about.
 pub fn contractions_by<T: PartialEq + Clone>(
     k: &Kernel,
     nest: &Nest,
     most: usize,
-    of: &dyn Fn(&Stage) -> Option<(T, [usize; 2])>,
+    of: &FactorsOf<'_, T>,
 ) -> Option<(Vec<usize>, Roles, T)> {
     let one = |n: &usize| {
         let stage = k.stages.get(*n)?;

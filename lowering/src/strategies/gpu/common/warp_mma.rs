@@ -50,6 +50,11 @@ impl Ptx {
         let text = format!("prmt.b32 $0, $1, $2, {selector};");
         self.inline_asm(&text, "=r,r,r", &[low, high], self.i32(), false)
     }
+    /// `lop3`: `v & mask | bits`; of two constants ptxas would make two instructions.
+    pub fn and_or(self, v: Value, mask: Value, bits: Value) -> Result<Value> {
+        let text = "lop3.b32 $0, $1, $2, $3, 0xea;";
+        self.inline_asm(text, "=r,r,r,r", &[v, mask, bits], self.i32(), false)
+    }
 }
 
 /// `cp.async`: copies to shared memory that proceed while their thread computes.

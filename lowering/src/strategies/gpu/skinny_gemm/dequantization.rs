@@ -2,10 +2,37 @@
 //! integer or float, or half a byte, and a scale is the same for a vector of a row.
 use super::{
     bytes::{ByteFunction, Code},
-    weights::{Stored, narrow},
+    stored::{Stored, narrow},
 };
-use crate::analysis::{Access, Body, LinearExpr, Stage};
+use crate::{
+    analysis::{Access, Body, LinearExpr, Stage},
+    strategies::gpu::common::roles::factors,
+};
 use kiln_dialects::{ir::*, value::DType};
+
+/// The factors of a contraction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Factors {
+    /// The element type that tensor cores multiply: bf16 or f16.
+    pub element: DType,
+    /// The inputs of the first and of the second factor.
+    pub inputs: [usize; 2],
+    /// How the first factor is computed.
+    pub weights: Dequantization,
+}
+
+impl Factors {
+    /// Those of a stage that contracts bf16 or f16 with an f32 accumulator.
+    pub fn of(stage: &Stage) -> Option<Factors> {
+        if let Some(element) = factors(stage).filter(|_| stage.indexed.is_empty()) {
+            let weights = Dequantization::plain(0, element);
+            return Some(Factors { element, inputs: [0, 1], weights })
+                .filter(|f| narrow(&f.element));
+        }
+        let QuantizedStage { element, few, weights } = QuantizedStage::of(stage)?;
+        Some(Factors { element, inputs: [weights.elements, few], weights })
+    }
+}
 
 /// What is subtracted from the elements.
 #[derive(Clone, Copy, Debug, PartialEq)]

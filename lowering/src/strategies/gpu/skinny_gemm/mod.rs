@@ -6,6 +6,8 @@ mod dequantization;
 pub(crate) mod emit;
 mod pipeline;
 mod prologue;
+mod reduction;
+mod stored;
 mod tile;
 mod weights;
 
@@ -21,8 +23,8 @@ use crate::{
                 roles::{Roles, contractions_by},
             },
             skinny_gemm::{
-                dequantization::{Dequantization, Table, pairs},
-                weights::{Factors, Stored, VECTOR_BYTES},
+                dequantization::{Dequantization, Factors, Table, pairs},
+                stored::{Stored, VECTOR_BYTES, WORDS},
             },
             wgmma_gemm::tiles::PROCESSORS,
         },
@@ -55,7 +57,7 @@ pub struct Params {
     #[parameter(OneOf(&[0, 512, 1024, 2048, 4096]))]
     pub prefetch: usize,
     /// K steps of a warp that are loaded ahead (software pipelining), by CTAs that take several
-    /// tiles; 0 for a CTA a tile
+    /// tiles; more than a tile has are of several tiles; 0 for a CTA a tile
     #[parameter(Between(0, 64))]
     pub stages: usize,
 }
@@ -96,7 +98,8 @@ impl Strategy for SkinnyGemm {
             return Ok(launch);
         }
         let steps = all.first().map_or(0, |few| pipeline::steps(few, p.warps));
-        if !shares_pipeline(r, &all) || p.stages > steps || !steps.is_multiple_of(p.stages) {
+        let whole = steps.is_multiple_of(p.stages) || p.stages.is_multiple_of(steps);
+        if !shares_pipeline(r, &all) || !whole {
             return Err(format!("has {steps} K steps, not in rounds of {}", p.stages).into());
         }
         Ok(Launch { persistent: 1, ..launch })
@@ -114,6 +117,8 @@ pub const INSTRUCTION: (usize, usize) = (16, 8);
 /// Warps of a CTA with a pipeline, and registers of a thread for what it loads ahead: of at most 8
 /// rows, and of more. Two resident CTAs are slower, of one kernel or of two (llama 1B, H200).
 const PIPELINE: [(usize, usize); 2] = [(16, 32), (8, 64)];
+/// Most tiles that a CTA loads ahead.
+const TILES_AHEAD: usize = 2;
 /// 16-bit elements of a vector access.
 pub const VECTOR: usize = VECTOR_BYTES / 2;
 /// Threads that read a row's elements of a K step, a vector each.
@@ -353,12 +358,21 @@ pub fn column_pitch(rows: usize) -> usize {
     rows + 4
 }
 
+/// The product of loops' extents.
+fn size_of(plan: &NestPlan, p: &SkinnyProduct, dims: &[usize]) -> i64 {
+    let of = |d: &usize| plan.nests[p.nest].extents[*d].known().unwrap_or(assumed::PRODUCT);
+    dims.iter().map(of).product()
+}
+
+/// Tiles of so many rows of all products.
+fn tiles(plan: &NestPlan, all: &[SkinnyProduct], rows: usize) -> i64 {
+    let size = |p: &SkinnyProduct, dims: &[usize]| size_of(plan, p, dims);
+    all.iter().map(|p| size(p, &p.batch) * round_up(size(p, &p.matrix.dims), rows)).sum()
+}
+
 /// Chooses the parameters of such products; returns them with the estimated clocks.
 fn params(plan: &NestPlan, all: &[SkinnyProduct]) -> (Params, f64) {
-    let size = |p: &SkinnyProduct, dims: &[usize]| {
-        let of = |d: &usize| plan.nests[p.nest].extents[*d].known().unwrap_or(assumed::PRODUCT);
-        dims.iter().map(of).product::<i64>()
-    };
+    let size = |p: &SkinnyProduct, dims: &[usize]| size_of(plan, p, dims);
     let one = |p: &SkinnyProduct| {
         let sizes = [size(p, &p.batch), size(p, &p.matrix.dims), p.rows as i64, p.k.1 as i64];
         fastest(sizes, p.stages.len(), p.weights.stored.bits())
@@ -368,8 +382,7 @@ fn params(plan: &NestPlan, all: &[SkinnyProduct]) -> (Params, f64) {
         let (r, t) = one(p);
         (rows, time) = (rows.min(r), time + t - LATENCY);
     }
-    let blocks =
-        all.iter().map(|p| size(p, &p.batch) * round_up(size(p, &p.matrix.dims), rows)).sum();
+    let blocks = tiles(plan, all, rows);
     let least = |of: &dyn Fn(&SkinnyProduct) -> i64| all.iter().map(of).min().unwrap_or(1);
     let steps = least(&|p| p.steps() as i64);
     // Many CTAs share an SM, so that each needs fewer warps.
@@ -379,7 +392,7 @@ fn params(plan: &NestPlan, all: &[SkinnyProduct]) -> (Params, f64) {
     }
     let read = |p: &SkinnyProduct| {
         let few = p.columns() * p.vector() / VECTOR;
-        pipeline::fragment_words(p) * pipeline::fragments(p, rows) + pipeline::WORDS * few
+        pipeline::fragment_words(p) * pipeline::fragments(p, rows) + WORDS * few
     };
     let most = least(&|p| (LOAD_REGISTERS / read(p)) as i64);
     let most = UNROLL.min(steps / warps as i64).min(most).max(1);
@@ -394,8 +407,13 @@ fn with_stages(r: &Request<'_>, all: &[SkinnyProduct], p: Params) -> Params {
     let (most_warps, registers) = PIPELINE[usize::from(few.rows > INSTRUCTION.1)];
     let warps = most_warps.min(1 << few.steps().ilog2());
     let steps = pipeline::steps(few, warps);
-    let most = registers / (pipeline::WORDS * pipeline::fragments(few, p.block_m));
-    match [8, 4, 2, 1].into_iter().find(|n| *n <= most && steps.is_multiple_of(*n)) {
+    let most = registers / (WORDS * pipeline::fragments(few, p.block_m));
+    // Whole tiles ahead hide latency where CTAs take several.
+    let several = tiles(r.plan, all, p.block_m) > PROCESSORS as i64;
+    let fits = |n: &usize| {
+        steps.is_multiple_of(*n) || several && n.is_multiple_of(steps) && *n <= TILES_AHEAD * steps
+    };
+    match [8, 4, 2, 1].into_iter().find(|n| *n <= most && fits(n)) {
         Some(stages) => Params { warps, stages, ..p },
         None => p,
     }
@@ -426,10 +444,8 @@ pub fn fastest([batch, many, few, depth]: [i64; 4], matrices: usize, bits: usize
             && few > INSTRUCTION.1 as i64
             && blocks(*rows) * 8 >= PROCESSORS as i64 * 7
     };
-    // The reduction over warps takes as long as a small tile of few bytes.
-    let most = INSTRUCTION.0 * 16 / bits.max(4);
-    let least = [64, 32].into_iter().find(|n| *n <= most && blocks(*n) >= PROCESSORS as i64);
-    let least = least.unwrap_or(INSTRUCTION.0);
+    // The reduction over warps takes as long as half of a small tile's bytes.
+    let least = if bits <= 8 && blocks(32) >= PROCESSORS as i64 { 32 } else { INSTRUCTION.0 };
     let rows = [64, 32].into_iter().find(fits).unwrap_or(least);
     let read = |rows: i64, bits: i64| (bits * rows * depth / 8) as f64 / PROCESSORS as f64;
     let again = read(few * blocks(rows), 16);

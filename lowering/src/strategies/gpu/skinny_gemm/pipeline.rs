@@ -12,6 +12,7 @@ use crate::{
         skinny_gemm::{
             INSTRUCTION, Params, SkinnyProduct, VECTOR,
             dequantization::{Table, without_runs},
+            stored::WORDS,
             tile::{ONE_LANE, SkinnyTile, StepOfK, TileRange, tile_of},
             weights,
         },
@@ -20,8 +21,6 @@ use crate::{
 };
 use kiln_dialects::{ir::*, value::DType};
 
-/// 32-bit registers of a fragment of 16 bytes.
-pub const WORDS: usize = 4;
 /// Most bytes of few rows that a CTA copies to shared memory.
 const STAGED_ROWS: usize = 16 << 10;
 
@@ -63,8 +62,10 @@ pub struct Pipeline<'a> {
     ranges: &'a [TileRange<'a>],
     /// K steps of a warp in a tile.
     steps: usize,
-    /// K steps that are loaded ahead.
+    /// K steps of a tile that are loaded ahead.
     stages: usize,
+    /// Tiles that are loaded ahead; of more than one all steps.
+    ahead: usize,
     /// The thread's first element of K.
     k: Value,
     /// The few rows in shared memory, if the CTA copies them there.
@@ -89,10 +90,12 @@ impl<'a> Pipeline<'a> {
         let staged = staged_bytes(product) > 0 && !tile.few_are_computed();
         let (element, elements) =
             (Type::scalar(c.ctx(), product.element), product.rows * product.k.1);
+        let steps = steps(product, tile.warps);
         Ok(Pipeline {
             ranges,
-            steps: steps(product, tile.warps),
-            stages: params.stages,
+            steps,
+            stages: params.stages.min(steps),
+            ahead: (params.stages / steps).max(1),
             k,
             staged: staged.then(|| shared(c, element, elements as i64)).transpose()?,
             total,
@@ -201,7 +204,7 @@ impl<'a> Pipeline<'a> {
         Ok(words)
     }
 
-    /// The element of a table for the thread's vector in a K step, as a packed pair.
+    /// The element of a table for the thread's vector in a K step.
     fn load_table(
         &self,
         c: Code,
@@ -222,19 +225,25 @@ impl<'a> Pipeline<'a> {
         }
         let at = llvm::inttoptr(p, at, Type::llvm_ptr(c.ctx(), 1))?;
         let v = llvm::Load::new(p, at, element).result()?;
-        weights::broadcast(c, tile.product.element, v)
+        weights::table_bits(c, v)
     }
 
-    /// Loads the first steps of the CTA's first tile: its addresses, then its fragments.
+    /// Loads the first steps of the CTA's first tiles: the addresses of the first tile, then the
+    /// fragments.
     pub fn fill(&self, c: Code) -> Result<[Vec<Value>; 2]> {
-        let number = threads::block_id(c)?;
-        let sources = self.sources(c, self.clamped(c, number)?)?;
-        let inside = c.less_than(number, self.total)?;
-        let mut all = vec![];
-        for s in 0..self.stages {
-            all.extend(self.load(c, &sources, c.index(s as i64)?, Some(inside))?);
+        let (mut number, mut all, mut first) = (threads::block_id(c)?, vec![], None);
+        for tile in 0..self.ahead {
+            if tile > 0 {
+                number = c.add(number, threads::grid_dim(c)?)?;
+            }
+            let sources = self.sources(c, self.clamped(c, number)?)?;
+            let inside = c.less_than(number, self.total)?;
+            for s in 0..self.stages {
+                all.extend(self.load(c, &sources, c.index(s as i64)?, Some(inside))?);
+            }
+            first.get_or_insert(sources);
         }
-        Ok([sources, all])
+        Ok([first.unwrap_or_default(), all])
     }
 
     fn clamped(&self, c: Code, number: Value) -> Result<Value> {
@@ -261,26 +270,71 @@ impl<'a> Pipeline<'a> {
         threads::barrier(c)
     }
 
-    /// All tiles of the CTA, the first of which is loaded.
+    /// All tiles of the CTA, the first of which are loaded.
     pub fn tiles(&self, c: Code, [sources, first]: [Vec<Value>; 2]) -> Result<()> {
+        if self.ahead > 1 {
+            return self.tiles_ahead(c, &first);
+        }
         let count = sources.len();
         let carried = [sources, first].concat();
         threads::for_each_tile(c, self.total, &carried, &mut |c, number, carried| {
             let next = c.add(number, threads::grid_dim(c)?)?;
-            let further = c.less_than(next, self.total)?;
-            let after = self.sources(c, self.clamped(c, next)?)?;
             let (now, loaded) = carried.split_at(count);
-            let (sums, loaded) = self.multiply(c, [now, &after], further, loaded)?;
-            self.tile().exchange(c, sums)?;
-            tile_of(c, self.ranges, number, &|c, r| {
-                let (dims, row) = r.place(c, number)?;
-                r.tile.finish(c, &dims, row, r.many)
-            })?;
-            // The next tile reuses the reduction buffer.
-            threads::barrier(c)?;
+            let [after, loaded] = self.tile_of(c, [number, next], Some(now), loaded)?;
             Ok([after, loaded].concat())
         })
         .map(drop)
+    }
+
+    /// As [`Self::tiles`], with the fragments of several tiles in registers: each tile's are replaced
+    /// by those of the tile that many later.
+    fn tiles_ahead(&self, c: Code, first: &[Value]) -> Result<()> {
+        let grid = threads::grid_dim(c)?;
+        let far = c.mul(grid, c.index(self.ahead as i64)?)?;
+        let size = first.len() / self.ahead;
+        let types: Vec<Type> = first.iter().take(size).map(|v| v.ty()).collect();
+        c.for_dynamic_step(threads::block_id(c)?, self.total, far, first, &mut |c, number, sets| {
+            let (mut number, mut all) = (number, vec![]);
+            for (tile, set) in sets.chunks(size).enumerate() {
+                let one = |c: Code, number: Value| {
+                    let next = c.add(number, far)?;
+                    self.tile_of(c, [number, next], None, set).map(|[_, loaded]| loaded)
+                };
+                if tile == 0 {
+                    all.extend(one(c, number)?);
+                    continue;
+                }
+                number = c.add(number, grid)?;
+                let inside = c.less_than(number, self.total)?;
+                let mut there = |c: Code| one(c, number);
+                all.extend(c.if_values(inside, &types, &mut there, &mut |_| Ok(set.to_vec()))?);
+            }
+            Ok(all)
+        })
+        .map(drop)
+    }
+
+    /// A tile, whose fragments are replaced by those of a later one: the addresses of that tile, and
+    /// its fragments. `now`: the addresses of this tile, if not all its steps are loaded.
+    fn tile_of(
+        &self,
+        c: Code,
+        [number, next]: [Value; 2],
+        now: Option<&[Value]>,
+        loaded: &[Value],
+    ) -> Result<[Vec<Value>; 2]> {
+        let further = c.less_than(next, self.total)?;
+        let after = self.sources(c, self.clamped(c, next)?)?;
+        let sources = [now.unwrap_or(&after), &after];
+        let (sums, loaded) = self.multiply(c, sources, further, loaded)?;
+        self.tile().exchange(c, sums)?;
+        tile_of(c, self.ranges, number, &|c, r| {
+            let (dims, row) = r.place(c, number)?;
+            r.tile.finish(c, &dims, row, r.many)
+        })?;
+        // The next tile reuses the reduction buffer.
+        threads::barrier(c)?;
+        Ok([after, loaded])
     }
 
     /// The warp's accumulators of a tile, and the fragments of the next tile's first steps.

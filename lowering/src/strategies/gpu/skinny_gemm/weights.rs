@@ -2,92 +2,16 @@
 //! each thread dequantises in registers, so that memory is read at a half or a quarter of the
 //! bytes.
 use crate::{
-    analysis::Stage,
     emit::code::Code,
     strategies::gpu::{
-        common::{ptx::Ptx, roles::factors},
-        skinny_gemm::dequantization::{Dequantization, Offset, QuantizedStage},
+        common::ptx::Ptx,
+        skinny_gemm::{
+            dequantization::{Dequantization, Offset},
+            stored::{Stored, bias},
+        },
     },
 };
 use kiln_dialects::{ir::*, value::DType};
-
-/// Bytes of a vector access.
-pub const VECTOR_BYTES: usize = 16;
-
-/// How memory holds the weights.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Stored {
-    /// Elements of a type.
-    Element(DType),
-    /// Two integers from 0 to 15 in a byte, the first one in its lower half.
-    Int4,
-}
-
-impl Stored {
-    /// Bits of an element.
-    pub fn bits(self) -> usize {
-        match self {
-            Stored::Element(d) => 8 * d.byte_size(),
-            Stored::Int4 => 4,
-        }
-    }
-    /// Elements of a thread's 16 bytes.
-    pub fn vector(self) -> usize {
-        8 * VECTOR_BYTES / self.bits()
-    }
-    /// Bytes of so many elements.
-    pub fn bytes(self, elements: usize) -> usize {
-        elements * self.bits() / 8
-    }
-    /// Whether pairs of `element` hold the differences of the elements and a number exactly.
-    pub fn fits(self, element: DType, number: i64) -> bool {
-        let most = exact(element);
-        match self {
-            Stored::Element(DType::I8) => number.abs() <= 128,
-            Stored::Element(_) => number == 0,
-            Stored::Int4 => number.abs() + bias(element) <= most,
-        }
-    }
-}
-
-/// Integers up to which a type has all of them.
-fn exact(element: DType) -> i64 {
-    if element == DType::BF16 { 256 } else { 2048 }
-}
-
-/// What a byte's bits are added to when they become the lower mantissa of an element.
-fn bias(element: DType) -> i64 {
-    if element == DType::BF16 { 128 } else { 1024 }
-}
-
-/// Whether tensor cores multiply a type of 16 bits.
-pub fn narrow(d: &DType) -> bool {
-    matches!(d, DType::BF16 | DType::F16)
-}
-
-/// The factors of a contraction.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Factors {
-    /// The element type that tensor cores multiply: bf16 or f16.
-    pub element: DType,
-    /// The inputs of the first and of the second factor.
-    pub inputs: [usize; 2],
-    /// How the first factor is computed.
-    pub weights: Dequantization,
-}
-
-impl Factors {
-    /// Those of a stage that contracts bf16 or f16 with an f32 accumulator.
-    pub fn of(stage: &Stage) -> Option<Factors> {
-        if let Some(element) = factors(stage).filter(|_| stage.indexed.is_empty()) {
-            let weights = Dequantization::plain(0, element);
-            return Some(Factors { element, inputs: [0, 1], weights })
-                .filter(|f| narrow(&f.element));
-        }
-        let QuantizedStage { element, few, weights } = QuantizedStage::of(stage)?;
-        Some(Factors { element, inputs: [weights.elements, few], weights })
-    }
-}
 
 /// Packed pairs of `element` of the few rows, in the order in which [`pairs`] gives the weights'.
 pub fn ordered(c: Code, stored: Stored, pairs: &[Value]) -> Result<Vec<Value>> {
@@ -106,7 +30,7 @@ pub fn ordered(c: Code, stored: Stored, pairs: &[Value]) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Packed pairs of `element` from a thread's words of a row of weights, and from the pairs of its
+/// Packed pairs of `element` from a thread's words of a row of weights, and from the elements of its
 /// tables. Elements of 4 bits are paired with the fourth after them.
 pub fn pairs(
     c: Code,
@@ -129,16 +53,20 @@ pub fn pairs(
             (Stored::Element(_), _) => vec![*word],
         });
     }
-    let mut tables = tables.iter();
-    let mut table = |is_there: bool| {
-        is_there.then(|| tables.next().copied().ok_or("has too few tables")).transpose()
+    let [offset, scale, zero] = split(weights, tables);
+    let offset = match (weights.offset, offset) {
+        (Offset::Number(n), _) if n != 0 && weights.stored != Stored::Int4 => {
+            Some(both(c, element, n)?)
+        }
+        (_, Some(offset)) => {
+            let number = arith::sitofp(c, offset, Type::scalar(c.ctx(), DType::F32))?;
+            let number = arith::truncf(c, number, Type::scalar(c.ctx(), element))?;
+            Some(pair_of(c, table_bits(c, number)?)?)
+        }
+        _ => None,
     };
-    let offset = match weights.offset {
-        Offset::Number(n) if n != 0 && weights.stored != Stored::Int4 => Some(both(c, element, n)?),
-        Offset::Number(_) => None,
-        Offset::Input(_) => table(true)?,
-    };
-    let (scale, zero) = (table(weights.scale.is_some())?, table(weights.zero.is_some())?);
+    let pair = |v: Option<Value>| v.map(|v| pair_of(c, v)).transpose();
+    let (scale, zero) = (pair(scale)?, pair(zero)?);
     all.into_iter().map(|v| affine(c, element, v, [offset, scale, zero])).collect()
 }
 
@@ -162,17 +90,35 @@ fn affine(c: Code, element: DType, v: Value, by: [Option<Value>; 3]) -> Result<V
     llvm::bitcast(p, v, p.i32())
 }
 
-/// An element of a table as a packed pair of `element`.
-pub fn broadcast(c: Code, element: DType, v: Value) -> Result<Value> {
-    let (p, to) = (Ptx(c), Type::scalar(c.ctx(), element));
-    let float = || -> Result<Value> {
-        let f32 = Type::scalar(c.ctx(), DType::F32);
-        arith::truncf(p, arith::sitofp(p, v, f32)?, to)
-    };
-    let v = if v.ty().dtype()? == element { v } else { float()? };
-    let bits = llvm::bitcast(p, v, Type::scalar(c.ctx(), DType::I16))?;
-    let word = arith::extui(p, bits, p.i32())?;
-    p.permute_bytes(word, word, "0x1010")
+/// The elements of a fragment's tables: of offset, scale, and zero point.
+fn split(weights: &Dequantization, tables: &[Value]) -> [Option<Value>; 3] {
+    let mut tables = tables.iter();
+    let offset = matches!(weights.offset, Offset::Input(_));
+    [offset, weights.scale.is_some(), weights.zero.is_some()]
+        .map(|there| there.then(|| tables.next().copied()).flatten())
+}
+
+/// An element of a table as it is carried until it is used: a number is extended, a float's bits
+/// are the lower half. Nothing else, which would wait for the load.
+pub fn table_bits(c: Code, v: Value) -> Result<Value> {
+    let p = Ptx(c);
+    if !v.ty().dtype()?.is_float() {
+        return arith::extsi(p, v, p.i32());
+    }
+    arith::extui(p, llvm::bitcast(p, v, Type::scalar(c.ctx(), DType::I16))?, p.i32())
+}
+
+/// A pair of a float, from its bits.
+fn pair_of(c: Code, bits: Value) -> Result<Value> {
+    Ptx(c).permute_bytes(bits, bits, "0x1010")
+}
+
+/// A float of a table in f32.
+fn table_float(c: Code, element: DType, bits: Value) -> Result<Value> {
+    let p = Ptx(c);
+    let bits = arith::trunci(p, bits, Type::scalar(c.ctx(), DType::I16))?;
+    let v = llvm::bitcast(p, bits, Type::scalar(c.ctx(), element))?;
+    arith::extf(p, v, Type::scalar(c.ctx(), DType::F32))
 }
 
 /// Four pairs of 4-bit elements less a number, exact: of a word's elements i and i + 4.
@@ -192,14 +138,14 @@ pub fn biased(c: Code, element: DType, words: &[Value]) -> Result<Vec<Value>> {
         for i in 0..4 {
             let shifted =
                 if i == 0 { *word } else { arith::shrui(p, *word, c.integer(4 * i, p.i32())?)? };
-            all.push(arith::ori(p, arith::andi(p, shifted, mask)?, exponents)?);
+            all.push(p.and_or(shifted, mask, exponents)?);
         }
     }
     Ok(all)
 }
 
 /// In f32, what the sum of products of [`biased`] elements is multiplied by, and what the sum of the
-/// other factors is, from the pairs of the tables: `scale` and `zero - scale * (bias + offset)`.
+/// other factors is, from the elements of the tables: `scale` and `zero - scale * (bias + offset)`.
 pub fn scale_and_bias(
     c: Code,
     weights: &Dequantization,
@@ -207,22 +153,16 @@ pub fn scale_and_bias(
     tables: &[Value],
 ) -> Result<[Value; 2]> {
     let f32 = Type::scalar(c.ctx(), DType::F32);
-    let pair = Type::vector(Type::scalar(c.ctx(), element), 2);
-    let mut tables = tables.iter();
-    let mut table = |is_there: bool| -> Result<Option<Value>> {
-        let Some(v) = is_there.then(|| tables.next().copied()).flatten() else { return Ok(None) };
-        let v = llvm::bitcast(Ptx(c), v, pair)?;
-        let one = vector::extract(c, v, &[Size::Static(0)], Type::scalar(c.ctx(), element))?;
-        arith::extf(c, one, f32).map(Some)
-    };
-    let number = match weights.offset {
-        Offset::Number(n) => c.number((bias(element) + n) as f64, f32)?,
-        Offset::Input(_) => {
-            let offset = table(true)?.ok_or("has too few tables")?;
+    let [offset, scale, zero] = split(weights, tables);
+    let number = match (weights.offset, offset) {
+        (Offset::Number(n), _) => c.number((bias(element) + n) as f64, f32)?,
+        (Offset::Input(_), offset) => {
+            let offset = arith::sitofp(c, offset.ok_or("has too few tables")?, f32)?;
             arith::addf(c, offset, c.number(bias(element) as f64, f32)?)?
         }
     };
-    let (scale, zero) = (table(weights.scale.is_some())?, table(weights.zero.is_some())?);
+    let float = |v: Option<Value>| v.map(|v| table_float(c, element, v)).transpose();
+    let (scale, zero) = (float(scale)?, float(zero)?);
     let less = arith::negf(c, number)?;
     let zero = match zero {
         Some(zero) => zero,
