@@ -17,11 +17,8 @@
 //! after:   %0 = kiln.convert %w : … f8E4M3FN> to bf16   %1 = kiln.dot_general %x, %0 … to f32   %2 = kiln.mul %1, (kiln.broadcast_in_dim %s …)   %3 = kiln.convert %2 : … to bf16
 //! ```
 use crate::{
-    kernels::{
-        marks::EACH_OP,
-        prologues::weights::{LEAST_ROWS, VECTORS, is_converted},
-    },
-    target::costs::{SKINNY_K, SKINNY_ROWS},
+    kernels::{marks::EACH_OP, prologues::weights::is_converted},
+    target::costs::{SKINNY_K, SKINNY_MATRIX_ROWS, SKINNY_ROWS, SKINNY_VECTORS},
 };
 use kiln_dialects::{
     ir::*,
@@ -199,8 +196,8 @@ impl ScaledProduct {
             return false;
         };
         (1..=SKINNY_ROWS).contains(&few)
-            && many >= LEAST_ROWS.max(few)
-            && depth.is_some_and(|k| k >= SKINNY_K && k % VECTORS[0] == 0)
+            && many >= SKINNY_MATRIX_ROWS.max(few)
+            && depth.is_some_and(|k| k >= SKINNY_K && k % SKINNY_VECTORS[0] == 0)
     }
 
     /// Emits the product of the weights as they are, and the scales.

@@ -4,6 +4,10 @@
 pub const SKINNY_ROWS: i64 = 32;
 /// Least K of a skinny GEMM: the K slice of a warp.
 pub const SKINNY_K: i64 = 32;
+/// Fewest rows of a skinny GEMM's matrix: M of mma.sync.
+pub const SKINNY_MATRIX_ROWS: i64 = 16;
+/// Elements of the matrix in the 16 bytes that a thread loads: of 8 and of 4 bits.
+pub const SKINNY_VECTORS: [i64; 2] = [16, 32];
 /// Extent assumed for dynamic dimensions of GEMMs.
 pub const PRODUCT_EXTENT: i64 = 2048;
 

@@ -7,14 +7,9 @@ use crate::{
         prologues::operands::{OperandLoops, StridedOperand, UNIT, dtype},
         quantized_weights::groups::run_length_at,
     },
-    target::costs::{SKINNY_K, SKINNY_ROWS},
+    target::costs::{SKINNY_K, SKINNY_MATRIX_ROWS, SKINNY_ROWS, SKINNY_VECTORS},
 };
 use kiln_dialects::{algebra::Expr, ir::*, ops::*, value::DType};
-
-/// Elements of a 16-byte vector: of 8 and of 4 bits.
-pub(crate) const VECTORS: [i64; 2] = [16, 32];
-/// Fewest rows of the weights: M of mma.sync.
-pub(crate) const LEAST_ROWS: i64 = 16;
 
 /// Whether `skinny_gemm` converts weights of an element type.
 pub(crate) fn is_converted(stored: DType) -> bool {
@@ -61,14 +56,14 @@ impl QuantizedWeights {
             let place = StridedOperand::of(graph, &leaf, dims.len())?;
             let depth = dims[loops.k].known().filter(|k| *k >= SKINNY_K && k % unit == 0);
             let rows = loops.free.iter().try_fold(1, |n: i64, d| n.checked_mul(dims[*d].known()?));
-            let aligned = VECTORS[0].min(unit);
+            let aligned = SKINNY_VECTORS[0].min(unit);
             let read = depth.is_some() && place.readable(graph, loops.k, &loops.all(), aligned);
             rows.filter(|_| read)
         };
         let (Some(many), Some(few)) = (rows(weights, true), rows(few, false)) else {
             return false;
         };
-        (1..=SKINNY_ROWS).contains(&few) && many >= LEAST_ROWS.max(few)
+        (1..=SKINNY_ROWS).contains(&few) && many >= SKINNY_MATRIX_ROWS.max(few)
     }
 }
 
@@ -112,10 +107,10 @@ fn elements(leaves: &[Leaf], k: usize) -> Option<(Leaf, i64)> {
     let mut leaf = each.pop().filter(|_| each.is_empty())?.clone();
     let last = leaf.at.last_mut()?;
     let unit = match in_pairs(last, k) {
-        false => VECTORS[0],
+        false => SKINNY_VECTORS[0],
         true => {
             *last = IndexExpr::dim(k);
-            VECTORS[1]
+            SKINNY_VECTORS[1]
         }
     };
     scales.iter().all(|l| run_length_at(&l.at, k) % unit == 0).then_some((leaf, unit))

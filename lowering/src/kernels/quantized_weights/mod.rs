@@ -20,19 +20,14 @@ mod path;
 mod ranges;
 
 use crate::{
-    kernels::{frozen::Frozen, fuse::gated_pairs::has_few_rows},
-    target::costs::{SKINNY_K, SKINNY_ROWS},
+    kernels::{frozen::Frozen, fuse::gated_pairs::has_few_rows, marks::EACH_OP},
+    target::costs::{SKINNY_K, SKINNY_MATRIX_ROWS, SKINNY_ROWS, SKINNY_VECTORS},
 };
 use build::{Other, applied, moved, packed, reshaped, tabulated, transposed, unpacked};
 use kiln_dialects::{ir::*, ops::*, rules::Level, value::DType};
 use kiln_passes::{Numerics, Pass, permutation::inverse};
 use path::{Source, Step, path};
 use ranges::{dtype, number};
-
-/// Elements of a thread's 16 bytes of weights: of 8 and of 4 bits.
-const VECTORS: [i64; 2] = [16, 32];
-/// Fewest rows of the weights: M of mma.sync.
-const LEAST_ROWS: i64 = 16;
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -47,6 +42,9 @@ impl Pass for QuantizedWeights {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
+        if root.attr(EACH_OP).is_some() {
+            return Ok(());
+        }
         for func in functions_in(root) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let ops = block.ops();
@@ -105,9 +103,9 @@ impl Operand {
             let depth = *all.get(*k as usize)?;
             let rows = all.iter().product::<i64>().checked_div(depth)?;
             let few = has_few_rows(&dot, SKINNY_ROWS);
-            let (source, steps) = path(value, frozen)?;
+            let (source, steps) = frozen.contains(value).then(|| path(value, frozen))??;
             let o = Operand { number, value, order, sizes: [rows, depth], source, steps };
-            let read = depth >= SKINNY_K && depth % o.vector() == 0 && rows >= LEAST_ROWS;
+            let read = depth >= SKINNY_K && depth % o.vector() == 0 && rows >= SKINNY_MATRIX_ROWS;
             let tables = o.steps.iter().filter_map(|s| o.table_of(s)).collect::<Vec<_>>();
             let frozen = tables.iter().all(|v| frozen.contains(*v));
             // 8-bit elements without a scale are read as they are.
@@ -116,7 +114,7 @@ impl Operand {
         })
     }
     fn vector(&self) -> i64 {
-        VECTORS[usize::from(self.source.lowest.is_some())]
+        SKINNY_VECTORS[usize::from(self.source.lowest.is_some())]
     }
     /// The tensor, if it is one, that an elementwise op reads besides the weights.
     fn table_of(&self, step: &Step) -> Option<Value> {
