@@ -808,7 +808,7 @@ func.func @f(%x: tensor<3x192xbf16>, %n: tensor<192xbf16>) -> (tensor<3x96xbf16>
   %t = kiln.broadcast_in_dim %t0 dims = [0] sizes = [72, 192] : tensor<72xbf16>
   %e = kiln.mul %d, %t : tensor<72x192xbf16>
   %u = kiln.broadcast_in_dim %is dims = [0] sizes = [72, 192] : tensor<72xbf16>
-  %v = kiln.sub %e, %u : tensor<72x192xbf16>
+  %v = kiln.add %e, %u : tensor<72x192xbf16>
   %1 = kiln.linear %y, %v : tensor<3x192xbf16>, tensor<72x192xbf16>
   return %0, %1 : tensor<3x96xbf16>, tensor<3x72xbf16>
 }

@@ -142,3 +142,24 @@ module {
     return %0 : tensor<64x16xf32>
   }
 }
+
+// -----
+// No kernel scales twice.
+// CASE: two_scales
+// IMPLICIT-CHECK-NOT: kiln.prologue
+module {
+  kiln.global "private" @w : tensor<16x64xi32> from "w#w"
+  kiln.global "private" @s : tensor<16xbf16> from "w#s"
+  func.func @main(%x: tensor<4x64xbf16>) -> tensor<4x16xf32> {
+    %w = kiln.get_global @w : tensor<16x64xi32>
+    %s = kiln.get_global @s : tensor<16xbf16>
+    %mask = kiln.splat [16, 64], 15 : i32
+    %q = kiln.and %w, %mask : tensor<16x64xi32>
+    %n = kiln.convert %q : tensor<16x64xi32> to bf16
+    %b = kiln.broadcast_in_dim %s dims = [0] sizes = [16, 64] : tensor<16xbf16>
+    %m = kiln.mul %n, %b : tensor<16x64xbf16>
+    %r = kiln.mul %m, %b : tensor<16x64xbf16>
+    %0 = kiln.dot_general %x, %r batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<16x64xbf16> to f32
+    return %0 : tensor<4x16xf32>
+  }
+}

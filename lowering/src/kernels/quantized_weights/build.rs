@@ -1,19 +1,11 @@
 //! Ops of quantised weights: packed integers, tables of groups, and what a prologue computes.
-use super::ranges::dtype;
+use super::{path::Other, ranges::dtype};
 use crate::kernels::{
     frozen::{INDEX, STORED},
     marks::PROLOGUE,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 use kiln_passes::broadcasting;
-
-/// What an elementwise op reads besides the weights.
-#[derive(Clone, Copy)]
-pub enum Other {
-    None,
-    Number(f64),
-    Tensor(Value),
-}
 
 /// A reshape or a transpose, of another value.
 pub fn moved(b: &Builder, op: Op, input: Value) -> Result<Value> {

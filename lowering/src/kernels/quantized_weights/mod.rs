@@ -23,11 +23,11 @@ use crate::{
     kernels::{frozen::Frozen, fuse::gated_pairs::has_few_rows, marks::EACH_OP},
     target::costs::{SKINNY_K, SKINNY_MATRIX_ROWS, SKINNY_ROWS, SKINNY_VECTORS},
 };
-use build::{Other, applied, moved, packed, reshaped, tabulated, transposed, unpacked};
+use build::{applied, moved, packed, reshaped, tabulated, transposed, unpacked};
 use kiln_dialects::{ir::*, ops::*, rules::Level, value::DType};
 use kiln_passes::{Numerics, Pass, permutation::inverse};
-use path::{Source, Step, path};
-use ranges::{dtype, number};
+use path::{Other, Source, Step, is_affine, other, path, stored_as};
+use ranges::dtype;
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -106,22 +106,15 @@ impl Operand {
             let (source, steps) = frozen.contains(value).then(|| path(value, frozen))??;
             let o = Operand { number, value, order, sizes: [rows, depth], source, steps };
             let read = depth >= SKINNY_K && depth % o.vector() == 0 && rows >= SKINNY_MATRIX_ROWS;
-            let tables = o.steps.iter().filter_map(|s| o.table_of(s)).collect::<Vec<_>>();
-            let frozen = tables.iter().all(|v| frozen.contains(*v));
+            let affine = is_affine(&o.source, &o.steps, dtype(value)?);
             // 8-bit elements without a scale are read as they are.
-            let changes = o.source.lowest.is_some() || !tables.is_empty();
-            (few && read && frozen && changes).then_some(o)
+            let table = |s: &Step| matches!(other(s), Other::Tensor(_));
+            let changes = o.source.lowest.is_some() || o.steps.iter().any(table);
+            (few && read && affine && changes).then_some(o)
         })
     }
     fn vector(&self) -> i64 {
         SKINNY_VECTORS[usize::from(self.source.lowest.is_some())]
-    }
-    /// The tensor, if it is one, that an elementwise op reads besides the weights.
-    fn table_of(&self, step: &Step) -> Option<Value> {
-        match other(step) {
-            Other::Tensor(v) => Some(v),
-            _ => None,
-        }
     }
     /// The operand with movement ops below elementwise ones, which are marked; none if a scale
     /// changes too often along K or is wider than the weights.
@@ -184,31 +177,5 @@ impl Operand {
         let element = dtype(self.value).ok_or("is no tensor")?;
         let stored = stored_as(v, element).filter(|_| run % self.vector() == 0 && k % run == 0);
         stored.map(|d| tabulated(b, self.as_rows(b, v)?, run, d)).transpose()
-    }
-}
-
-/// What an elementwise op on the way up reads besides the weights.
-fn other(step: &Step) -> Other {
-    let Step::Computed(op, i) = step else { return Other::None };
-    if op.operand_count() < 2 {
-        return Other::None;
-    }
-    let v = op.operand(1 - i);
-    number(v).map_or(Other::Tensor(v), Other::Number)
-}
-
-/// The type of a value before it was widened: that of the product's operands, or 8-bit integers.
-fn stored_as(v: Value, element: DType) -> Option<DType> {
-    let narrow = |d: &DType| *d == element || matches!(d, DType::I8 | DType::UI8);
-    if let Some(d) = dtype(v).filter(narrow) {
-        return Some(d);
-    }
-    let op = v.def()?;
-    match op.kind()? {
-        OpKind::Reshape | OpKind::Transpose | OpKind::Slice | OpKind::BroadcastInDim => {
-            stored_as(op.operand(0), element)
-        }
-        OpKind::Convert => dtype(op.operand(0)).filter(narrow),
-        _ => None,
     }
 }
