@@ -170,6 +170,34 @@ fn tiled_kernels_resume_with_their_shared_memory() {
     }
 }
 
+/// Products of few rows with quantised weights, among the compiled cases.
+#[test]
+fn quantised_weights_are_dequantised_for_tensor_cores() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    let named = |case: &&str| {
+        let name = case.lines().find(|l| l.starts_with("// CASE: ")).unwrap_or_default();
+        ["int4", "int8 weights", "8-bit float weights whose"].iter().any(|s| name.contains(s))
+    };
+    let cases: Vec<&str> =
+        include_str!("../compiled/ops.mlir").split("// -----").filter(named).collect();
+    assert!(cases.len() > 4, "{} cases", cases.len());
+    for case in cases {
+        crate::watchdog::arm();
+        std::fs::write(&path, case.replace("@f(", "@main(")).unwrap();
+        for chip in CHIPS {
+            let package = build(&path, chip).unwrap_or_else(|e| panic!("{case}: {e}"));
+            let kernels = package.program.kernels.iter();
+            let products: Vec<_> = kernels
+                .filter(|k| k.ops.iter().any(|op| op == "dot_general"))
+                .map(|k| String::from_utf8_lossy(&package.objects[&k.symbol]))
+                .collect();
+            let tensor_cores = products.iter().all(|ptx| ptx.contains("mma.sync"));
+            assert!(!products.is_empty() && tensor_cores, "{chip}: {case}");
+        }
+    }
+}
+
 /// Skinny GEMMs: left operand, right operand, result.
 const SKINNY: &[(&str, &str, &str)] = &[
     ("1x2048xbf16", "8192x2048xbf16", "1x8192xbf16"),

@@ -175,8 +175,15 @@ impl BodyForms<'_> {
                 Form::Input(i) if self.dtype(i) == Some(DType::F8E4M3FN) => {
                     Some(Form::Weights(Dequantization::plain(i, DType::F8E4M3FN)))
                 }
-                form => Some(form).filter(|f| matches!(f, Form::Input(_))),
+                Form::Number(_) => None,
+                form => Some(form),
             },
+            // What rounds nothing: 16-bit floats have all int8 and 8-bit floats.
+            arith::TruncF::NAME => of(0).filter(|f| match f {
+                Form::Weights(w) => w.scale.is_none() && w.zero.is_none(),
+                Form::Input(i) => self.dtype(*i) == Some(DType::I8),
+                Form::Number(_) => false,
+            }),
             arith::SIToFP::NAME | arith::UIToFP::NAME => self.integer(op.operand(0)),
             arith::SubF::NAME => match of(0)? {
                 Form::Weights(w) => w.minus(of(1)?).map(Form::Weights),
