@@ -17,16 +17,13 @@
 //! after:   %0 = kiln.convert %w : … f8E4M3FN> to bf16   %1 = kiln.dot_general %x, %0 … to f32   %2 = kiln.mul %1, (kiln.broadcast_in_dim %s …)   %3 = kiln.convert %2 : … to bf16
 //! ```
 use crate::{
-    kernels::{marks::EACH_OP, prologues::weights::is_converted},
+    kernels::{
+        marks::EACH_OP,
+        prologues::{operands::dtype, weights::is_converted},
+    },
     target::costs::{SKINNY_K, SKINNY_MATRIX_ROWS, SKINNY_ROWS, SKINNY_VECTORS},
 };
-use kiln_dialects::{
-    ir::*,
-    ops::*,
-    rules::{Level, tensor_type},
-    sym::Dim,
-    value::DType,
-};
+use kiln_dialects::{ir::*, ops::*, rules::Level, sym::Dim, value::DType};
 use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
@@ -86,10 +83,6 @@ struct ScaledProduct {
     /// The permutations from them to the operand, the last one first.
     permutations: Vec<Vec<i64>>,
     scales: Vec<Scale>,
-}
-
-fn dtype(v: Value) -> Option<DType> {
-    tensor_type(v.ty()).ok().map(|t| t.dtype)
 }
 
 fn is_float(v: Value) -> bool {

@@ -145,6 +145,6 @@ fn positions(graph: &Graph, v: Value) -> bool {
 }
 
 /// The dtype of a tensor.
-pub(super) fn dtype(v: Value) -> Option<DType> {
+pub(crate) fn dtype(v: Value) -> Option<DType> {
     tensor_type(v.ty()).ok().map(|t| t.dtype)
 }

@@ -1,8 +1,9 @@
 //! Ops of quantised weights: packed integers, tables of groups, and what a prologue computes.
-use super::{path::Other, ranges::dtype};
+use super::path::Other;
 use crate::kernels::{
     frozen::{INDEX, STORED},
     marks::PROLOGUE,
+    prologues::operands::dtype,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 use kiln_passes::broadcasting;

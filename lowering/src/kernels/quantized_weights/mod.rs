@@ -20,14 +20,15 @@ mod path;
 mod ranges;
 
 use crate::{
-    kernels::{frozen::Frozen, fuse::gated_pairs::has_few_rows, marks::EACH_OP},
+    kernels::{
+        frozen::Frozen, fuse::gated_pairs::has_few_rows, marks::EACH_OP, prologues::operands::dtype,
+    },
     target::costs::{SKINNY_K, SKINNY_MATRIX_ROWS, SKINNY_ROWS, SKINNY_VECTORS},
 };
 use build::{applied, moved, packed, reshaped, tabulated, transposed, unpacked};
 use kiln_dialects::{ir::*, ops::*, rules::Level, value::DType};
 use kiln_passes::{Numerics, Pass, permutation::inverse};
 use path::{Other, Source, Step, is_affine, other, path, stored_as};
-use ranges::dtype;
 
 kiln_passes::pass_options! {
     /// The pass.

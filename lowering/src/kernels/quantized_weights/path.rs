@@ -1,6 +1,6 @@
 //! From a product's operand down to the integers that it dequantises.
-use super::ranges::{dtype, number, range};
-use crate::kernels::frozen::Frozen;
+use super::ranges::{number, range};
+use crate::kernels::{frozen::Frozen, prologues::operands::dtype};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Values that fit 4 bits.

@@ -1,5 +1,6 @@
 //! Which integers a tensor holds, as far as its ops say.
-use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
+use crate::kernels::prologues::operands::dtype;
+use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Most ops from a value down to what bounds it.
 const MAX_DEPTH: usize = 32;
@@ -64,9 +65,4 @@ fn small(
 ) -> Option<(i64, i64)> {
     let fits = |(low, high): &(i64, i64)| *low >= -128 && *high <= 127;
     Some(of(a, b)).filter(|r| fits(&a) && fits(&b) && fits(r))
-}
-
-/// The dtype of a tensor.
-pub fn dtype(v: Value) -> Option<DType> {
-    tensor_type(v.ty()).ok().map(|t| t.dtype)
 }
