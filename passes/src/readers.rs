@@ -11,7 +11,7 @@ pub fn only_reader(v: Value) -> Option<Op> {
 }
 
 /// Erases the ops of values that nothing reads, and what only these read, as far as `erases` says.
-pub(crate) fn erase_dead(values: Vec<Value>, erases: impl Fn(OpKind) -> bool) {
+pub fn erase_dead(values: Vec<Value>, erases: impl Fn(OpKind) -> bool) {
     // None may be looked at after it is erased: each is in the list once.
     let mut next: Vec<Value> = vec![];
     let add = |next: &mut Vec<Value>, all: Vec<Value>| {

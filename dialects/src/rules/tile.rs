@@ -71,10 +71,10 @@ fn epilogue(op: Op, region: usize) -> Result<(Vec<Type>, Vec<Type>)> {
 fn shared(v: Value, rank: usize) -> Result<Vec<i64>> {
     let all = sizes(v.ty())?;
     let element = v.ty().element().and_then(|e| e.dtype().ok());
-    let fits = element.is_some_and(|d| d == DType::I8 || is_tile_float(d));
+    let fits = element.is_some_and(|d| is_8_bit(d) || is_tile_float(d));
     ensure(v.ty().memory_space() == Some(3) && all.len() == rank && fits, || {
         format!(
-            "has type {}, not {rank} sizes of i8, 16- or 32-bit floats in shared memory",
+            "has type {}, not {rank} sizes of i8 or of floats of at most 32 bits in shared memory",
             v.ty()
         )
     })?;
@@ -85,12 +85,19 @@ fn is_tile_float(d: DType) -> bool {
     d.is_float() && [2, 4].contains(&d.byte_size())
 }
 
-/// The sizes of a factor in shared memory.
-fn shared_factor(v: Value) -> Result<Vec<i64>> {
-    let all = shared(v, 2)?;
-    let float = v.ty().element().and_then(|e| e.dtype().ok()).is_some_and(is_tile_float);
-    ensure(float, || format!("multiplies {}, which are no floats", v.ty()))?;
-    Ok(all)
+/// Whether tensor cores multiply elements of 8 bits.
+fn is_8_bit(d: DType) -> bool {
+    matches!(d, DType::I8 | DType::F8E4M3FN | DType::F8E5M2)
+}
+
+/// The element type of a tile.
+fn element(v: Value) -> Result<DType> {
+    v.ty().element().ok_or("has no element type")?.dtype()
+}
+
+/// The element type that sums of products of elements have.
+fn accumulator(d: DType) -> DType {
+    if d == DType::I8 { DType::I32 } else { DType::F32 }
 }
 
 /// A pipeline that a `kiln.tile.pipeline` makes.
@@ -146,14 +153,18 @@ pub(super) fn verify(op: Op) -> Result<()> {
             let o = TileMma::of(op).ok_or_malformed(op)?;
             let result = fragment(op.result(0), &[Accumulator])?;
             let mut left = match o.lhs.ty().is_memref() {
-                true => shared_factor(o.lhs)?,
+                true => shared(o.lhs, 2)?,
                 false => fragment(o.lhs, &[Operand])?,
             };
             if o.transposed_lhs {
                 ensure(o.lhs.ty().is_memref(), || "transposes a fragment".into())?;
                 left.reverse();
             }
-            let mut right = shared_factor(o.rhs)?;
+            let mut right = shared(o.rhs, 2)?;
+            let (of, sum) = ([element(o.lhs)?, element(o.rhs)?], element(op.result(0))?);
+            ensure(of[0] == of[1] && sum == accumulator(of[0]), || {
+                format!("multiplies {} and {} to {sum}", of[0], of[1])
+            })?;
             if o.transposed {
                 right.reverse();
             }

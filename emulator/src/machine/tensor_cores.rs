@@ -2,20 +2,70 @@
 //! are as accurate as hardware's but not bitwise equal.
 use super::{FaultKind, async_copies::swizzled, cluster::Cluster, memory::read};
 use crate::ptx::{
-    code::{Mma, NumberType, OperandType, Slot, Space, Wgmma},
+    code::{AccumulatorType, Mma, NumberType, OperandType, Slot, Space, Wgmma},
     convert::wide,
 };
 use half::f16;
 
 impl OperandType {
     fn bytes(self) -> usize {
-        if self == OperandType::Tf32 { 4 } else { 2 }
+        match self {
+            OperandType::Bf16 | OperandType::F16 => 2,
+            OperandType::Tf32 => 4,
+            OperandType::E4m3 | OperandType::E5m2 | OperandType::S8 => 1,
+        }
+    }
+    /// Elements in a register.
+    fn packed(self) -> usize {
+        4 / self.bytes()
+    }
+    /// Element `i` of a register.
+    fn element(self, register: u64, i: usize) -> f64 {
+        let bits = 8 * self.bytes();
+        self.value(register >> (bits * i) & ((1 << bits) - 1))
     }
     fn value(self, bits: u64) -> f64 {
         match self {
             OperandType::Bf16 => wide(NumberType::Bf16, bits),
             OperandType::F16 => wide(NumberType::Float(16), bits),
             OperandType::Tf32 => wide(NumberType::Float(32), bits & !0x1fff),
+            OperandType::E4m3 => e4m3(bits as u8),
+            // f16 without the last 8 bits of its mantissa.
+            OperandType::E5m2 => wide(NumberType::Float(16), (bits & 0xff) << 8),
+            OperandType::S8 => f64::from(bits as u8 as i8),
+        }
+    }
+}
+
+/// An f8E4M3FN: 4 bits of exponent with bias 7, no infinities, NaN where all others are 1.
+fn e4m3(bits: u8) -> f64 {
+    let (exponent, mantissa) = (i32::from(bits >> 3 & 15), f64::from(bits & 7) / 8.0);
+    let magnitude = match (exponent, bits & 0x7f) {
+        (_, 0x7f) => f64::NAN,
+        (0, _) => mantissa * f64::powi(2.0, -6),
+        _ => (1.0 + mantissa) * f64::powi(2.0, exponent - 7),
+    };
+    if bits & 0x80 == 0 { magnitude } else { -magnitude }
+}
+
+impl AccumulatorType {
+    /// Accumulators in a register.
+    fn packed(self) -> usize {
+        if self == AccumulatorType::F16 { 2 } else { 1 }
+    }
+    fn value(self, bits: u64) -> f64 {
+        match self {
+            AccumulatorType::F16 => wide(NumberType::Float(16), bits & 0xffff),
+            AccumulatorType::F32 => wide(NumberType::Float(32), bits & 0xffff_ffff),
+            AccumulatorType::S32 => f64::from(bits as u32 as i32),
+        }
+    }
+    fn bits(self, v: f64) -> u64 {
+        match self {
+            AccumulatorType::F16 => u64::from(f16::from_f64(v).to_bits()),
+            AccumulatorType::F32 => u64::from((v as f32).to_bits()),
+            // Sums of products of int8 are exact in f64.
+            AccumulatorType::S32 => u64::from(v as i64 as u32),
         }
     }
 }
@@ -60,14 +110,11 @@ impl Cluster<'_> {
         let mut out = vec![0.0; 16 * k];
         for (lane, t) in warp.iter().enumerate() {
             for (i, s) in regs.iter().enumerate() {
-                let v = self.reg(b, *t, *s);
+                let (v, packed) = (self.reg(b, *t, *s), operand_type.packed());
                 let row = lane / 4 + i % 2 * 8;
-                if operand_type == OperandType::Tf32 {
-                    out[row * k + lane % 4 + i / 2 * 4] = operand_type.value(v);
-                } else {
-                    let column = lane % 4 * 2 + i / 2 * 8;
-                    out[row * k + column] = operand_type.value(v & 0xffff);
-                    out[row * k + column + 1] = operand_type.value(v >> 16 & 0xffff);
+                let column = (lane % 4 + i / 2 * 4) * packed;
+                for e in 0..packed {
+                    out[row * k + column + e] = operand_type.element(v, e);
                 }
             }
         }
@@ -80,35 +127,20 @@ impl Cluster<'_> {
         b: usize,
         warp: &[usize],
         (d, c): (&[Slot], &[Slot]),
-        f16_accumulators: bool,
+        accumulator_type: AccumulatorType,
         keep: bool,
         product: &dyn Fn(usize, usize) -> f64,
     ) {
         for (lane, t) in warp.iter().enumerate() {
             for i in 0..d.len() {
-                let per = if f16_accumulators { 2 } else { 1 };
-                let mut bits = 0;
-                for h in 0..per {
-                    let e = i * per + h;
+                let (packed, mut bits) = (accumulator_type.packed(), 0);
+                for h in 0..packed {
+                    let e = i * packed + h;
                     let (row, column) = accumulator_position(lane, e % 4);
                     let column = column + e / 4 * 8;
-                    let before = self.reg(b, *t, c[i]) >> (16 * h);
-                    let kind = if f16_accumulators {
-                        NumberType::Float(16)
-                    } else {
-                        NumberType::Float(32)
-                    };
-                    let sum = if keep {
-                        wide(kind, before & if f16_accumulators { 0xffff } else { 0xffff_ffff })
-                    } else {
-                        0.0
-                    } + product(row, column);
-                    let made = if f16_accumulators {
-                        u64::from(f16::from_f64(sum).to_bits())
-                    } else {
-                        u64::from((sum as f32).to_bits())
-                    };
-                    bits |= made << (16 * h);
+                    let before = accumulator_type.value(self.reg(b, *t, c[i]) >> (16 * h));
+                    let sum = if keep { before } else { 0.0 } + product(row, column);
+                    bits |= accumulator_type.bits(sum) << (16 * h);
                 }
                 self.blocks[b].threads[*t].regs[d[i] as usize] = bits;
             }
@@ -125,20 +157,17 @@ impl Cluster<'_> {
         let mut columns = vec![0.0; 8 * m.k];
         for (lane, t) in warp.iter().enumerate() {
             for (i, s) in m.b.iter().enumerate() {
-                let v = self.reg(b, *t, *s);
-                let at = lane / 4 * m.k;
-                if m.operand_type == OperandType::Tf32 {
-                    columns[at + lane % 4 + i * 4] = m.operand_type.value(v);
-                } else {
-                    columns[at + lane % 4 * 2 + i * 8] = m.operand_type.value(v & 0xffff);
-                    columns[at + lane % 4 * 2 + i * 8 + 1] = m.operand_type.value(v >> 16 & 0xffff);
+                let (v, packed) = (self.reg(b, *t, *s), m.operand_type.packed());
+                let at = lane / 4 * m.k + (lane % 4 + i * 4) * packed;
+                for e in 0..packed {
+                    columns[at + e] = m.operand_type.element(v, e);
                 }
             }
         }
         let product = |r: usize, c: usize| {
             rows[r * m.k..][..m.k].iter().zip(&columns[c * m.k..][..m.k]).map(|(x, y)| x * y).sum()
         };
-        self.accumulate(b, warp, (&m.d, &m.c), m.f16_accumulators, true, &product);
+        self.accumulate(b, warp, (&m.d, &m.c), m.accumulator_type, true, &product);
         Ok(())
     }
 
@@ -182,8 +211,8 @@ impl Cluster<'_> {
     /// `wgmma.mma_async`: m64, four warps.
     pub fn wgmma(&mut self, b: usize, m: &Wgmma, group: &[usize]) -> Result<(), FaultKind> {
         let Some(&first) = group.first() else { return Ok(()) };
-        if m.operand_type == OperandType::Tf32 && m.transposed != [false, false] {
-            return Err(FaultKind::Instruction("tf32 operands must be K-major".into()));
+        if m.operand_type.bytes() != 2 && m.transposed != [false, false] {
+            return Err(FaultKind::Instruction("only 16-bit operands may be MN-major".into()));
         }
         let mut rows = match m.a[..] {
             [description] => self.shared_rows(
@@ -219,7 +248,7 @@ impl Cluster<'_> {
                     .map(|(x, y)| x * y)
                     .sum()
             };
-            self.accumulate(b, warp, (&m.d, &m.d), m.f16_accumulators, keep, &product);
+            self.accumulate(b, warp, (&m.d, &m.d), m.accumulator_type, keep, &product);
         }
         Ok(())
     }

@@ -101,6 +101,23 @@ pub enum OperandType {
     F16,
     /// tf32: f32 with 19 significant bits.
     Tf32,
+    /// f8E4M3FN.
+    E4m3,
+    /// f8E5M2.
+    E5m2,
+    /// int8.
+    S8,
+}
+
+/// Accumulator types of the tensor cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccumulatorType {
+    /// f16, two in a register.
+    F16,
+    /// f32.
+    F32,
+    /// int32, which wraps around.
+    S32,
 }
 
 /// `mma.sync.m16n8kK`.
@@ -110,8 +127,8 @@ pub struct Mma {
     pub k: usize,
     /// The operand type.
     pub operand_type: OperandType,
-    /// Whether accumulators are f16, not f32.
-    pub f16_accumulators: bool,
+    /// The type of accumulators.
+    pub accumulator_type: AccumulatorType,
     /// The result D; A and B; the accumulator C.
     pub d: Vec<Slot>,
     /// As above.
@@ -131,8 +148,8 @@ pub struct Wgmma {
     pub k: usize,
     /// The operand type.
     pub operand_type: OperandType,
-    /// Whether accumulators are f16, two per register.
-    pub f16_accumulators: bool,
+    /// The type of accumulators.
+    pub accumulator_type: AccumulatorType,
     /// Accumulators.
     pub d: Vec<Slot>,
     /// A: a matrix descriptor, or registers.

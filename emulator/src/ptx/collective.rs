@@ -1,6 +1,6 @@
 //! Decodes warp-collective instructions: shuffles, votes, matrix loads, tensor cores.
 use super::{
-    code::{Collective, Mma, Op, OperandType, Shuffle, Vote, Wgmma},
+    code::{AccumulatorType, Collective, Mma, Op, OperandType, Shuffle, Vote, Wgmma},
     error::Error,
     integers,
     operands::OperandDecoder,
@@ -18,6 +18,18 @@ fn operand_type(name: &str) -> Option<OperandType> {
         "bf16" => OperandType::Bf16,
         "f16" => OperandType::F16,
         "tf32" => OperandType::Tf32,
+        "e4m3" => OperandType::E4m3,
+        "e5m2" => OperandType::E5m2,
+        "s8" => OperandType::S8,
+        _ => return None,
+    })
+}
+
+fn accumulator_type(name: &str) -> Option<AccumulatorType> {
+    Some(match name {
+        "f16" => AccumulatorType::F16,
+        "f32" => AccumulatorType::F32,
+        "s32" => AccumulatorType::S32,
         _ => return None,
     })
 }
@@ -77,18 +89,23 @@ fn tensor_cores(
         .filter(|p| !["row", "col"].contains(p))
         .collect();
     let (Some(columns), Some(k)) = (size(shape, 'n'), size(shape, 'k')) else { return Ok(None) };
-    let (Some(f16_accumulators), Some(operand_type)) =
-        (types.first().map(|t| **t == "f16"), types.get(1).and_then(|t| operand_type(t)))
-    else {
+    let (Some(accumulator_type), Some(operand_type)) = (
+        types.first().and_then(|t| accumulator_type(t)),
+        types.get(1).and_then(|t| operand_type(t)),
+    ) else {
         return Ok(None);
     };
+    // Operands of two types are not emulated.
+    if types.get(2).is_some_and(|t| *t != types[1]) {
+        return Ok(None);
+    }
     if parts[0] == "mma" {
         let ([d, a, b, c], "m16", 8) = (ops, &shape[..3], columns) else { return Ok(None) };
         let d = n.results(d)?.into_iter().flatten().collect();
         let what = Mma {
             k,
             operand_type,
-            f16_accumulators,
+            accumulator_type,
             d,
             a: n.sources(a)?,
             b: n.sources(b)?,
@@ -114,7 +131,7 @@ fn tensor_cores(
         n: columns,
         k,
         operand_type,
-        f16_accumulators,
+        accumulator_type,
         d,
         a: n.sources(a)?,
         b: n.source(b)?,

@@ -58,8 +58,11 @@ impl Contraction {
     /// A contraction whose body multiplies these values and adds to elements of `accumulator`.
     pub fn new(factors: [Value; 2], accumulator: Type) -> Result<Contraction> {
         let product = factors[0].ty().dtype()?;
-        let narrow =
-            |v: Value| v.def().filter(|e| e.isa::<arith::ExtF>()).map_or(v, |e| e.operand(0));
+        let extends = |e: &Op| {
+            let signed = || e.isa::<arith::ExtSI>() && e.operand(0).ty().dtype() == Ok(DType::I8);
+            e.isa::<arith::ExtF>() || signed()
+        };
+        let narrow = |v: Value| v.def().filter(extends).map_or(v, |e| e.operand(0));
         Ok(Contraction { factors: factors.map(narrow), product, accumulator: accumulator.dtype()? })
     }
     /// The contraction of a `linalg.contract`: elements of its operands, extended to its result's.
@@ -127,8 +130,11 @@ pub type Indices = (Vec<Option<Vec<LinearExpr>>>, Vec<bool>);
 impl Stage {
     /// The contraction of floats that it is.
     pub fn contraction(&self) -> Option<&Contraction> {
-        let Some(Structure::Contraction(c)) = &self.structure else { return None };
-        c.product.is_float().then_some(c)
+        self.products().filter(|c| c.product.is_float())
+    }
+    /// The contraction of numbers that it is.
+    pub fn products(&self) -> Option<&Contraction> {
+        if let Some(Structure::Contraction(c)) = &self.structure { Some(c) } else { None }
     }
     /// Both operands of a product, if it reads no other element: an input without uses only gives
     /// a loop its size.
@@ -150,8 +156,12 @@ impl Stage {
     }
     /// The contraction with one output that starts from a fill or from memory.
     pub fn accumulates(&self) -> Option<&Contraction> {
+        self.accumulates_numbers().filter(|c| c.product.is_float())
+    }
+    /// The same of numbers.
+    pub fn accumulates_numbers(&self) -> Option<&Contraction> {
         let [out] = self.outputs.as_slice() else { return None };
-        self.contraction().filter(|_| matches!(out.init, Init::Fill(_) | Init::Load(_)))
+        self.products().filter(|_| matches!(out.init, Init::Fill(_) | Init::Load(_)))
     }
     /// The index of each operand of its op over the op's own loops, and which of these loops are
     /// reductions; no index for an operand whose map is not linear.

@@ -31,6 +31,7 @@ pub fn chip_options(chip: Chip, features: Features) -> PassOptions {
         "kiln-expose-padding",
         "kiln-space-to-depth",
         "kiln-pad-biases",
+        "kiln-narrow-products",
         "kiln-pad-products",
         "kiln-split-products",
         "kiln-prologues",

@@ -272,6 +272,12 @@ pub const PIPELINE: &[PipelineStep] = &[
     cuda(
         Level::Prims,
         On::Module,
+        "kiln-narrow-products",
+        "after passes that move transposes and conversions; before kiln-freeze, which would widen weights",
+    ),
+    cuda(
+        Level::Prims,
+        On::Module,
         "kiln-pad-products",
         "after passes that would remove the zeros; before split-K",
     ),

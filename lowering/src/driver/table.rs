@@ -30,6 +30,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<emit::lower_affine::LowerAffine>(),
     PassRow::of::<gpu::lower_tiles::LowerTiles>(),
     PassRow::of::<kernels::merge_groups::MergeGroups>(),
+    PassRow::of::<kernels::narrow_products::NarrowProducts>(),
     PassRow::of::<kernels::outline_control::OutlineControl>(),
     PassRow::of::<kernels::pack::Pack>(),
     PassRow::of::<kernels::pad_biases::PadBiases>(),

@@ -11,6 +11,7 @@ pub(crate) mod graph;
 pub mod layout;
 pub mod marks;
 pub mod merge_groups;
+pub mod narrow_products;
 pub(crate) mod op_facts;
 pub mod outline_control;
 pub mod pack;

@@ -18,7 +18,7 @@
 //! after:   %a = kiln.pad %x, %zero low = [0, 0] high = [0, 7]   %b = kiln.pad %w, %zero low = [0, 0] high = [0, 7]
 //!          %0 = kiln.dot_general %a, %b batch = [] x [] contract = [1] x [1] : tensor<512x1008xbf16>, tensor<512x1008xbf16>
 //! ```
-mod operand;
+pub(super) mod operand;
 pub(super) mod zeros;
 
 use crate::{

@@ -50,7 +50,8 @@ impl TensorMapDesc<'_> {
             "f32" => (F32, 4),
             // f32 elements, which TMA rounds.
             "tf32" => (TF32, 4),
-            "i8" => (U8, 1),
+            // TMA copies elements of 8 bits as they are.
+            "i8" | "f8E4M3FN" | "f8E5M2" => (U8, 1),
             other => return Err(fail(format!("TMA does not support the element type {other}"))),
         };
         let rank = self.sizes.len();

@@ -9,7 +9,6 @@ use crate::{
     error::{Error, OptionExt, Result, ResultExt},
     ir::{Node as _, Op},
     ops::TileClusterReduce,
-    value::Data,
 };
 
 /// Rows of a warp, which one CTA owns.
@@ -112,17 +111,17 @@ fn exchanged(ctas: &mut [Cta]) -> Result<bool> {
         let share = rows / WARP_ROWS / count * WARP_ROWS;
         let owned = i * share..(i + 1) * share;
         // Rows that another CTA owns have no sums here.
-        let mut sums = vec![f64::NAN; rows * columns];
+        let (dtype, mut sums) = (all[i].value.dtype, vec![f64::NAN; rows * columns]);
         // Its own elements, then those of the others by their distance in rank.
         for distance in 0..count {
-            let from = all[(i + distance) % count].value.spread(rows * columns);
-            let from = from.floats().at(op)?;
+            let from = all[(i + distance) % count].value.spread(rows * columns).numbers();
             for at in owned.start * columns..owned.end * columns {
                 let sum = if distance == 0 { 0.0 } else { sums[at] };
-                sums[at] = all[i].value.dtype.round(sum + from[at]);
+                let sum = sum + from[at];
+                sums[at] = if dtype.is_float() { dtype.round(sum) } else { sum };
             }
         }
-        let sums = Elements::exact(all[i].value.dtype, 1, Data::F(sums));
+        let sums = Elements::of_numbers(dtype, sums);
         let body = block(op, 0)?;
         let role = &mut cta.roles[1];
         role.values.extend(body.args().first().map(|v| (*v, Val::Elements(sums))));

@@ -40,6 +40,21 @@ impl Elements {
         }
         Elements { dtype, width, data: Rc::new(data) }
     }
+    /// Numbers in a dtype; integers below 2^53 are exact.
+    pub(super) fn of_numbers(dtype: DType, all: Vec<f64>) -> Elements {
+        let data = match dtype.is_float() {
+            true => Data::F(all),
+            false => Data::I(all.into_iter().map(|x| x as i64).collect()),
+        };
+        Elements::rounded(dtype, 1, data)
+    }
+    /// The elements as numbers; integers below 2^53 are exact.
+    pub(super) fn numbers(&self) -> Vec<f64> {
+        match self.data() {
+            Data::F(all) => all.clone(),
+            Data::I(all) => all.iter().map(|x| *x as f64).collect(),
+        }
+    }
     /// As they are.
     pub(super) fn exact(dtype: DType, width: usize, data: Data) -> Elements {
         Elements { dtype, width, data: Rc::new(data) }

@@ -10,7 +10,7 @@ use crate::{
     ir::{Node as _, Op, Value},
     ops::{TileMma, TileMmaWait},
     sym::Dim,
-    value::{DType, Data},
+    value::DType,
 };
 
 /// A ring, and a stage of it.
@@ -44,7 +44,7 @@ impl Unit<'_> {
             Val::Tile(ring, tile, stage) => {
                 (self.ring_mut(ring)?.read(stage, tile)?, Some((ring, stage)))
             }
-            _ => (self.elements(v)?.spread(rows * columns).floats()?.to_vec(), None),
+            _ => (self.elements(v)?.spread(rows * columns).numbers(), None),
         };
         if form(v.ty())?.0 == DType::F32 {
             all.iter_mut().for_each(|x| *x = truncated(*x));
@@ -72,12 +72,12 @@ impl Unit<'_> {
             Some(_) => return Err("adds to what is no fragment".into()),
             None => None,
         };
-        let init = init.as_ref().map(Elements::floats).transpose()?;
+        let init = init.as_ref().map(Elements::numbers);
         let mut sums = Vec::with_capacity(rows * columns);
         for (r, row) in left.chunks_exact(depth).enumerate() {
             for (c, column) in right.chunks_exact(depth).enumerate() {
                 let sum: f64 = row.iter().zip(column).map(|(x, y)| x * y).sum();
-                sums.push(init.map_or(0.0, |init| init[r * columns + c]) + sum);
+                sums.push(init.as_ref().map_or(0.0, |init| init[r * columns + c]) + sum);
             }
         }
         let products = &mut self.role.products;
@@ -86,7 +86,7 @@ impl Unit<'_> {
         let left = if a.is_none() { Some(o.lhs) } else { None };
         let stages = a.into_iter().chain(b).collect();
         products.open.push_back(OpenProduct { number, stages, left });
-        Ok(Val::Product(number, Elements::rounded(dtype, 1, Data::F(sums))))
+        Ok(Val::Product(number, Elements::of_numbers(dtype, sums)))
     }
 
     pub(super) fn mma_wait(&mut self, op: Op) -> Result<Vec<Val>> {

@@ -67,6 +67,12 @@ impl Role<'_> {
             return Err("has more than 64 rows of a warpgroup".into());
         }
         let (own, rank) = (self.elements(o.value)?, self.scalar(o.rank));
+        let element = o.value.ty().element().ok_or("has no element type")?;
+        let is_float = element.dtype()?.is_float();
+        let add = |p: Ptx, a: Value, b: Value| match is_float {
+            true => arith::addf(p, a, b),
+            false => arith::addi(p, a, b),
+        };
         let unit = p.add(p.mul_const(thread.group, WARPS)?, thread.warp)?;
         let (owner, number) = (p.div_const(unit, s.owned)?, p.rem_const(unit, s.owned)?);
         let mine = c.compare(CmpIPredicate::Eq, owner, rank)?;
@@ -82,7 +88,7 @@ impl Role<'_> {
         threads::barrier(c)?;
         p.cluster_barrier_relaxed()?;
         let mut give = |c: Code| -> Result<()> {
-            let (p, four) = (Ptx(c), Type::vector(Ptx(c).f32(), 4));
+            let (p, four) = (Ptx(c), Type::vector(element, 4));
             let from = p.add(rings.base, p.mul_const(unit, s.warp_bytes)?)?;
             let at = p.add(from, p.mul_const(thread.lane, 16)?)?;
             for (i, sums) in own.chunks(4).enumerate() {
@@ -106,9 +112,9 @@ impl Role<'_> {
             for i in 1..s.ctas {
                 let at = p.add(received(p, p.number(i)?)?, p.mul_const(thread.lane, 16)?)?;
                 for (line, sums) in all.chunks_mut(4).enumerate() {
-                    let other = p.load_shared_vector(p.add_const(at, line * LINE)?, p.f32(), 4)?;
+                    let other = p.load_shared_vector(p.add_const(at, line * LINE)?, element, 4)?;
                     for (a, b) in sums.iter_mut().zip(other) {
-                        *a = arith::addf(p, *a, b)?;
+                        *a = add(p, *a, b)?;
                     }
                 }
             }

@@ -7,22 +7,20 @@ use crate::{
         thread::ROWS,
     },
     strategies::gpu::{
-        common::ptx::{Mma, Ptx, wgmma_type},
+        common::ptx::{Mma, Ptx, WGMMA_K_BYTES},
         wgmma_gemm::ROW,
     },
 };
 use kiln_dialects::{ir::*, ops::*};
 
-/// Bytes of K that a wgmma takes of each row of a K-major tile.
-const DEPTH_BYTES: usize = 32;
 /// Rows that one takes of an MN-major tile of 16-bit elements.
 const DEPTH_ROWS: usize = 16;
 
 /// How far apart the operands of consecutive wgmmas are in a tile, in bytes.
 fn advance(tile: Shared, k_major: bool, k: usize) -> usize {
-    let each = ROW / DEPTH_BYTES;
+    let each = ROW / WGMMA_K_BYTES;
     match k_major {
-        true => k / each * tile.rows * ROW + k % each * DEPTH_BYTES,
+        true => k / each * tile.rows * ROW + k % each * WGMMA_K_BYTES,
         false => k * DEPTH_ROWS * ROW,
     }
 }
@@ -43,7 +41,7 @@ impl Role<'_> {
         let Lowered::Shared(right) = self.lowered(o.rhs) else {
             return Err("has a right operand that is not in shared memory".into());
         };
-        // wgmma reads 32-bit operands K-major only.
+        // wgmma reads operands of 8 and 32 bits K-major only.
         if element.byte_size() != 2 && (o.transposed_lhs || !o.transposed) {
             return Err("has operands that no wgmma takes".into());
         }
@@ -51,7 +49,7 @@ impl Role<'_> {
             Lowered::Shared(left) => {
                 let mma = Mma {
                     columns: 2 * registers(op.result(0).ty())?,
-                    element: wgmma_type(element),
+                    element,
                     a_k_major: !o.transposed_lhs,
                     b_k_major: o.transposed,
                 };
@@ -67,7 +65,10 @@ impl Role<'_> {
                 let count = self.registers(op.result(0).ty())?;
                 let mut sums = match o.init {
                     Some(init) => self.elements(init)?,
-                    None => p.extract_accumulators(p.undef_accumulators(2 * count)?, count)?,
+                    None => {
+                        let undef = p.undef_accumulators(p.f32(), 2 * count)?;
+                        p.extract_accumulators(undef, p.f32(), count)?
+                    }
                 };
                 let descriptor = descriptor(p, right, o.transposed)?;
                 p.wgmma_fence()?;
@@ -99,10 +100,11 @@ impl Role<'_> {
         let own = Shared { address: p.add(left.address, own)?, ..left };
         let (a, b) = (descriptor(p, own, mma.a_k_major)?, descriptor(p, right, mma.b_k_major)?);
         let fresh = sums.is_none();
-        let nothing = || (0..blocks).map(|_| p.undef_accumulators(mma.columns)).collect();
+        let sum = mma.accumulator(p.0);
+        let nothing = || (0..blocks).map(|_| p.undef_accumulators(sum, mma.columns)).collect();
         let mut sums = sums.map_or_else(nothing, Ok)?;
         let depth = if mma.a_k_major { left.columns } else { left.rows };
-        let each = if mma.a_k_major { left.slice * DEPTH_BYTES / ROW } else { DEPTH_ROWS };
+        let each = if mma.a_k_major { left.slice * WGMMA_K_BYTES / ROW } else { DEPTH_ROWS };
         p.wgmma_fence()?;
         for k in 0..depth.div_ceil(each) {
             let b = p.advance_descriptor(b, advance(right, mma.b_k_major, k))?;
@@ -126,8 +128,9 @@ impl Role<'_> {
         for v in &o.values {
             values.push(match self.lowered(*v) {
                 Lowered::Pending(sums) => {
-                    let each = registers(v.ty())?;
-                    let all = sums.iter().map(|s| p.extract_accumulators(*s, each));
+                    let (each, ty) = (registers(v.ty())?, v.ty().element());
+                    let ty = ty.ok_or("has no element type")?;
+                    let all = sums.iter().map(|s| p.extract_accumulators(*s, ty, each));
                     all.collect::<Result<Vec<_>>>()?.concat()
                 }
                 _ => self.elements(*v)?,

@@ -7,7 +7,7 @@ use kiln_passes::refine_shapes::Facts;
 pub(super) const UNIT: i64 = 8;
 
 /// An operand with its transposes folded, as the product reads it.
-pub(super) struct Stored {
+pub(in crate::kernels) struct Stored {
     /// What is transposed.
     pub(super) base: Value,
     /// For each dimension of the operand that of the base.
@@ -15,7 +15,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    pub(super) fn of(v: Value) -> Stored {
+    pub(in crate::kernels) fn of(v: Value) -> Stored {
         let mut stored = Stored { base: v, order: (0..v.ty().dims().len() as i64).collect() };
         while let Some(t) = stored.base.def().and_then(Transpose::of) {
             let inner = |d: &i64| t.permutation.get(*d as usize).copied();
@@ -25,7 +25,7 @@ impl Stored {
         stored
     }
     /// The operand's dimension that is innermost in memory.
-    pub(super) fn innermost(&self) -> Option<usize> {
+    pub(in crate::kernels) fn innermost(&self) -> Option<usize> {
         self.order.iter().position(|d| *d + 1 == self.order.len() as i64)
     }
 }

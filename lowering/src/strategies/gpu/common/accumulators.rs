@@ -28,7 +28,9 @@ pub fn finish(
                 .initial_value(c, &out.init, dims, lanes, &ForwardedElements::new())?
                 .ok_or("has no start")?;
             let (a, b) = (lanes.vector(c, sum)?, lanes.vector(c, start)?);
-            let both = arith::addf(c, a, b)?;
+            let element = a.ty().element().unwrap_or(a.ty()).dtype()?;
+            let both =
+                if element.is_float() { arith::addf(c, a, b)? } else { arith::addi(c, a, b)? };
             sum = if lanes.count > 1 { LaneValue::Vector(both) } else { LaneValue::Uniform(both) };
         }
         if let Some(memory) = scope.memory.get(out.access.buffer).copied().flatten() {
@@ -42,5 +44,6 @@ pub fn finish(
 
 fn starts_at_zero(init: &Init) -> bool {
     let Init::Fill(v) = init else { return false };
-    v.def_as::<arith::Constant>().and_then(|d| d.attr("value")).and_then(Attr::as_f64) == Some(0.0)
+    let value = v.def_as::<arith::Constant>().and_then(|d| d.attr("value"));
+    value.is_some_and(|a| a.as_f64() == Some(0.0) || a.as_i64() == Some(0))
 }

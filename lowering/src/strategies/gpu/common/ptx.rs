@@ -21,21 +21,38 @@ pub struct Mma {
     /// Columns (N).
     pub columns: usize,
     /// Element type of A and B.
-    pub element: nvvm::WGMMATypes,
+    pub element: DType,
     /// Whether A is K-major.
     pub a_k_major: bool,
     /// Whether B is K-major.
     pub b_k_major: bool,
 }
 
-/// The type of `wgmma`'s operands: f32 is rounded to tf32.
-pub fn wgmma_type(element: DType) -> nvvm::WGMMATypes {
-    match element {
-        DType::F32 => nvvm::WGMMATypes::Tf32,
-        DType::F16 => nvvm::WGMMATypes::F16,
-        _ => nvvm::WGMMATypes::Bf16,
+impl Mma {
+    /// The type of its operands: f32 is rounded to tf32.
+    fn operand_type(&self) -> nvvm::WGMMATypes {
+        match self.element {
+            DType::F32 => nvvm::WGMMATypes::Tf32,
+            DType::F16 => nvvm::WGMMATypes::F16,
+            DType::F8E4M3FN => nvvm::WGMMATypes::E4m3,
+            DType::F8E5M2 => nvvm::WGMMATypes::E5m2,
+            DType::I8 => nvvm::WGMMATypes::S8,
+            _ => nvvm::WGMMATypes::Bf16,
+        }
+    }
+    /// Type of its accumulators: int8 is summed in i32.
+    pub fn accumulator(&self, c: Code) -> Type {
+        Type::scalar(c.ctx(), accumulator(self.element))
     }
 }
+
+/// The dtype in which tensor cores add products of elements.
+pub fn accumulator(element: DType) -> DType {
+    if element.is_float() { DType::F32 } else { DType::I32 }
+}
+
+/// Bytes of K of a `wgmma`: K is 16 for elements of 16 bits.
+pub const WGMMA_K_BYTES: usize = 32;
 
 impl Ptx {
     /// `f32`.
@@ -295,19 +312,19 @@ impl Ptx {
         arith::addi(self, descriptor, self.0.integer((bytes / 16) as i64, descriptor.ty())?)
     }
     /// Type of a thread's accumulators for `columns` columns.
-    pub fn accumulator_type(self, columns: usize) -> Type {
-        Type::llvm_struct(self.0.ctx(), &vec![self.f32(); columns / 2])
+    pub fn accumulator_type(self, element: Type, columns: usize) -> Type {
+        Type::llvm_struct(self.0.ctx(), &vec![element; columns / 2])
     }
     /// Undefined accumulators, which nothing may read.
-    pub fn undef_accumulators(self, columns: usize) -> Result<Value> {
-        llvm::mlir_undef(self, self.accumulator_type(columns))
+    pub fn undef_accumulators(self, element: Type, columns: usize) -> Result<Value> {
+        llvm::mlir_undef(self, self.accumulator_type(element, columns))
     }
     /// `wgmma.fence`: orders earlier register writes before `wgmma`.
     pub fn wgmma_fence(self) -> Result<()> {
         nvvm::wgmma_fence_aligned(self)
     }
-    /// Starts a `wgmma` with K = 16 (8 for tf32). `fresh`: ignores the accumulators' old values
-    /// (scale-D is 0).
+    /// Starts a `wgmma` with K of 32 bytes. `fresh`: ignores the accumulators' old values (scale-D is
+    /// 0).
     pub fn wgmma(
         self,
         mma: &Mma,
@@ -318,18 +335,19 @@ impl Ptx {
     ) -> Result<Value> {
         let Mma { columns, element, a_k_major, b_k_major } = mma;
         use nvvm::{MMALayout, WGMMAScaleIn, WGMMAScaleOut, WGMMATypes};
+        let sum = if element.is_float() { WGMMATypes::F32 } else { WGMMATypes::S32 };
         let major = |row: bool| if row { MMALayout::Row } else { MMALayout::Col };
         let scale = if fresh { WGMMAScaleOut::Zero } else { WGMMAScaleOut::One };
-        let depth = if *element == WGMMATypes::Tf32 { 8 } else { 16 };
+        let depth = WGMMA_K_BYTES / element.byte_size();
         nvvm::wgmma_mma_async(
             self,
             sums,
             left,
             right,
             self.attr(&format!("#nvvm.shape<m = 64, n = {columns}, k = {depth}>"))?,
-            *element,
-            *element,
-            WGMMATypes::F32,
+            mma.operand_type(),
+            mma.operand_type(),
+            sum,
             scale,
             WGMMAScaleIn::One,
             WGMMAScaleIn::One,
@@ -343,8 +361,13 @@ impl Ptx {
         nvvm::wgmma_commit_group_sync_aligned(self)
     }
     /// The accumulators of a `wgmma` as single values.
-    pub fn extract_accumulators(self, sums: Value, count: usize) -> Result<Vec<Value>> {
-        let part = |i: usize| llvm::extractvalue(self, sums, &[i as i64], self.f32());
+    pub fn extract_accumulators(
+        self,
+        sums: Value,
+        element: Type,
+        count: usize,
+    ) -> Result<Vec<Value>> {
+        let part = |i: usize| llvm::extractvalue(self, sums, &[i as i64], element);
         (0..count).map(part).collect()
     }
     /// `wgmma.wait_group`: waits until at most `under_way` groups are in flight. Returns `values`
@@ -358,18 +381,20 @@ impl Ptx {
         alive: &[Value],
     ) -> Result<Vec<Value>> {
         let text = format!("wgmma.wait_group.sync.aligned {under_way};");
-        let (made, tied) =
-            (values.iter().map(|_| "=f".to_string()), (0..values.len()).map(|i| i.to_string()));
+        let is_float = |v: &Value| v.ty().dtype().is_ok_and(DType::is_float);
+        let made = values.iter().map(|v| if is_float(v) { "=f" } else { "=r" }.to_string());
+        let tied = (0..values.len()).map(|i| i.to_string());
         let constraints: Vec<String> =
             made.chain(tied).chain(alive.iter().map(|_| "r".to_string())).collect();
         let done = self.inline_asm(
             &text,
             &constraints.join(","),
             &[values, alive].concat(),
-            self.accumulator_type(2 * values.len()),
+            Type::llvm_struct(self.0.ctx(), &values.iter().map(|v| v.ty()).collect::<Vec<_>>()),
             true,
         )?;
-        self.extract_accumulators(done, values.len())
+        let value = |(i, v): (usize, &Value)| llvm::extractvalue(self, done, &[i as i64], v.ty());
+        values.iter().enumerate().map(value).collect()
     }
     pub(crate) fn inline_asm(
         self,
@@ -419,10 +444,10 @@ impl Ptx {
             &text,
             &constraints.join(","),
             &operands,
-            self.accumulator_type(2 * n),
+            self.accumulator_type(self.f32(), 2 * n),
             true,
         )?;
-        self.extract_accumulators(done, n)
+        self.extract_accumulators(done, self.f32(), n)
     }
     /// Packs two f32 as 16-bit floats into one register, the first in the low half.
     pub fn pack_pair(self, element: DType, low: Value, high: Value) -> Result<Value> {

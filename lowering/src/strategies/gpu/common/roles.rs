@@ -47,12 +47,12 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
     if !s.indexed.is_empty() {
         return None;
     }
+    s.contraction()?;
     roles_between(nest, (stage, s), [a, b])
 }
 
 /// The roles of a nest's dimensions in a stage that contracts these operands.
 fn roles_between(nest: &Nest, (stage, s): (usize, &Stage), [a, b]: [&Access; 2]) -> Option<Roles> {
-    s.contraction()?;
     if !s.captured.is_empty() || nest.split.is_some() {
         return None;
     }
@@ -104,6 +104,18 @@ pub fn contractions_by<T: PartialEq + Clone>(
             && r.k == first.k
     };
     others.iter().all(same).then(|| (nest.stages.clone(), first.clone(), said.clone()))
+}
+
+/// The dtype of both factors, if a stage contracts 8-bit floats, or int8 with an int32 accumulator.
+pub fn factors_of_8_bits(stage: &Stage) -> Option<DType> {
+    let c = stage.accumulates_numbers()?;
+    let element = c.element()?;
+    let fits = match element {
+        DType::F8E4M3FN | DType::F8E5M2 => c.product == DType::F32,
+        DType::I8 => c.product == DType::I32 && c.accumulator == DType::I32,
+        _ => false,
+    };
+    fits.then_some(element)
 }
 
 /// The dtype of both factors, if a stage contracts bf16, f16 or f32 with an f32 accumulator.

@@ -29,13 +29,16 @@ impl Ptx {
         };
         let shape = self.attr("#nvvm.shape<m = 16, n = 8, k = 16>")?;
         let (left, right) = (as_operands(&left)?, as_operands(&right)?);
-        let (row, col, made) =
-            (nvvm::MMALayout::Row, nvvm::MMALayout::Col, self.accumulator_type(2 * sums.len()));
+        let (row, col, made) = (
+            nvvm::MMALayout::Row,
+            nvvm::MMALayout::Col,
+            self.accumulator_type(self.f32(), 2 * sums.len()),
+        );
         let done = nvvm::Mma::new(self, shape, row, col, &left, &right, sums, made)
             .multiplicand_a_ptx_type(kind)
             .multiplicand_b_ptx_type(kind)
             .result()?;
-        self.extract_accumulators(done, sums.len())
+        self.extract_accumulators(done, self.f32(), sums.len())
     }
 }
 

@@ -13,7 +13,9 @@ use kiln_runtime::gemm::{Gemm, Matrix, Vector};
 pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
     let [nest] = plan.nests.as_slice() else { return None };
     let c = k.func.ctx();
-    let p = wgmma_gemm::product(k, plan).filter(|p| p.prologue.is_none())?;
+    let plain =
+        |p: &wgmma_gemm::TensorCoreProduct| p.prologue.is_none() && p.element.byte_size() > 1;
+    let p = wgmma_gemm::product(k, plan).filter(plain)?;
     let r = &p.roles;
     let plain = p.rights.len() == 1
         && p.window.is_none()

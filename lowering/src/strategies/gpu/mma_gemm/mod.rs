@@ -126,6 +126,7 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
         !(odd(&p.left) || p.rights.iter().any(odd)) || !all.into_iter().flatten().any(|d| few(*d))
     };
     wgmma_gemm::aligned_product(k, plan, NARROWEST)
+        .filter(|p| p.element.byte_size() > 1)
         .filter(one_group)
         .filter(wide)
         .filter(|p| p.rights.len() == 1 && p.element != DType::F32 && p.raw != DType::F32)

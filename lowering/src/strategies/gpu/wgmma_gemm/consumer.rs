@@ -19,14 +19,24 @@ const WRITTEN_OUT: usize = 24;
 const SHORT: usize = 6;
 
 impl WgmmaTile<'_> {
-    /// Starts the product of a stage and waits until it is the only one under way.
-    fn multiply(&self, c: Code, stage: Value, sums: Option<Value>) -> Result<Value> {
+    /// Starts the product of a stage.
+    pub(super) fn start_product(
+        &self,
+        c: Code,
+        stage: Value,
+        sums: Option<Value>,
+    ) -> Result<Value> {
         let (t, product) = (Tile(c), self.product());
         let transposed = [!product.left.k_major, product.rights[0].k_major];
         let (left, right) = (t.view(self.left, stage)?, t.view(self.right, stage)?);
         let ty = self.accumulators(c, self.n);
-        let sums = t.mma_transposed(left, right, sums, transposed, ty)?;
-        t.mma_wait(1, &[], &[])?;
+        t.mma_transposed(left, right, sums, transposed, ty)
+    }
+
+    /// Starts the product of a stage and waits until it is the only one under way.
+    fn multiply(&self, c: Code, stage: Value, sums: Option<Value>) -> Result<Value> {
+        let sums = self.start_product(c, stage, sums)?;
+        Tile(c).mma_wait(1, &[], &[])?;
         Ok(sums)
     }
 
@@ -34,6 +44,9 @@ impl WgmmaTile<'_> {
     pub(super) fn consume(&self, c: Code) -> Result<()> {
         if self.product().prologue.is_some() {
             return self.consume_computed(c);
+        }
+        if self.product().is_promoted() {
+            return self.consume_promoted(c);
         }
         self.for_each_tile(c, &mut |c, coord, first| {
             let t = Tile(c);

@@ -9,6 +9,7 @@ mod im2col_load;
 mod k_range;
 mod operand;
 mod producer;
+mod promotion;
 mod register_operand;
 pub(crate) mod split_k;
 pub(crate) mod staged_results;
@@ -26,7 +27,8 @@ use crate::{
             common::{
                 assumed,
                 grid::{grid, shared_bytes},
-                roles::{Roles, contractions, roles_of},
+                ptx::accumulator,
+                roles::{Roles, contractions_by, factors, factors_of_8_bits, roles_of},
             },
             prologue::Prologue,
         },
@@ -36,14 +38,14 @@ use im2col::Window;
 use kiln_dialects::{ir::*, value::DType};
 use kiln_runtime::library_call::{CUBLASLT, CUDNN};
 
-/// Products of bf16 and f16, and of f32 rounded to tf32, by wgmma.
+/// Products of bf16, f16, 8-bit floats and int8, and of f32 rounded to tf32, by wgmma.
 pub struct WgmmaGemm;
 
 /// The CTA tile and its pipeline.
 #[derive(Clone, Debug, Parameters)]
 pub struct Params {
     /// K of a pipeline stage: 128 bytes of an operand's row
-    #[parameter(OneOf(&[32, 64]))]
+    #[parameter(OneOf(&[32, 64, 128]))]
     pub block_k: usize,
     /// Rows of the CTA tile
     #[parameter(OneOf(&[64, 128, 256]))]
@@ -156,7 +158,8 @@ pub const SHARED: usize = 227 << 10;
 /// Rows of a result that a warp stages and stores at once.
 pub const STORED: usize = 16;
 
-/// A matrix product with f32 accumulators: of bf16, of f16, or of f32 rounded to tf32.
+/// A matrix product with f32 accumulators: of bf16, of f16, of 8-bit floats, or of f32 rounded to
+/// tf32; or of int8 with int32 accumulators.
 #[derive(Clone, Debug)]
 pub struct TensorCoreProduct {
     /// The roles of the nest's dimensions.
@@ -182,6 +185,14 @@ impl TensorCoreProduct {
     /// K of a pipeline stage, in elements.
     pub fn k_per_stage(&self) -> usize {
         ROW / self.element.byte_size()
+    }
+    /// The dtype of the accumulators.
+    pub fn accumulator(&self) -> DType {
+        accumulator(self.element)
+    }
+    /// Whether the sum of a K step is added to others in f32 registers.
+    pub fn is_promoted(&self) -> bool {
+        promotion::is_promoted(self.element)
     }
     /// Slices of the left operand's tile: rows of 128 bytes for each of its rows.
     pub fn slices(&self) -> usize {
@@ -220,10 +231,10 @@ pub fn shared(p: &Params, slices: usize) -> usize {
         + if p.split_k > 1 { split_k::BARRIER } else { 0 }
 }
 
-/// Whether registers hold the accumulators of a tile and the computed left fragments of two K
-/// steps, the current and the next.
-fn fits_registers(m: usize, n: usize, resident: usize) -> bool {
-    m <= 128 && (resident < 2 || n <= 64)
+/// Whether registers hold, beside the accumulators of a tile, the computed left fragments of two K
+/// steps, the current and the next, or the sums of a K step that are promoted.
+fn fits_registers(m: usize, n: usize, resident: usize, promoted: bool) -> bool {
+    m <= 128 && (resident < 2 || n <= 64) && !(promoted && n > promotion::MOST_COLUMNS)
 }
 
 /// Checks a schedule for a product and its prologue.
@@ -234,11 +245,17 @@ fn fits_registers(m: usize, n: usize, resident: usize) -> bool {
 pub fn fits(p: &Params, nest: &Nest, product: &TensorCoreProduct) -> Result<()> {
     split_k::fits(p, nest, product)?;
     let (m, n, resident) = (p.block_m, p.block_n, p.ctas_per_sm);
-    if product.prologue.is_some() && !fits_registers(m, n, resident) {
+    let more = product.prologue.is_some() || product.is_promoted();
+    if more && !fits_registers(m, n, resident, product.is_promoted()) {
+        let what = match product.is_promoted() {
+            true => "the sums of a K step of at most 128 rows and 192 columns",
+            false => "the computed left operand of at most 128 rows",
+        };
         return Err(format!(
-            "has block_m = {m}, block_n = {n}, ctas_per_sm = {resident}, but registers hold the computed left operand of at most 128 rows, and next to another \
-             CTA accumulators of 64 columns"
-        ).into());
+            "has block_m = {m}, block_n = {n}, ctas_per_sm = {resident}, but registers hold {what}, \
+             and next to another CTA accumulators of 64 columns"
+        )
+        .into());
     }
     shared_bytes(shared(p, product.slices()), SHARED).map(drop)
 }
@@ -253,7 +270,11 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
 /// The same for operands whose base and strides are multiples of `bytes`.
 pub fn aligned_product(k: &Kernel, plan: &NestPlan, bytes: usize) -> Option<TensorCoreProduct> {
     let nest = plan.main()?;
-    let Some((stages, roles, element)) = contractions(k, nest, 2) else {
+    let plain = |s: &Stage| {
+        let element = factors(s).or_else(|| factors_of_8_bits(s));
+        Some((element.filter(|_| s.indexed.is_empty())?, [0, 1]))
+    };
+    let Some((stages, roles, element)) = contractions_by(k, nest, 2, &plain) else {
         return with_prologue(k, nest, bytes);
     };
     let sums: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
@@ -282,8 +303,8 @@ pub fn aligned_product(k: &Kernel, plan: &NestPlan, bytes: usize) -> Option<Tens
         .map(|s| operand(k, nest, s.inputs.get(1)?, (roles.columns[0], bytes), &roles))
         .collect::<Option<_>>()?;
     let k_major = rights[0].k_major;
-    // wgmma reads tf32 operands K-major only.
-    let fits = element != DType::F32 || (k_major && left.k_major);
+    // wgmma reads MN-major operands of 16 bits only.
+    let fits = element.byte_size() == 2 || (k_major && left.k_major);
     let fits = fits && rights.iter().all(|r| r.k_major == k_major);
     fits.then_some(TensorCoreProduct {
         roles,
@@ -307,7 +328,7 @@ fn convolution(
     let [sum] = sums else { return None };
     im2col::window(k, sum)
         .filter(|(w, ..)| roles.batch.len() == usize::from(w.filters.is_some()))
-        .filter(|_| !roles.rows.is_empty() && element != DType::F32)
+        .filter(|_| !roles.rows.is_empty() && element.byte_size() == 2)
 }
 
 /// A product whose K-major left operand is computed from memory by a prologue.

@@ -68,7 +68,8 @@ impl WgmmaTile<'_> {
 
     /// The type of so many columns of accumulators.
     pub(super) fn accumulators(&self, c: Code, columns: usize) -> Type {
-        self.fragments().accumulator(Ptx(c).f32(), columns)
+        let element = Type::scalar(c.ctx(), self.product().accumulator());
+        self.fragments().accumulator(element, columns)
     }
     pub(super) fn fragments(&self) -> Fragments {
         Fragments { rows: self.m }

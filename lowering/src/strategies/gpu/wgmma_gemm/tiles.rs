@@ -26,7 +26,7 @@ pub const TILES: &[TileConfig] = &[
 /// Rows, columns, stages, CTAs per SM.
 pub type TileConfig = (usize, usize, usize, usize);
 /// Multiply-adds of 16-bit elements per SM and clock, sustained over a large K. An f32 (tf32) K
-/// step has half the K and takes as long.
+/// step has half the K and takes as long, one of 8-bit elements twice.
 const RATE: f64 = 1800.0;
 /// L2 bytes per SM and clock: when all SMs load, and at most.
 const BANDWIDTH: [f64; 2] = [62.0, 80.0];
@@ -48,6 +48,8 @@ const START: f64 = 2500.0;
 const SEEN: f64 = 0.75;
 /// Clocks of a tile without tensor-core work, independent of its size.
 const WAIT: f64 = 600.0;
+/// Sums of a K step that are promoted per clock.
+const ADDED: f64 = 64.0;
 /// Elements per clock of a tile's epilogue.
 const FINISHED: f64 = 30.0;
 
@@ -89,8 +91,13 @@ pub fn choose(nest: &Nest, p: &TensorCoreProduct) -> (Params, f64) {
         .map_or(Left::default(), |prologue| Left { clocks: prologue.clocks(), slices: p.slices() });
     // A cluster launch needs the grid before the call, so K is split for static sizes only.
     let most = if split_k::is_static(nest) { usize::MAX } else { 1 };
-    let how =
-        ProductTraits { rights: p.rights.len(), left, max_split: most, pixels: p.window.is_some() };
+    let how = ProductTraits {
+        rights: p.rights.len(),
+        left,
+        max_split: most,
+        pixels: p.window.is_some(),
+        promoted: p.is_promoted(),
+    };
     let (time, (m, n, stages, resident), parts) = fastest(sizes, how);
     let resident = if parts > 1 { 0 } else { resident };
     let params = Params {
@@ -105,14 +112,16 @@ pub fn choose(nest: &Nest, p: &TensorCoreProduct) -> (Params, f64) {
 }
 
 /// The tile with as many stages as fit shared memory, if its accumulators and computed left
-/// fragments fit registers.
-fn fitting(left: Left, (m, n, stages, resident): TileConfig) -> Option<TileConfig> {
+/// fragments, or sums that are promoted, fit registers.
+fn fitting(how: ProductTraits, (m, n, stages, resident): TileConfig) -> Option<TileConfig> {
+    let ProductTraits { left, promoted, .. } = how;
     if left.clocks == 0.0 {
-        return Some((m, n, stages, resident));
+        let fits = !promoted || fits_registers(m, n, resident, true);
+        return fits.then_some((m, n, stages, resident));
     }
     let ring = |stages: &usize| resident * bytes(left.slices * m, n, *stages, (m / 64).min(2));
     let most = (2..=stages).rev().find(|stages| ring(stages) <= SHARED);
-    most.filter(|_| fits_registers(m, n, resident)).map(|stages| (m, n, stages, resident))
+    most.filter(|_| fits_registers(m, n, resident, false)).map(|stages| (m, n, stages, resident))
 }
 
 /// Properties of a product besides its sizes.
@@ -125,6 +134,19 @@ struct ProductTraits {
     max_split: usize,
     /// Whether the left operand is loaded in im2col mode.
     pixels: bool,
+    /// Whether sums of K steps are promoted.
+    promoted: bool,
+}
+
+impl ProductTraits {
+    /// Of a product of elements in memory.
+    const PLAIN: ProductTraits = ProductTraits {
+        rights: 1,
+        left: Left { clocks: 0.0, slices: 1 },
+        max_split: 1,
+        pixels: false,
+        promoted: false,
+    };
 }
 
 /// The fastest choice: estimated clocks, tile, split-K factor.
@@ -138,7 +160,7 @@ fn fastest(
     let tiles = TILES
         .iter()
         .filter(|(_, n, ..)| n % (DEPTH * rights) == 0)
-        .filter_map(|tile| fitting(left, *tile));
+        .filter_map(|tile| fitting(how, *tile));
     let most = if left.clocks > 0.0 { 1 } else { most };
     let shared = tiles.flat_map(|tile| split_k::FACTORS.iter().map(move |parts| (tile, *parts)));
     let shared = shared.filter(|((m, n, _, resident), parts)| {
@@ -153,13 +175,12 @@ fn fastest(
 
 /// Estimated clocks of a product. `sizes`: batch, rows, columns, K steps.
 pub fn time(sizes: [i64; 4], left: Left) -> f64 {
-    fastest(sizes, ProductTraits { rights: 1, left, max_split: usize::MAX, pixels: false }).0
+    fastest(sizes, ProductTraits { left, max_split: usize::MAX, ..ProductTraits::PLAIN }).0
 }
 
 /// The same without split-K.
 pub fn time_alone(sizes: [i64; 4]) -> f64 {
-    fastest(sizes, ProductTraits { rights: 1, left: Left::default(), max_split: 1, pixels: false })
-        .0
+    fastest(sizes, ProductTraits::PLAIN).0
 }
 
 /// Estimated clocks of the busiest SM, from its first wgmma on. `sizes`: batch, rows, columns, K
@@ -190,6 +211,9 @@ fn time_of(
             .max(pixels)
             .max(wait)
             .max(STEP);
+    // A single warpgroup adds the sums of a step while nothing multiplies.
+    let adds = if how.promoted && m == 64 { elements / ADDED } else { 0.0 };
+    let sum = sum + up(steps, parts) as f64 * adds;
     let finish = WAIT + elements / FINISHED + split_k::exchange(m, n, parts);
     // With several CTAs per SM, one multiplies while another runs its epilogue.
     let seen = if resident > 1 { (SEEN * each).ceil() } else { each };

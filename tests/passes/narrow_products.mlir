@@ -1,0 +1,52 @@
+// RUN: kiln-narrow-products{chip=sm_90a}
+
+// As `_scaled_mm` is captured: the weights are transposed, scales follow.
+// CASE: scaled_mm
+// CHECK-NOT: kiln.convert
+// CHECK: kiln.dot_general {{.*}} : tensor<64x128xf8E4M3FN>, tensor<128x96xf8E4M3FN> to f32
+func.func @f(%x: tensor<64x128xf8E4M3FN>, %w: tensor<96x128xf8E4M3FN>) -> tensor<64x96xf32> {
+  %0 = kiln.convert %x : tensor<64x128xf8E4M3FN> to bf16
+  %1 = kiln.transpose %w permutation = [1, 0] : tensor<96x128xf8E4M3FN>
+  %2 = kiln.convert %1 : tensor<128x96xf8E4M3FN> to bf16
+  %3 = kiln.dot_general %0, %2 batch = [] x [] contract = [1] x [0] : tensor<64x128xbf16>, tensor<128x96xbf16> to f32
+  return %3 : tensor<64x96xf32>
+}
+
+// -----
+// Dequantised in f16 before the transpose; the product is rounded to f16. The number of rows is
+// dynamic.
+// CASE: transposed_after_conversion
+// CHECK: kiln.transpose %{{.*}} : tensor<96x128xf8E5M2>
+// CHECK: kiln.dot_general {{.*}} : tensor<?x128xf8E5M2>, tensor<128x96xf8E5M2> to f16
+func.func @f(%x: tensor<?x128xf8E5M2>, %w: tensor<96x128xf8E5M2>) -> tensor<?x96xf16> {
+  %0 = kiln.convert %x : tensor<?x128xf8E5M2> to f16
+  %1 = kiln.convert %w : tensor<96x128xf8E5M2> to f16
+  %2 = kiln.transpose %1 permutation = [1, 0] : tensor<96x128xf16>
+  %3 = kiln.dot_general %0, %2 batch = [] x [] contract = [1] x [0] : tensor<?x128xf16>, tensor<128x96xf16>
+  return %3 : tensor<?x96xf16>
+}
+
+// -----
+// wgmma reads 8-bit operands K-major; these weights are N-major.
+// CASE: n_major
+// CHECK-COUNT-2: kiln.convert
+func.func @f(%x: tensor<64x128xf8E4M3FN>, %w: tensor<128x96xf8E4M3FN>) -> tensor<64x96xf32> {
+  %0 = kiln.convert %x : tensor<64x128xf8E4M3FN> to bf16
+  %1 = kiln.convert %w : tensor<128x96xf8E4M3FN> to bf16
+  %2 = kiln.dot_general %0, %1 batch = [] x [] contract = [1] x [0] : tensor<64x128xbf16>, tensor<128x96xbf16> to f32
+  return %2 : tensor<64x96xf32>
+}
+
+// -----
+// Two types, and a K of which rows are no whole 16 bytes.
+// CASE: two_types
+// CHECK-COUNT-4: kiln.convert
+func.func @f(%x: tensor<64x128xf8E4M3FN>, %w: tensor<96x128xf8E5M2>, %y: tensor<64x100xf8E4M3FN>, %v: tensor<96x100xf8E4M3FN>) -> (tensor<64x96xf32>, tensor<64x96xf32>) {
+  %0 = kiln.convert %x : tensor<64x128xf8E4M3FN> to bf16
+  %1 = kiln.convert %w : tensor<96x128xf8E5M2> to bf16
+  %2 = kiln.dot_general %0, %1 batch = [] x [] contract = [1] x [1] : tensor<64x128xbf16>, tensor<96x128xbf16> to f32
+  %3 = kiln.convert %y : tensor<64x100xf8E4M3FN> to bf16
+  %4 = kiln.convert %v : tensor<96x100xf8E4M3FN> to bf16
+  %5 = kiln.dot_general %3, %4 batch = [] x [] contract = [1] x [1] : tensor<64x100xbf16>, tensor<96x100xbf16> to f32
+  return %2, %5 : tensor<64x96xf32>, tensor<64x96xf32>
+}
