@@ -41,6 +41,8 @@ ITEMS = {
     **{f"llama1b_b{b}_s1": lambda b=b: hugging_face("llama", b, 1, **LLAMA) for b in (1, 4, 16)},
     **{f"llama1b_int8_b{b}_s1": lambda b=b: linears(Int8Linear, *hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
     **{f"llama1b_fp8_b{b}_s1": lambda b=b: linears(Float8Linear, *hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
+    "llama1b_fp8_dynamic_b1_s2048": lambda: linears(Float8Dynamic, *hugging_face("llama", 1, 2048, **LLAMA)),
+    "llama1b_int8_dynamic_b1_s2048": lambda: linears(Int8Dynamic, *hugging_face("llama", 1, 2048, **LLAMA)),
     **{f"llama1b_int4_b{b}_s1": lambda b=b: linears(Int4Linear, *hugging_face("llama", b, 1, **LLAMA)) for b in (1, 4, 16)},
 }
 
@@ -76,6 +78,34 @@ class Float8Linear(torch.nn.Module):
 
     def forward(self, x):
         return torch.nn.functional.linear(x, (self.weight.to(torch.float32) * self.scale).to(x.dtype))
+
+
+class Float8Dynamic(Float8Linear):
+    """The same weights, and activations quantised with a scale a row, as torchao's Float8DynamicActivationFloat8WeightConfig(PerRow()); in f32,
+    as a reference, activations are not quantised."""
+
+    def forward(self, x):
+        if x.dtype != torch.bfloat16:
+            return super().forward(x)
+        rows = x.flatten(0, -2)
+        scale = rows.abs().amax(1, keepdim=True).float().clamp_min(1e-12) / torch.finfo(torch.float8_e4m3fn).max
+        q = (rows / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+        y = torch._scaled_mm(q, self.weight.t(), scale, self.scale.t(), out_dtype=x.dtype, use_fast_accum=True)
+        return y.unflatten(0, x.shape[:-1])
+
+
+class Int8Dynamic(Int8Linear):
+    """The same weights, and activations quantised with a scale a row, as torchao's Int8DynamicActivationInt8WeightConfig; in f32, as a
+    reference, activations are not quantised."""
+
+    def forward(self, x):
+        if x.dtype != torch.bfloat16:
+            return super().forward(x)
+        rows = x.flatten(0, -2)
+        scale = rows.abs().amax(1, keepdim=True).float().clamp_min(1e-5) / 127
+        q = (rows / scale).round().clamp(-127, 127).to(torch.int8)
+        y = torch._int_mm(q, self.weight.t()).float() * scale * self.scale
+        return y.to(x.dtype).unflatten(0, x.shape[:-1])
 
 
 class Int4Linear(torch.nn.Module):

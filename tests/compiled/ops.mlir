@@ -892,7 +892,7 @@ func.func @f(%x: tensor<17x320xf16>, %w: tensor<2600x320xi8>, %s: tensor<2600xf1
 
 // -----
 
-// CASE: a product of a few rows of 8-bit floats, which are converted to multiply them
+// CASE: a product of a few rows of 8-bit floats
 func.func @f(%x: tensor<16x256xf8E4M3FN>, %w: tensor<96x256xf8E4M3FN>, %s: tensor<96xf32>) -> tensor<16x96xbf16> {
   %0 = kiln.convert %w : tensor<96x256xf8E4M3FN> to bf16
   %1 = kiln.convert %x : tensor<16x256xf8E4M3FN> to bf16
@@ -911,4 +911,38 @@ func.func @f(%x: tensor<2x64x5xf16>, %w: tensor<2x80x64xf8E4M3FN>) -> tensor<2x8
   %1 = kiln.transpose %x permutation = [0, 2, 1] : tensor<2x64x5xf16>
   %2 = kiln.dot_general %0, %1 batch = [0] x [0] contract = [2] x [2] : tensor<2x80x64xf16>, tensor<2x5x64xf16>
   return %2 : tensor<2x80x5xf16>
+}
+
+// -----
+
+// CASE: a gate of 8-bit float products with scales a row and a column, of a K that no step divides
+func.func @f(%x: tensor<65x144xf8E4M3FN>, %v: tensor<72x144xf8E4M3FN>, %w: tensor<72x144xf8E4M3FN>, %s: tensor<65x1xf32>, %t: tensor<1x72xf32>) -> tensor<65x72xbf16> {
+  %0 = kiln.convert %x : tensor<65x144xf8E4M3FN> to bf16
+  %1 = kiln.convert %v : tensor<72x144xf8E4M3FN> to bf16
+  %2 = kiln.convert %w : tensor<72x144xf8E4M3FN> to bf16
+  %3 = kiln.dot_general %0, %1 batch = [] x [] contract = [1] x [1] : tensor<65x144xbf16>, tensor<72x144xbf16> to f32
+  %4 = kiln.dot_general %0, %2 batch = [] x [] contract = [1] x [1] : tensor<65x144xbf16>, tensor<72x144xbf16> to f32
+  %5 = kiln.broadcast_in_dim %s dims = [0, 1] sizes = [65, 72] : tensor<65x1xf32>
+  %6 = kiln.broadcast_in_dim %t dims = [0, 1] sizes = [65, 72] : tensor<1x72xf32>
+  %7 = kiln.mul %3, %5 : tensor<65x72xf32>
+  %8 = kiln.mul %7, %6 : tensor<65x72xf32>
+  %9 = kiln.mul %4, %5 : tensor<65x72xf32>
+  %10 = kiln.mul %9, %6 : tensor<65x72xf32>
+  %11 = kiln.logistic %8 : tensor<65x72xf32>
+  %12 = kiln.mul %11, %10 : tensor<65x72xf32>
+  %13 = kiln.convert %12 : tensor<65x72xf32> to bf16
+  return %13 : tensor<65x72xbf16>
+}
+
+// -----
+
+// CASE: int8 products with int32 sums, one scaled and one as it is
+func.func @f(%x: tensor<3x33x80xi8>, %v: tensor<3x24x80xi8>, %w: tensor<40x80xi8>, %s: tensor<40xf32>) -> (tensor<3x33x24xi32>, tensor<3x33x40xbf16>) {
+  %0 = kiln.dot_general %x, %v batch = [0] x [0] contract = [2] x [2] : tensor<3x33x80xi8>, tensor<3x24x80xi8> to i32
+  %1 = kiln.dot_general %x, %w batch = [] x [] contract = [2] x [1] : tensor<3x33x80xi8>, tensor<40x80xi8> to i32
+  %2 = kiln.convert %1 : tensor<3x33x40xi32> to f32
+  %3 = kiln.broadcast_in_dim %s dims = [2] sizes = [3, 33, 40] : tensor<40xf32>
+  %4 = kiln.mul %2, %3 : tensor<3x33x40xf32>
+  %5 = kiln.convert %4 : tensor<3x33x40xf32> to bf16
+  return %0, %5 : tensor<3x33x24xi32>, tensor<3x33x40xbf16>
 }

@@ -198,6 +198,34 @@ fn quantised_weights_are_dequantised_for_tensor_cores() {
     }
 }
 
+/// Products of 8-bit floats and of int8, among the compiled cases.
+#[test]
+fn products_of_8_bits_use_tensor_cores() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    let instructions = [
+        ("a gate of 8-bit float products", "sm_90a", "m64n128k32.f32.e4m3.e4m3"),
+        ("a product of a few rows of 8-bit floats", "sm_90a", "m64n64k32.f32.e4m3.e4m3"),
+        ("int8 products with int32 sums", "sm_90a", "m64n64k32.s32.s8.s8"),
+        ("int8 products with int32 sums", "sm_80", "m16n8k32.row.col.s32.s8.s8.s32"),
+        ("int8 products with int32 sums", "sm_89", "m16n8k32.row.col.s32.s8.s8.s32"),
+    ];
+    let cases: Vec<&str> = include_str!("../compiled/ops.mlir").split("// -----").collect();
+    for (name, chip, instruction) in instructions {
+        crate::watchdog::arm();
+        let case = cases.iter().find(|c| c.contains(name)).expect("a case");
+        std::fs::write(&path, case.replace("@f(", "@main(")).unwrap();
+        let package = build(&path, chip).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let kernels = package.program.kernels.iter();
+        let products: Vec<_> = kernels
+            .filter(|k| k.ops.iter().any(|op| op == "dot_general"))
+            .map(|k| String::from_utf8_lossy(&package.objects[&k.symbol]))
+            .collect();
+        let all = products.iter().all(|ptx| ptx.contains(instruction));
+        assert!(!products.is_empty() && all, "{name} for {chip}");
+    }
+}
+
 /// Skinny GEMMs: left operand, right operand, result.
 const SKINNY: &[(&str, &str, &str)] = &[
     ("1x2048xbf16", "8192x2048xbf16", "1x8192xbf16"),

@@ -1605,3 +1605,59 @@ func.func @k0(%a: tensor<3x128xbf16> {kiln.sizes = array<i64: 3, 128>}, %b: tens
 }
 }
 
+// -----
+// The sums of each K step of 128 are added in f32 registers.
+// CASE: gemm_wgmma_of_8_bit_floats
+// CHECK: kiln.tile.mma {{.*}} memref<64x128xf8E4M3FN, 3> -> tensor<64x64xf32, #accumulator>
+// CHECK-NEXT: kiln.tile.mma_wait 0
+// CHECK: arith.addf {{.*}} : tensor<64x64xf32, #accumulator>
+// CHECK: kiln.tile.epilogue
+// IMPLICIT-CHECK-NOT: nvvm.
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<130x272xf8E4M3FN> {kiln.sizes = array<i64: 130, 272>}, %b: tensor<64x272xf8E4M3FN> {kiln.sizes = array<i64: 64, 272>}, %scale: tensor<64xf32> {kiln.sizes = array<i64: 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 128 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<130x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x64xf32>) -> tensor<130x64xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<130x272xf8E4M3FN>, tensor<64x272xf8E4M3FN>) outs(%f : tensor<130x64xf32>) -> tensor<130x64xf32>
+  %g = tensor.empty() : tensor<130x64xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %scale : tensor<130x64xf32>, tensor<64xf32>) outs(%g : tensor<130x64xbf16>) {
+  ^bb0(%x: f32, %y: f32, %o: bf16):
+    %0 = arith.mulf %x, %y : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<130x64xbf16>
+  return %r : tensor<130x64xbf16>
+}
+}
+}
+
+// -----
+// int8 with int32 sums, which two CTAs of a cluster share.
+// CASE: gemm_wgmma_of_int8
+// CHECK: kiln.tile.mma {{.*}} init {{.*}} memref<64x128xi8, 3> -> tensor<64x64xi32, #accumulator>
+// CHECK: kiln.tile.cluster_reduce {{.*}} : tensor<64x64xi32, #accumulator>
+// IMPLICIT-CHECK-NOT: nvvm.
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<64x512xi8> {kiln.sizes = array<i64: 64, 512>}, %b: tensor<64x512xi8> {kiln.sizes = array<i64: 64, 512>}, %scale: tensor<64xf32> {kiln.sizes = array<i64: 64>}) -> tensor<64x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 128 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, split_k = 2 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0 : i32
+  %e = tensor.empty() : tensor<64x64xi32>
+  %f = linalg.fill ins(%zero : i32) outs(%e : tensor<64x64xi32>) -> tensor<64x64xi32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<64x512xi8>, tensor<64x512xi8>) outs(%f : tensor<64x64xi32>) -> tensor<64x64xi32>
+  %g = tensor.empty() : tensor<64x64xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %scale : tensor<64x64xi32>, tensor<64xf32>) outs(%g : tensor<64x64xbf16>) {
+  ^bb0(%x: i32, %y: f32, %o: bf16):
+    %0 = arith.sitofp %x : i32 to f32
+    %1 = arith.mulf %0, %y : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    linalg.yield %2 : bf16
+  } -> tensor<64x64xbf16>
+  return %r : tensor<64x64xbf16>
+}
+}
+}

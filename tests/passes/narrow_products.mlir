@@ -27,14 +27,33 @@ func.func @f(%x: tensor<?x128xf8E5M2>, %w: tensor<96x128xf8E5M2>) -> tensor<?x96
 }
 
 // -----
-// wgmma reads 8-bit operands K-major; these weights are N-major.
+// Tokens of a batch, whose dimensions the quantised matrix has merged.
+// CASE: reshaped_rows
+// CHECK: kiln.reshape {{.*}} : tensor<128x64xf8E4M3FN>
+// CHECK: kiln.dot_general {{.*}} : tensor<4x32x64xf8E4M3FN>, tensor<96x64xf8E4M3FN> to bf16
+func.func @f(%x: tensor<128x64xf8E4M3FN>, %w: tensor<96x64xf8E4M3FN>) -> tensor<4x32x96xbf16> {
+  %0 = kiln.convert %x : tensor<128x64xf8E4M3FN> to bf16
+  %1 = kiln.reshape %0 sizes = [4, 32, 64] : tensor<128x64xbf16>
+  %2 = kiln.convert %w : tensor<96x64xf8E4M3FN> to bf16
+  %3 = kiln.dot_general %1, %2 batch = [] x [] contract = [2] x [1] : tensor<4x32x64xbf16>, tensor<96x64xbf16>
+  return %3 : tensor<4x32x96xbf16>
+}
+
+// -----
+// wgmma reads 8-bit operands K-major; these weights are N-major. A reshape that splits K, too, is
+// left.
 // CASE: n_major
-// CHECK-COUNT-2: kiln.convert
-func.func @f(%x: tensor<64x128xf8E4M3FN>, %w: tensor<128x96xf8E4M3FN>) -> tensor<64x96xf32> {
+// CHECK-COUNT-4: kiln.convert
+func.func @f(%x: tensor<64x128xf8E4M3FN>, %w: tensor<128x96xf8E4M3FN>, %y: tensor<64x128xf8E4M3FN>, %v: tensor<96x64xf8E4M3FN>) -> (tensor<64x96xf32>, tensor<2x64x96xf32>) {
   %0 = kiln.convert %x : tensor<64x128xf8E4M3FN> to bf16
   %1 = kiln.convert %w : tensor<128x96xf8E4M3FN> to bf16
   %2 = kiln.dot_general %0, %1 batch = [] x [] contract = [1] x [0] : tensor<64x128xbf16>, tensor<128x96xbf16> to f32
-  return %2 : tensor<64x96xf32>
+  %3 = kiln.convert %y : tensor<64x128xf8E4M3FN> to bf16
+  %4 = kiln.reshape %3 sizes = [64, 2, 64] : tensor<64x128xbf16>
+  %5 = kiln.transpose %4 permutation = [1, 0, 2] : tensor<64x2x64xbf16>
+  %6 = kiln.convert %v : tensor<96x64xf8E4M3FN> to bf16
+  %7 = kiln.dot_general %5, %6 batch = [] x [] contract = [2] x [1] : tensor<2x64x64xbf16>, tensor<96x64xbf16> to f32
+  return %2, %7 : tensor<64x96xf32>, tensor<2x64x96xf32>
 }
 
 // -----

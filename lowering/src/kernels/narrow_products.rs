@@ -58,7 +58,8 @@ impl Pass for NarrowProducts {
             read.iter().try_for_each(NarrowProduct::replace)?;
             let replaced = read.iter().map(|p| p.op.result(0)).collect();
             erase_dead(replaced, |kind| {
-                matches!(kind, OpKind::DotGeneral | OpKind::Convert | OpKind::Transpose)
+                kind == OpKind::DotGeneral
+                    || matches!(kind, OpKind::Convert | OpKind::Transpose | OpKind::Reshape)
             });
         }
         Ok(())
@@ -69,36 +70,47 @@ impl Pass for NarrowProducts {
 struct Widened {
     /// The 8-bit floats.
     narrow: Value,
-    /// The permutations from them to the operand, the last one first.
-    permutations: Vec<Vec<i64>>,
+    /// The transposes and reshapes from them to the operand, the last one first.
+    moves: Vec<Op>,
 }
 
 impl Widened {
     fn of(mut v: Value) -> Option<Widened> {
-        let mut permutations = vec![];
+        let mut moves = vec![];
         loop {
             let op = v.def()?;
-            if let Some(t) = Transpose::of(op) {
-                permutations.push(t.permutation);
-                v = t.input;
+            if matches!(op.kind(), Some(OpKind::Transpose | OpKind::Reshape)) {
+                moves.push(op);
+                v = op.operand(0);
                 continue;
             }
             let narrow = Convert::of(op)?.input;
             let eight = matches!(dtype(narrow), Some(DType::F8E4M3FN | DType::F8E5M2));
-            return eight.then_some(Widened { narrow, permutations });
+            return eight.then_some(Widened { narrow, moves });
         }
     }
     /// The operand without its conversion.
     fn operand(&self, b: &Builder) -> Result<Value> {
-        self.permutations.iter().rev().try_fold(self.narrow, |input, permutation| {
-            b.add(&Transpose { input, permutation: permutation.clone() })
+        self.moves.iter().rev().try_fold(self.narrow, |input, op| {
+            match (Transpose::of(*op), Reshape::of(*op)) {
+                (Some(t), _) => b.add(&Transpose { input, ..t }),
+                (_, Some(r)) => b.add(&Reshape { input, ..r }),
+                _ => Err("moves elements in no known way".into()),
+            }
         })
     }
     /// Whether TMA reads it K-major: K, and all rows in memory, are whole units.
     fn is_k_major(&self, contract: i64, facts: &Facts) -> bool {
-        // Dimensions of the operand as those of what is converted, then of what is in memory.
-        let inner = |d: i64, p: &Vec<i64>| p.get(d as usize).copied();
-        let at = self.permutations.iter().try_fold(contract, inner);
+        // The operand's dimension as that of what is converted; a reshape may split or join others.
+        let inner = |d: i64, op: &Op| {
+            if let Some(t) = Transpose::of(*op) {
+                return t.permutation.get(d as usize).copied();
+            }
+            let (from, to) = (facts.dims(op.operand(0)), facts.dims(op.result(0)));
+            let last = d + 1 == to.len() as i64 && from.last() == to.last();
+            last.then(|| from.len() as i64 - 1)
+        };
+        let at = self.moves.iter().try_fold(contract, inner);
         let stored = Stored::of(self.narrow);
         let innermost = stored.innermost().map(|d| d as i64);
         let k = at.and_then(|d| facts.dims(self.narrow).get(d as usize).cloned());

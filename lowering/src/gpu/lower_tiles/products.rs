@@ -7,7 +7,7 @@ use crate::{
         thread::ROWS,
     },
     strategies::gpu::{
-        common::ptx::{Mma, Ptx, WGMMA_K_BYTES},
+        common::ptx::{MMA_K_BYTES, Mma, Ptx},
         wgmma_gemm::ROW,
     },
 };
@@ -18,9 +18,9 @@ const DEPTH_ROWS: usize = 16;
 
 /// How far apart the operands of consecutive wgmmas are in a tile, in bytes.
 fn advance(tile: Shared, k_major: bool, k: usize) -> usize {
-    let each = ROW / WGMMA_K_BYTES;
+    let each = ROW / MMA_K_BYTES;
     match k_major {
-        true => k / each * tile.rows * ROW + k % each * WGMMA_K_BYTES,
+        true => k / each * tile.rows * ROW + k % each * MMA_K_BYTES,
         false => k * DEPTH_ROWS * ROW,
     }
 }
@@ -104,7 +104,7 @@ impl Role<'_> {
         let nothing = || (0..blocks).map(|_| p.undef_accumulators(sum, mma.columns)).collect();
         let mut sums = sums.map_or_else(nothing, Ok)?;
         let depth = if mma.a_k_major { left.columns } else { left.rows };
-        let each = if mma.a_k_major { left.slice * WGMMA_K_BYTES / ROW } else { DEPTH_ROWS };
+        let each = if mma.a_k_major { left.slice * MMA_K_BYTES / ROW } else { DEPTH_ROWS };
         p.wgmma_fence()?;
         for k in 0..depth.div_ceil(each) {
             let b = p.advance_descriptor(b, advance(right, mma.b_k_major, k))?;

@@ -13,7 +13,7 @@ use crate::{
         wgmma_gemm::TensorCoreProduct,
     },
 };
-use kiln_dialects::{ir::*, value::DType};
+use kiln_dialects::ir::*;
 
 /// A matrix product in its kernel, with its CTA tile.
 pub struct ProductResults<'a> {
@@ -142,7 +142,7 @@ impl ProductResults<'_> {
         let together = |all: &&[Value]| match all {
             [one] => Ok(*one),
             _ => {
-                let ty = Type::vector(Type::scalar(c.ctx(), DType::F32), all.len());
+                let ty = Type::vector(all[0].ty(), all.len());
                 vector::from_elements(c, all, ty)
             }
         };

@@ -51,8 +51,8 @@ pub fn accumulator(element: DType) -> DType {
     if element.is_float() { DType::F32 } else { DType::I32 }
 }
 
-/// Bytes of K of a `wgmma`: K is 16 for elements of 16 bits.
-pub const WGMMA_K_BYTES: usize = 32;
+/// Bytes of K of a `wgmma` or an `mma.sync`: K is 16 for elements of 16 bits.
+pub const MMA_K_BYTES: usize = 32;
 
 impl Ptx {
     /// `f32`.
@@ -338,7 +338,7 @@ impl Ptx {
         let sum = if element.is_float() { WGMMATypes::F32 } else { WGMMATypes::S32 };
         let major = |row: bool| if row { MMALayout::Row } else { MMALayout::Col };
         let scale = if fresh { WGMMAScaleOut::Zero } else { WGMMAScaleOut::One };
-        let depth = WGMMA_K_BYTES / element.byte_size();
+        let depth = MMA_K_BYTES / element.byte_size();
         nvvm::wgmma_mma_async(
             self,
             sums,

@@ -1,13 +1,14 @@
 //! Instructions from sm_80 on: `mma.sync` with all operands in registers, `ldmatrix`, and
 //! `cp.async`.
-use crate::strategies::gpu::common::ptx::Ptx;
+use crate::strategies::gpu::common::ptx::{MMA_K_BYTES, Ptx, accumulator};
 use kiln_dialects::{ir::*, value::DType};
 
 impl Ptx {
     /// `mma.m16n8k16`: D = A B + D of a warp. Of lane 4 g + t, each operand register holds elements
     /// 2 t and 2 t + 1 of the first or second 8 of K. `left` has rows g and g + 8 of the first 8 of
     /// K, then of the second 8; `right` has column g. The accumulators are columns 2 t and 2 t + 1
-    /// of rows g and g + 8.
+    /// of rows g and g + 8. Of int8 it is `mma.m16n8k32`: a register has 4 elements for 2, and
+    /// accumulators are i32.
     pub fn warp_mma(
         self,
         element: DType,
@@ -25,20 +26,26 @@ impl Ptx {
         let kind = match element {
             DType::F16 => nvvm::MMATypes::F16,
             DType::BF16 => nvvm::MMATypes::Bf16,
-            other => return Err(format!("has no mma.m16n8k16 of {other}").into()),
+            DType::I8 => nvvm::MMATypes::S8,
+            other => return Err(format!("has no mma.sync of {other}").into()),
         };
-        let shape = self.attr("#nvvm.shape<m = 16, n = 8, k = 16>")?;
+        let k = MMA_K_BYTES / element.byte_size();
+        let shape = self.attr(&format!("#nvvm.shape<m = 16, n = 8, k = {k}>"))?;
+        let sum = Type::scalar(self.0.ctx(), accumulator(element));
         let (left, right) = (as_operands(&left)?, as_operands(&right)?);
         let (row, col, made) = (
             nvvm::MMALayout::Row,
             nvvm::MMALayout::Col,
-            self.accumulator_type(self.f32(), 2 * sums.len()),
+            self.accumulator_type(sum, 2 * sums.len()),
         );
-        let done = nvvm::Mma::new(self, shape, row, col, &left, &right, sums, made)
+        let mma = nvvm::Mma::new(self, shape, row, col, &left, &right, sums, made)
             .multiplicand_a_ptx_type(kind)
-            .multiplicand_b_ptx_type(kind)
-            .result()?;
-        self.extract_accumulators(done, self.f32(), sums.len())
+            .multiplicand_b_ptx_type(kind);
+        let done = match element.is_float() {
+            true => mma.result()?,
+            false => mma.int_overflow_behavior(nvvm::MMAIntOverflow::Wrapped).result()?,
+        };
+        self.extract_accumulators(done, sum, sums.len())
     }
 }
 

@@ -106,7 +106,7 @@ impl MmaTile<'_> {
         let begin = arith::addi(
             p,
             p.base_address(scope.buffer(operand.buffer)?)?,
-            p.size_in_bytes(at, 2)?,
+            p.size_in_bytes(at, self.element_bytes())?,
         )?;
         let pixels = match &product.window {
             Some(w) if left => self.pixels(p.0, w, begin, first)?,
@@ -114,16 +114,20 @@ impl MmaTile<'_> {
         };
         Ok(OperandTile { operand, left, across, base: begin, first, pixels })
     }
+    /// Bytes of an operand's element in memory.
+    fn element_bytes(&self) -> usize {
+        self.results.product.raw.byte_size()
+    }
     /// The address of an operand's tile in a stage.
     fn stage_address(&self, p: Ptx, stage: Value, left: bool) -> Result<Value> {
         let at = p.add(self.pipeline, p.mul_const(stage, (self.m + self.n) * ROW)?)?;
         p.add_const(at, if left { 0 } else { self.m * ROW })
     }
 
-    /// Issues the cp.asyncs of a K step. A row of a tile is 64 contiguous elements; an MN-major
+    /// Issues the cp.asyncs of a K step. A row of a tile is 128 contiguous bytes; an MN-major
     /// operand's tile has slices of 64 rows (K).
     fn copy_stage(&self, c: Code, side: &OperandTile<'_>, step: Value, stage: Value) -> Result<()> {
-        let (p, o) = (Ptx(c), side.operand);
+        let (p, o, width) = (Ptx(c), side.operand, self.element_bytes());
         let (row, chunk) = (p.div_const(self.thread, 8)?, p.rem_const(self.thread, 8)?);
         let place = arith::xori(p, chunk, p.rem_const(row, 8)?)?;
         let to = p.add(
@@ -136,27 +140,27 @@ impl MmaTile<'_> {
         let size = |i: usize| p.index_to_i32(self.results.scope.poly(c, &o.sizes[i])?);
         let (near_size, far_size) = (size(0)?, size(1)?);
         let stride = self.results.scope.poly(c, &o.strides[0])?;
-        let depth = p.mul_const(step, DEPTH)?;
+        let depth = p.mul_const(step, ROW / width)?;
         let (near0, far0) = if o.k_major { (depth, side.first) } else { (side.first, depth) };
-        let (near0, far0) = (p.add(near0, p.mul_const(chunk, 8)?)?, p.add(far0, row)?);
+        let (near0, far0) = (p.add(near0, p.mul_const(chunk, 16 / width)?)?, p.add(far0, row)?);
         let (slices, rows) =
             if o.k_major { (1, side.across) } else { (side.across / DEPTH, DEPTH) };
         let zero = p.number(0)?;
-        let bytes = o.copy_bytes();
+        let bytes = o.copy_bytes(width);
         for slice in 0..slices {
             let near = p.add_const(near0, slice * DEPTH)?;
             // The bytes left in the row for each copy of a chunk: cp.async fills the rest with
             // zeros.
             let copies = (0..16 / bytes).map(|j| {
-                let left = p.sub(near_size, p.add_const(near, j * bytes / 2)?)?;
-                p.min(p.max(p.mul_const(left, 2)?, zero)?, p.number(bytes)?)
+                let left = p.sub(near_size, p.add_const(near, j * bytes / width)?)?;
+                p.min(p.max(p.mul_const(left, width)?, zero)?, p.number(bytes)?)
             });
             let copies = copies.collect::<Result<Vec<Value>>>()?;
             for i in 0..rows / ROWS_PER_COPY {
                 let far = p.add_const(far0, i * ROWS_PER_COPY)?;
                 let inside = c.compare(CmpIPredicate::Slt, far, far_size)?;
                 let element = c.add(c.mul(p.i32_to_index(far)?, stride)?, p.i32_to_index(near)?)?;
-                let from = arith::addi(p, side.base, p.size_in_bytes(element, 2)?)?;
+                let from = arith::addi(p, side.base, p.size_in_bytes(element, width)?)?;
                 let to = p.add_const(to, slice * SLICE_BYTES + i * ROWS_PER_COPY * ROW)?;
                 for (j, left) in copies.iter().enumerate() {
                     let left = c.select(inside, *left, zero)?;
@@ -174,7 +178,7 @@ impl MmaTile<'_> {
     }
 
     /// Loads by ldmatrix the fragments of 16 rows (left) or columns (right) from `x` on, at the
-    /// `k`-th 16 of K. The right operand's are two fragments of 8 columns.
+    /// `k`-th 32 bytes of K. The right operand's are two fragments of 8 columns.
     fn fragment(
         &self,
         p: Ptx,
@@ -303,7 +307,8 @@ impl MmaTile<'_> {
             p.cp_async_commit_group()?;
         }
         let (down, over) = (self.m / self.warps.0, self.n / self.warps.1);
-        let zero = c.number(0.0, p.f32())?;
+        let sum = Type::scalar(c.ctx(), self.results.product.accumulator());
+        let zero = if sum.dtype()?.is_float() { c.number(0.0, sum)? } else { c.integer(0, sum)? };
         let sums = vec![zero; down * over / 32];
         let elements = self.prologue(c, batch, row)?;
         let end = match constant_value(self.steps) {

@@ -1,5 +1,5 @@
-//! Products and convolutions of bf16 and f16 by mma.sync, which every architecture from sm_80 on
-//! has; cp.async loads the operands into a multi-stage pipeline.
+//! Products and convolutions of bf16 and f16, and products of int8, by mma.sync, which every
+//! architecture from sm_80 on has; cp.async loads the operands into a multi-stage pipeline.
 mod emit;
 mod im2col;
 mod tile;
@@ -46,7 +46,7 @@ impl Strategy for MmaGemm {
     const NAME: &'static str = "mma_gemm";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str =
-        "Products and convolutions of bf16 and f16 by mma.sync and cp.async";
+        "Products of bf16, f16 and int8, and convolutions, by mma.sync and cp.async";
     const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = MISMATCH;
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT, CUDNN];
@@ -82,7 +82,7 @@ impl Strategy for MmaGemm {
     }
 }
 
-/// K of a pipeline stage, in elements: a row of a tile is 128 bytes.
+/// K of a pipeline stage, in 16-bit elements: a row of a tile is 128 bytes.
 pub const DEPTH: usize = wgmma_gemm::DEPTH;
 /// Warps of a CTA.
 const WARPS: usize = 8;
@@ -121,15 +121,19 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
             let size = plan.main().and_then(|n| n.extents.get(d)?.known());
             size.is_some_and(|n| n < MIN_TILE)
         };
-        let odd = |o: &MatrixOperand| o.copy_bytes() < TMA_BYTES;
+        let odd = |o: &MatrixOperand| o.copy_bytes(p.raw.byte_size()) < TMA_BYTES;
         let all = [p.roles.rows.first(), p.roles.columns.first()];
         !(odd(&p.left) || p.rights.iter().any(odd)) || !all.into_iter().flatten().any(|d| few(*d))
     };
     wgmma_gemm::aligned_product(k, plan, NARROWEST)
-        .filter(|p| p.element.byte_size() > 1)
         .filter(one_group)
         .filter(wide)
-        .filter(|p| p.rights.len() == 1 && p.element != DType::F32 && p.raw != DType::F32)
+        .filter(|p| p.rights.len() == 1 && is_multiplied(p.element) && p.raw != DType::F32)
+}
+
+/// Whether mma.sync of sm_80 multiplies elements of a dtype.
+fn is_multiplied(element: DType) -> bool {
+    matches!(element, DType::BF16 | DType::F16 | DType::I8)
 }
 
 /// Bytes of shared memory of a launch.

@@ -38,10 +38,10 @@ impl MatrixOperand {
         let whole = self.sizes.first().and_then(Poly::known).is_some_and(|n| n % DEPTH as i64 == 0);
         !self.k_major && across > DEPTH && whole && self.sizes.len() < 5
     }
-    /// Bytes of the widest aligned copy of 16-bit elements, at most 16 of cp.async.
-    pub fn copy_bytes(&self) -> usize {
+    /// Bytes of the widest aligned copy of elements of `size` bytes, at most 16 of cp.async.
+    pub fn copy_bytes(&self, size: usize) -> usize {
         let aligned = |bytes: &usize| {
-            let units = |p: &Poly| p.is_zero() || p.multiple_of(*bytes as i64 / 2);
+            let units = |p: &Poly| p.is_zero() || p.multiple_of((*bytes / size) as i64);
             units(&self.offset) && self.strides.iter().all(units)
         };
         [16, 8].into_iter().find(aligned).unwrap_or(4)
