@@ -98,12 +98,11 @@ impl Pass for ChunkRows {
 
 /// Ops that are erased where nothing reads them any more.
 fn is_free(kind: OpKind) -> bool {
-    use OpKind::{BroadcastInDim, DotGeneral, Gather, Iota, Reshape, Slice, Splat, Transpose};
+    use OpKind::{BroadcastInDim, Gather, Reduce, Scatter, Splat};
     kind.is_elementwise()
-        || matches!(
-            kind,
-            BroadcastInDim | DotGeneral | Gather | Iota | Reshape | Slice | Splat | Transpose
-        )
+        || matches!(kind, BroadcastInDim | Gather | Reduce | Scatter | Splat)
+        || matches!(kind, OpKind::DotGeneral | OpKind::Iota | OpKind::Reshape)
+        || matches!(kind, OpKind::Slice | OpKind::Transpose)
 }
 
 impl ChunkRows {

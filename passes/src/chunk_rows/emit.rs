@@ -182,6 +182,8 @@ impl Emitter<'_> {
             Some(OpKind::Splat | OpKind::Iota | OpKind::BroadcastInDim) => true,
             Some(OpKind::DotGeneral | OpKind::Gather | OpKind::Scatter) => large,
             Some(OpKind::Reshape | OpKind::Transpose) => large,
+            // Of a one-hot tensor, say, which is not stored either.
+            Some(OpKind::Reduce) => self.region.is_large(op.operand(0)),
             Some(kind) => large && kind.is_elementwise(),
             None => false,
         }
@@ -302,6 +304,9 @@ fn row_wise(
         }
         OpKind::Gather => {
             let o = Gather::of(op).ok_or_malformed(op)?;
+            if let Some(v) = picked(b, &o, needed, inputs, &to)? {
+                return Ok(v);
+            }
             let (indices, dims) = indexed(b, &o.indices, &o.dims, (1, needed, inputs), (rows, count))?;
             let dims = dims.into_iter().map(|d| at_input(0, d)).collect();
             b.add(&Gather { input: input()?, indices, dims })
@@ -345,6 +350,38 @@ fn row_wise(
             Ok(copy.result(0))
         }
     }
+}
+
+/// One element of each row as a sum over it, in which all others are 0: the kernel that reads the
+/// rows anyway computes it, so that they need not be kept for a gather.
+fn picked(
+    b: &Builder,
+    o: &Gather,
+    needed: &[Need],
+    inputs: &[Value],
+    to: &[i64],
+) -> Result<Option<Value>> {
+    let columns: Vec<usize> =
+        (1..inputs.len()).filter(|k| needed.get(*k) != Some(&Need::RowNumber)).collect();
+    let (Some(x), [k]) = (inputs.first().copied(), &columns[..]) else { return Ok(None) };
+    let dtype = tensor_type(x.ty())?.dtype;
+    let (Some([rows, columns]), true) = (sizes(x).and_then(|all| <[i64; 2]>::try_from(all).ok()), dtype.is_float()) else {
+        return Ok(None);
+    };
+    let all = matches!(needed.first(), Some(Need::Rows(_))) && o.dims.len() == o.input.ty().dims().len();
+    if !all || to.iter().product::<i64>() != rows {
+        return Ok(None);
+    }
+    let index = reshape(b, inputs[*k], &[rows])?;
+    let whole = Size::all(&[rows, columns]);
+    let number = Type::scalar(b.ctx, tensor_type(index.ty())?.dtype);
+    let lhs = b.add(&Iota { sizes: whole.clone(), axis: 1, dtype: number })?;
+    let rhs = b.add(&BroadcastInDim { input: index, dims: vec![0], sizes: whole.clone() })?;
+    let condition = b.add(&Compare { kind: CompareKind::Eq, lhs, rhs })?;
+    let on_false = b.splat(dtype, &whole, 0.0)?;
+    let input = b.add(&Select { condition, on_true: x, on_false })?;
+    let sum = b.add(&Reduce { kind: ReduceKind::Sum, input, dims: vec![1], maybe_empty: false })?;
+    reshape(b, sum, to).map(Some)
 }
 
 /// Entries of the dimensions of a chunk.

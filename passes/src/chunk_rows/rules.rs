@@ -253,6 +253,9 @@ fn counted_axis(v: Value) -> Option<usize> {
     if let Some(o) = Iota::of(op) {
         return Some(o.axis as usize);
     }
+    if let Some(o) = Constant::of(op) {
+        return folded_axis(o.value, &sizes(v)?);
+    }
     let (axis, from) = (counted_axis(op.operands().first().copied()?)?, sizes(op.operand(0))?);
     match op.kind()? {
         OpKind::BroadcastInDim => {
@@ -269,4 +272,15 @@ fn counted_axis(v: Value) -> Option<usize> {
         }
         _ => None,
     }
+}
+
+/// The axis along which a constant counts: small index tensors are folded.
+fn folded_axis(value: Attr, sizes: &[i64]) -> Option<usize> {
+    let tensor = value.as_tensor().ok()?;
+    let all = tensor.as_i().ok()?;
+    let counts = |axis: &usize| {
+        let (inner, size): (i64, i64) = (sizes[axis + 1..].iter().product(), sizes[*axis]);
+        (0..).zip(all).all(|(i, n)| i / inner.max(1) % size.max(1) == *n)
+    };
+    (0..sizes.len()).find(counts)
 }
