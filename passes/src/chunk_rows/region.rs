@@ -105,21 +105,23 @@ impl Region {
                 && matches!(s.op.kind(), Some(Reduce | ArgMax | ArgMin))
                 && region.is_large(s.op.operand(0))
         };
-        if !region.steps.iter().any(reduces) {
+        let reduced = region.steps.iter().any(reduces);
+        let later = |(op, _): &(Op, _)| {
+            op.kind() == Some(OpKind::Reduce) && region.is_large(op.operand(0))
+        };
+        if !reduced && !after.iter().any(later) {
             return Ok(None);
         }
         for s in &region.steps {
             let Some(reader) = region.reader(s.op.result(0)) else { continue };
             if s.rows.is_some() && region.is_large(s.op.result(0)) {
                 let known = after.iter().find(|(op, _)| *op == reader);
-                return Err(match known.and_then(|(_, why)| why.clone()) {
-                    Some(why) => why,
-                    None => format!("{} reads all rows", name(reader)),
-                });
+                let why = known.and_then(|(_, why)| why.clone());
+                return Err(why.unwrap_or_else(|| format!("{} reads all rows", reader.name())));
             }
         }
         region.later = region.later_ops(block);
-        Ok(Some(region))
+        Ok(reduced.then_some(region))
     }
 
     /// Whether a value has as many elements as the product.
@@ -171,7 +173,7 @@ impl Region {
 /// The step of an op that reads values with states. Err: it is none, with the reason if that is not
 /// only that it reads what has left the region.
 fn step(op: Op, states: &HashMap<Value, State>) -> Result<Step, Option<String>> {
-    let what = || name(op);
+    let by_rows = || Some(format!("{} is not computed row by row", op.name()));
     let of = |v: Value| match states.get(&v) {
         Some(State::Rows(rows)) => Some(rows),
         _ => None,
@@ -181,13 +183,14 @@ fn step(op: Op, states: &HashMap<Value, State>) -> Result<Step, Option<String>> 
         return Err(None);
     };
     if operands.iter().any(|v| matches!(states.get(v), Some(State::Sum | State::Later))) {
-        return Err(Some(format!(
-            "{} takes a row and a value that depends on all rows",
-            what()
-        )));
+        let name = op.name();
+        return Err(Some(format!("{name} takes a row and a value that depends on all rows")));
+    }
+    if op.isa::<func::Return>() {
+        return Err(Some("the function returns all rows".into()));
     }
     if op.result_count() != 1 || !op.regions().is_empty() {
-        return Err(Some(format!("{} is not computed row by row", what())));
+        return Err(by_rows());
     }
     let (needed, rows) = match outcome(op, i, rows) {
         Outcome::Rows(result) => (needs(op, &result), Some(result)),
@@ -202,11 +205,6 @@ fn step(op: Op, states: &HashMap<Value, State>) -> Result<Step, Option<String>> 
     };
     match needed.filter(fits) {
         Some(needs) => Ok(Step { op, needs, rows, leaves: false }),
-        None => Err(Some(format!("{} is not computed row by row", what()))),
+        None => Err(by_rows()),
     }
-}
-
-/// An op's name, with what it is where that is a result of the function.
-fn name(op: Op) -> String {
-    if op.isa::<func::Return>() { "the function's return".into() } else { op.name() }
 }
