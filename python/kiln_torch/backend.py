@@ -102,10 +102,10 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     device = device_of(module)
     if device.type in convolutions.DEVICES:
         convolutions.sum_biases(module.graph)
-    refused = dict.fromkeys(return_views(module.graph, saved_only(kind, module.graph, written)), RETURNED)
     if kind == "backward":
         loss_heads.scale_in_place(module.graph, donation.saved)
-        refused |= dict.fromkeys((n.name for n in module.graph.find_nodes(op="call_function", target=loss_heads.scaled)), loss_heads.IN_PLACE)
+    refused = dict.fromkeys(return_views(module.graph, saved_only(kind, module.graph, written)), RETURNED)
+    refused |= dict.fromkeys((n.name for n in module.graph.find_nodes(op="call_function", target=loss_heads.scaled)), loss_heads.IN_PLACE)
     if not chosen.strict:
         refused |= faster_in_eager(module.graph, device)
     aligned = chosen.align_random and device.type in random_order.DEVICES

@@ -12,6 +12,7 @@ import re
 import torch
 
 from .donation import keeps_graph
+from .views import is_view
 
 log = logging.getLogger("kiln_torch")
 aten = torch.ops.aten
@@ -200,9 +201,25 @@ def scaled(gradient: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
 
 def scale_in_place(graph: torch.fx.Graph, saved: set[str]):
     """Lets a backward graph scale gradients in the memory in which the forward graph has saved them. `saved`: what it may overwrite, by name."""
-    for node in graph.find_nodes(op="call_function", target=aten.mul.Tensor):
+    for node in list(graph.find_nodes(op="call_function", target=aten.mul.Tensor)):
         gradient, tangent = node.args
-        if not all(isinstance(n, torch.fx.Node) and n.op == "placeholder" for n in node.args):
+        if not isinstance(tangent, torch.fx.Node) or tangent.op != "placeholder" or not tangent.name.startswith("tangents"):
             continue
-        if gradient.name in saved and len(gradient.users) == 1 and tangent.name.startswith("tangents") and gradient.meta["val"].shape == node.meta["val"].shape:
-            node.target = scaled
+        start = gradient
+        while isinstance(start, torch.fx.Node) and start.op == "call_function" and is_view(start) and len(start.users) == 1:
+            start = start.args[0]
+        if not isinstance(start, torch.fx.Node) or start.name not in saved or len(start.users) != 1 or start.meta["val"].dtype != node.meta["val"].dtype:
+            continue
+        reader, views = next(iter(start.users)), [gradient.meta["val"], start.meta["val"]]
+        with graph.inserting_before(reader):
+            product = graph.call_function(scaled, (start, tangent))
+        product.meta = {**start.meta}
+        if reader is node or len({(v.shape, v.stride(), v.storage_offset()) for v in views}) == 1:
+            node.replace_all_uses_with(product)
+        else:
+            # Views of the product are those of the gradient.
+            reader.replace_input_with(start, product)
+            node.replace_all_uses_with(gradient)
+        while not node.users and node is not start:
+            node, unused = node.args[0], node
+            graph.erase_node(unused)
