@@ -76,11 +76,15 @@ impl Pass for ChunkRows {
                     Ok(Some(region)) => {
                         let chunks = self.chunks(&region, rows::bytes(product.result(0)));
                         if chunks.len() > 1 {
-                            let left = self.large(block, &seen.union(&region.ops).copied().collect());
+                            let left =
+                                self.large(block, &seen.union(&region.ops).copied().collect());
                             let read = emit::emit(&region, &chunks, self.f32_bytes).at(product)?;
                             erase_dead(read, is_free);
                             // Products of chunks are as small as they can be.
-                            seen = self.large(block, &left.into_iter().collect()).into_iter().collect();
+                            seen = self
+                                .large(block, &left.into_iter().collect())
+                                .into_iter()
+                                .collect();
                         }
                     }
                     Ok(None) => {}

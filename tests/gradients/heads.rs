@@ -23,7 +23,11 @@ fn classes(ignores: bool) -> Tensor {
 
 /// The loss, its gradients by both operands, and the bytes between kernels, with this limit.
 fn step(
-    loss: impl Fn((Tensor, Tensor), Tensor) -> Result<Tensor, TraceError> + Clone + Send + Sync + 'static,
+    loss: impl Fn((Tensor, Tensor), Tensor) -> Result<Tensor, TraceError>
+    + Clone
+    + Send
+    + Sync
+    + 'static,
     arguments: (&Tensor, &Tensor, &Tensor),
     limit: &str,
 ) -> Result<(Vec<Tensor>, u64), Error> {
@@ -49,10 +53,8 @@ fn close(a: &[Tensor], b: &[Tensor]) {
 #[test]
 fn chunks_change_no_gradient_and_need_less_memory() -> Result<(), Error> {
     let (x, w) = (numbers(&[ROWS, WIDTH], 1.0), numbers(&[CLASSES, WIDTH], 2.0));
-    let ways = [
-        CrossEntropy::default(),
-        CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() },
-    ];
+    let ways =
+        [CrossEntropy::default(), CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() }];
     for (k, how) in ways.into_iter().enumerate() {
         let loss = move |(x, w): (Tensor, Tensor), t: Tensor| {
             Ok(x.linear(&w, None).cross_entropy(t, how.clone()))

@@ -58,7 +58,11 @@ impl UserPasses {
                     ));
                 }
                 None if pipeline::PIPELINE.iter().any(|s| flag(s.pass) == place) => {
-                    if instead { At::Instead(place.into()) } else { At::After(place.into()) }
+                    if instead {
+                        At::Instead(place.into())
+                    } else {
+                        At::After(place.into())
+                    }
                 }
                 None => {
                     let levels = LEVELS.iter().filter(|l| **l <= Level::Linalg).map(|l| l.name());

@@ -90,7 +90,11 @@ impl Pass for InPlace {
 impl InPlace {
     /// Whether a kernel has a result that may be a large sum.
     fn has_large_result(&self, func: Op) -> bool {
-        let (_, results) = func.attr("function_type").and_then(Attr::as_type).and_then(Type::signature).unwrap_or_default();
+        let (_, results) = func
+            .attr("function_type")
+            .and_then(Attr::as_type)
+            .and_then(Type::signature)
+            .unwrap_or_default();
         results.into_iter().any(|ty| {
             let size = ty.dims().iter().map(|d| d.known()).try_fold(1i64, |n, d| n.checked_mul(d?));
             let width = tensor_type(ty).map_or(0, |t| t.dtype.byte_size() as i64);

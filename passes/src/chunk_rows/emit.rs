@@ -108,8 +108,7 @@ impl<'a> Leaving<'a> {
         };
         // Rows that were several dimensions, or not in front.
         let all = sizes(old).ok_or("has an unknown size")?;
-        let order: Vec<usize> =
-            rows.iter().copied().chain(others(all.len(), rows)).collect();
+        let order: Vec<usize> = rows.iter().copied().chain(others(all.len(), rows)).collect();
         let split: Vec<i64> = order.iter().map(|d| all[*d]).collect();
         let v = reshape(b, joined, &split)?;
         transpose(b, v, &inverse(&order.iter().map(|d| *d as i64).collect::<Vec<_>>()))
@@ -133,7 +132,13 @@ struct Emitter<'a> {
 
 impl Emitter<'_> {
     /// What a step makes of a chunk; of a sum its part, in f32 if it is added up so.
-    fn step(&mut self, s: &Step, chunk: (i64, i64), made: &mut Made, sum: Option<DType>) -> Result<Value> {
+    fn step(
+        &mut self,
+        s: &Step,
+        chunk: (i64, i64),
+        made: &mut Made,
+        sum: Option<DType>,
+    ) -> Result<Value> {
         let inputs = self.inputs(s.op, &s.needs, chunk, made)?;
         let b = self.b.at(s.op.loc());
         match &s.rows {
@@ -153,7 +158,13 @@ impl Emitter<'_> {
         all.map(|(v, n)| self.input(v, n, chunk, made)).collect()
     }
 
-    fn input(&mut self, v: Value, need: &Need, chunk: (i64, i64), made: &mut Made) -> Result<Value> {
+    fn input(
+        &mut self,
+        v: Value,
+        need: &Need,
+        chunk: (i64, i64),
+        made: &mut Made,
+    ) -> Result<Value> {
         let Need::Rows(rows) = need else { return Ok(v) };
         let key = (v, need.clone());
         if let Some(known) = made.get(&key) {
@@ -164,7 +175,9 @@ impl Emitter<'_> {
             None => None,
         };
         let value = match own {
-            Some((op, needed)) if Iota::of(op).is_none_or(|o| !rows.contains(&(o.axis as usize))) => {
+            Some((op, needed))
+                if Iota::of(op).is_none_or(|o| !rows.contains(&(o.axis as usize))) =>
+            {
                 let inputs = self.inputs(op, &needed, chunk, made)?;
                 row_wise(&self.b.at(op.loc()), op, rows, &needed, &inputs, chunk.1)?
             }
@@ -307,7 +320,8 @@ fn row_wise(
             if let Some(v) = picked(b, &o, needed, inputs, &to)? {
                 return Ok(v);
             }
-            let (indices, dims) = indexed(b, &o.indices, &o.dims, (1, needed, inputs), (rows, count))?;
+            let (indices, dims) =
+                indexed(b, &o.indices, &o.dims, (1, needed, inputs), (rows, count))?;
             let dims = dims.into_iter().map(|d| at_input(0, d)).collect();
             b.add(&Gather { input: input()?, indices, dims })
         }
@@ -332,11 +346,27 @@ fn row_wise(
             let element_type = o.element_type;
             if matches!(needed.first(), Some(Need::Rows(_))) {
                 let (lhs_contract, rhs_contract) = (of_lhs, of_rhs);
-                return b.add(&DotGeneral { lhs, rhs, lhs_batch, rhs_batch, lhs_contract, rhs_contract, element_type });
+                return b.add(&DotGeneral {
+                    lhs,
+                    rhs,
+                    lhs_batch,
+                    rhs_batch,
+                    lhs_contract,
+                    rhs_contract,
+                    element_type,
+                });
             }
             // Rows come first, and then the other dimensions in the order that they had.
             let before = lhs.ty().dims().len() - of_lhs.len();
-            let swapped = DotGeneral { lhs: rhs, rhs: lhs, lhs_batch, rhs_batch, lhs_contract: of_rhs, rhs_contract: of_lhs, element_type };
+            let swapped = DotGeneral {
+                lhs: rhs,
+                rhs: lhs,
+                lhs_batch,
+                rhs_batch,
+                lhs_contract: of_rhs,
+                rhs_contract: of_lhs,
+                element_type,
+            };
             let v = b.add(&swapped)?;
             let (rank, own) = (to.len() as i64, (to.len() - before) as i64);
             transpose(b, v, &std::iter::once(0).chain(own..rank).chain(1..own).collect::<Vec<_>>())
@@ -365,10 +395,13 @@ fn picked(
         (1..inputs.len()).filter(|k| needed.get(*k) != Some(&Need::RowNumber)).collect();
     let (Some(x), [k]) = (inputs.first().copied(), &columns[..]) else { return Ok(None) };
     let dtype = tensor_type(x.ty())?.dtype;
-    let (Some([rows, columns]), true) = (sizes(x).and_then(|all| <[i64; 2]>::try_from(all).ok()), dtype.is_float()) else {
+    let (Some([rows, columns]), true) =
+        (sizes(x).and_then(|all| <[i64; 2]>::try_from(all).ok()), dtype.is_float())
+    else {
         return Ok(None);
     };
-    let all = matches!(needed.first(), Some(Need::Rows(_))) && o.dims.len() == o.input.ty().dims().len();
+    let all =
+        matches!(needed.first(), Some(Need::Rows(_))) && o.dims.len() == o.input.ty().dims().len();
     if !all || to.iter().product::<i64>() != rows {
         return Ok(None);
     }

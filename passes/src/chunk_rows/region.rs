@@ -75,8 +75,7 @@ impl Region {
         let mut region =
             Region { steps: vec![], ops: HashSet::new(), later: vec![], count, elements };
         let mut states = HashMap::from([(product.result(0), State::Rows(rows.clone()))]);
-        let first =
-            Step { op: product, needs: needed, rows: Some(rows), leaves: false };
+        let first = Step { op: product, needs: needed, rows: Some(rows), leaves: false };
         let mut steps = vec![first];
         let mut after: Vec<(Op, Option<String>)> = vec![];
         let ops = block.ops();
@@ -106,9 +105,8 @@ impl Region {
                 && region.is_large(s.op.operand(0))
         };
         let reduced = region.steps.iter().any(reduces);
-        let later = |(op, _): &(Op, _)| {
-            op.kind() == Some(OpKind::Reduce) && region.is_large(op.operand(0))
-        };
+        let later =
+            |(op, _): &(Op, _)| op.kind() == Some(OpKind::Reduce) && region.is_large(op.operand(0));
         if !reduced && !after.iter().any(later) {
             return Ok(None);
         }

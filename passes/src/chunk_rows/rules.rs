@@ -60,9 +60,7 @@ fn forward(op: Op, kind: OpKind, i: usize, rows: &Rows) -> Option<Rows> {
             let to_from = from_to(Transpose::of(op)?.permutation.iter().enumerate());
             moved(rows, &to_from.into_iter().map(|(to, from)| (from, to)).collect::<Vec<_>>())
         }
-        OpKind::Reshape if i == 0 => {
-            reshaped(&sizes(op.operand(0))?, rows, &sizes(op.result(0))?)
-        }
+        OpKind::Reshape if i == 0 => reshaped(&sizes(op.operand(0))?, rows, &sizes(op.result(0))?),
         OpKind::ArgMax => kept(op.operand(0), &[ArgMax::of(op)?.axis], rows),
         OpKind::ArgMin => kept(op.operand(0), &[ArgMin::of(op)?.axis], rows),
         OpKind::Slice | OpKind::Pad if i == 0 => Some(rows.clone()),
@@ -152,8 +150,7 @@ pub(super) fn needs(op: Op, rows: &Rows) -> Option<Vec<Need>> {
                 d.and_then(|d| from.get(d)) == result.get(*r)
             };
             let number = |r: &usize| {
-                (0..o.indices.len())
-                    .find(|k| counted_axis(o.indices[*k]) == Some(*r) && same(k, r))
+                (0..o.indices.len()).find(|k| counted_axis(o.indices[*k]) == Some(*r) && same(k, r))
             };
             match rows.iter().map(number).collect::<Option<Vec<usize>>>() {
                 Some(numbers) => {
