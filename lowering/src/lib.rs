@@ -20,5 +20,5 @@ pub use driver::pipeline::{On, PipelineStep, TargetFilter, steps};
 pub use driver::pipeline_text::{part_text, pipeline_text, pipeline_text_for};
 pub use driver::schedules::Schedules;
 pub use driver::table::passes;
-pub use driver::user_passes::UserPasses;
+pub use driver::user_passes::{At, UserPasses};
 pub use target::{Chip, Features, Target};

@@ -14,6 +14,7 @@ pub mod table;
 
 pub mod argument_order;
 pub mod broadcasting;
+pub mod chunk_rows;
 pub mod decompose;
 pub mod differentiate;
 pub mod drop_barriers;

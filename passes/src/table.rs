@@ -1,21 +1,22 @@
 //! The table of this crate's passes. `kiln-lowering` adds its own. Registration, `--list-passes`,
 //! `--help` and docs/passes.md come from both.
 use crate::{
-    argument_order::ArgumentOrder, decompose::Decompose, differentiate::Differentiate,
-    drop_barriers::DropBarriers, expand_ffts::ExpandFfts, expand_random::ExpandRandom,
-    expand_scans::ExpandScans, expand_scatters::ExpandScatters, expand_sorts::ExpandSorts,
-    expand_updates::ExpandUpdates, fft_calls::FftCalls, fold_indices::FoldIndices,
-    hoist_gathers::HoistGathers, hoist_reshapes::HoistReshapes, hoist_slices::HoistSlices,
-    interleave_ffts::InterleaveFfts, partition::Partition, pass::PassRow, powers::Powers,
-    ptx_calls::PtxCalls, raise_attention::RaiseAttention, reciprocals::Reciprocals,
-    refine_shapes::RefineShapes, simplify::Simplify, sink_concats::SinkConcats,
-    sink_reshapes::SinkReshapes, split_reductions::SplitReductions, verify_level::VerifyLevel,
-    vmap::Vmap,
+    argument_order::ArgumentOrder, chunk_rows::ChunkRows, decompose::Decompose,
+    differentiate::Differentiate, drop_barriers::DropBarriers, expand_ffts::ExpandFfts,
+    expand_random::ExpandRandom, expand_scans::ExpandScans, expand_scatters::ExpandScatters,
+    expand_sorts::ExpandSorts, expand_updates::ExpandUpdates, fft_calls::FftCalls,
+    fold_indices::FoldIndices, hoist_gathers::HoistGathers, hoist_reshapes::HoistReshapes,
+    hoist_slices::HoistSlices, interleave_ffts::InterleaveFfts, partition::Partition,
+    pass::PassRow, powers::Powers, ptx_calls::PtxCalls, raise_attention::RaiseAttention,
+    reciprocals::Reciprocals, refine_shapes::RefineShapes, simplify::Simplify,
+    sink_concats::SinkConcats, sink_reshapes::SinkReshapes, split_reductions::SplitReductions,
+    verify_level::VerifyLevel, vmap::Vmap,
 };
 
 /// Every pass within a level, sorted by flag.
 pub const PASSES: &[PassRow] = &[
     PassRow::of::<ArgumentOrder>(),
+    PassRow::of::<ChunkRows>(),
     PassRow::of::<Decompose>(),
     PassRow::of::<Differentiate>(),
     PassRow::of::<DropBarriers>(),

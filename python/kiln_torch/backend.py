@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import os
 import weakref
@@ -15,6 +16,7 @@ from . import _kiln
 from . import freezing
 from . import channels_last
 from . import convolutions
+from . import loss_heads
 from . import random_order
 from .attention import keep_whole
 from .cudagraphs import CudaGraphs
@@ -100,7 +102,10 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     device = device_of(module)
     if device.type in convolutions.DEVICES:
         convolutions.sum_biases(module.graph)
+    if kind == "backward":
+        loss_heads.scale_in_place(module.graph, donation.saved)
     refused = dict.fromkeys(return_views(module.graph, saved_only(kind, module.graph, written)), RETURNED)
+    refused |= dict.fromkeys((n.name for n in module.graph.find_nodes(op="call_function", target=loss_heads.scaled)), loss_heads.IN_PLACE)
     if not chosen.strict:
         refused |= faster_in_eager(module.graph, device)
     aligned = chosen.align_random and device.type in random_order.DEVICES
@@ -128,6 +133,10 @@ ANY_STRIDES = (
     torch.ops.aten._scaled_dot_product_flash_attention.default,
     torch.ops.aten._scaled_dot_product_flash_attention_backward.default,
 )
+
+
+# Why nodes stay eager that compute nothing, or only write to memory that PyTorch keeps.
+NO_OPS = (RETURNED, loss_heads.IN_PLACE)
 
 
 def saved_only(kind: str, graph: torch.fx.Graph, written: int) -> set[torch.fx.Node]:
@@ -168,10 +177,10 @@ def compile_runs(kind, chosen, module, refused, frozen, written, donation, names
     runs, left = runs_of(module, device, refused, chosen.align_random)
     if kind == "backward":
         runs = shorter(runs)
-    counted = [n for n in module.graph.nodes if n.op == "call_function" and refused.get(n.name) != RETURNED]
+    counted = [n for n in module.graph.nodes if n.op == "call_function" and refused.get(n.name) not in NO_OPS]
     report = Report(kind, nodes=len(counted), programs=len(runs))
     for name, why in left.items():
-        if "computes sizes" in why or why == RETURNED:
+        if "computes sizes" in why or why in NO_OPS:
             continue
         report.eager[f"{nodes[name].target} at {source(nodes[name])}"] = why
         log.info("eager: %s: %s: %s", nodes[name].target, source(nodes[name]), why)
@@ -256,6 +265,8 @@ class Settings:
     """Attention with gradients is kiln's where it has kernels for these."""
     debugged: bool = False
     """A failure of the compiler is an error, for PyTorch's minifier."""
+    chunk_bytes: int = loss_heads.LIMIT
+    """Bytes of a product that is stored as a whole."""
 
 
 def settings(options: dict | None, mode: str | None, debugged: bool = False) -> Settings:
@@ -268,7 +279,8 @@ def settings(options: dict | None, mode: str | None, debugged: bool = False) -> 
     given.setdefault("threads", torch.get_num_threads())
     # A graph is captured as a whole, programs and eager ops, by PyTorch.
     given["cudagraphs"] = False
-    return Settings(as_text(given), strict, frozen, graphs, fallback, align, attention, debugged)
+    limit = loss_heads.parse_bytes(given.get("chunk_bytes", loss_heads.LIMIT))
+    return Settings(as_text(given), strict, frozen, graphs, fallback, align, attention, debugged, limit)
 
 
 def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None = None, mode: str | None = None):
@@ -311,7 +323,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
         decompositions=table(chosen.fallback_random or chosen.align_random),
-        partition_fn=partition,
+        partition_fn=functools.partial(partition, limit=chosen.chunk_bytes),
         keep_inference_input_mutations=writes_in_graph(example_inputs),
     )(keep_whole(module, chosen.train_attention), example_inputs)
 

@@ -12,6 +12,7 @@ import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch._functorch import partitioners
 
+from . import loss_heads
 from .graph import bytes_of, is_item
 from .shared import ops_from, shares
 from .views import is_view
@@ -29,8 +30,12 @@ PROGRAMS = 8
 """Programs that a graph may be split into."""
 
 
-def partition(joint: torch.fx.GraphModule, inputs, **options):
-    """AOTAutograd's partition into a forward and a backward graph, which knows what kiln fuses."""
+def partition(joint: torch.fx.GraphModule, inputs, *, limit: int = 0, **options):
+    """AOTAutograd's partition into a forward and a backward graph, which knows what kiln fuses. `limit`: bytes of a product from which on the
+    gradients of a loss over it are computed by the forward graph; 0 for never."""
+    returned = options["num_fwd_outputs"]
+    ahead = loss_heads.compute_ahead(joint, returned, limit)
+    options["num_fwd_outputs"] = returned + ahead
     default = partitioners.get_default_op_list
     known = dataclasses.replace(default(), fusible_ops=default().fusible_ops | FUSIBLE)
     # It has no parameter for this.
@@ -39,7 +44,9 @@ def partition(joint: torch.fx.GraphModule, inputs, **options):
         forward, backward = min_cut_rematerialization_partition(joint, inputs, **options)
     finally:
         partitioners.get_default_op_list = default
-    save_bases(forward, backward, options["num_fwd_outputs"])
+    if ahead:
+        loss_heads.drop_results(forward, returned, ahead)
+    save_bases(forward, backward, returned)
     return forward, backward
 
 

@@ -113,7 +113,7 @@ fn optional(options: &Options) -> Result<Vec<String>, Error> {
         if UPSTREAM.contains(&flag) || table::find(flag).is_some_and(|p| !p.required) {
             add(flag);
         }
-        own(&|at| matches!(at, At::After(f) if f == flag), &mut add);
+        own(&|at| matches!(at, At::After(f) | At::Instead(f) if f == flag), &mut add);
     }
     Ok(all)
 }

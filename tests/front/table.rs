@@ -81,6 +81,15 @@ const CASES: &[Case] = &[
         &[("options.passes", "[UserPasses { at: Level(Prims), passes: \"cse\" }]")],
         Some("cse"),
     ),
+    case(
+        "chunk_bytes",
+        "64M",
+        &[(
+            "options.passes",
+            "[UserPasses { at: Instead(\"kiln-chunk-rows\"), passes: \"kiln-chunk-rows{bytes=67108864}\" }]",
+        )],
+        Some("few"),
+    ),
     case("tf32", "true", &[("options.tf32", "true")], NO_BOOL),
     case("fast_math", "true", &[("options.fast_math", "true")], NO_BOOL),
     case("cufft", "true", &[("options.cufft", "true")], NO_BOOL),

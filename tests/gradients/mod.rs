@@ -4,6 +4,7 @@ mod api;
 mod checkpoint;
 mod conventions;
 mod graphs;
+mod heads;
 mod partition;
 mod training;
 mod vmap;

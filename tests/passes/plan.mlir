@@ -192,6 +192,27 @@ module attributes {kiln.level = "tiled"} {
 }
 
 // -----
+// A sum over launches, each of which overwrites the one before, is in the result from the first on.
+// CASE: sums_in_the_result
+// RUN: kiln-plan{reuse-from=64}
+// NO-RUN: programs for processors do not reuse the caller's memory
+// CHECK: kiln.reuse %0 at %{{.*}} live 0 to 0
+// CHECK: kiln.reuse %0 at %{{.*}} live 1 to 2
+module attributes {kiln.level = "tiled"} {
+  func.func @main(%x: tensor<16xf32>) -> tensor<16xf32> {
+    %e0 = tensor.empty() : tensor<16xf32>
+    %0 = kiln.launch @k ins(%x : tensor<16xf32>) outs(%e0 : tensor<16xf32>) -> tensor<16xf32>
+    %e1 = tensor.empty() : tensor<16xf32>
+    %1 = kiln.launch @sum ins(%x, %0 : tensor<16xf32>, tensor<16xf32>) outs(%e1 : tensor<16xf32>) -> tensor<16xf32>
+    %e2 = tensor.empty() : tensor<16xf32>
+    %2 = kiln.launch @sum ins(%x, %1 : tensor<16xf32>, tensor<16xf32>) outs(%e2 : tensor<16xf32>) -> tensor<16xf32>
+    return %2 : tensor<16xf32>
+  }
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
+  module @sum attributes {kiln.kernel = {in_place = array<i64: 0, 1>, kind = "pointwise"}} {}
+}
+
+// -----
 // %0 overwrites %x, whose last reader it is; %1 lies in %y, which is dead by then, and not in %z,
 // which is not donated.
 // CASE: donated_arguments

@@ -165,10 +165,8 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
                 "needs a dictionary of counts as kiln.partition, on a function".into()
             });
         }
-        "kiln.not_fused" => {
-            return ensure(value.as_string().is_some(), || {
-                "needs a string as kiln.not_fused".into()
-            });
+        "kiln.not_fused" | "kiln.not_chunked" => {
+            return ensure(value.as_string().is_some(), || format!("needs a string as {name}"));
         }
         "kiln.prologue" => {
             let product = value.as_string().is_some() && op.operand_count() == 2;

@@ -54,6 +54,12 @@ pub const PIPELINE: &[PipelineStep] = &[
     step(
         Level::Graph,
         On::Module,
+        "kiln-chunk-rows",
+        "losses are prims, and nothing has moved their reshapes and transposes yet",
+    ),
+    step(
+        Level::Graph,
+        On::Module,
         "kiln-verify-level",
         "reports composites that were not expanded",
     ),

@@ -31,11 +31,13 @@ pub enum At {
     Level(Level),
     /// After every run of the pass with this flag.
     After(String),
+    /// Instead of every run of the pass with this flag.
+    Instead(String),
 }
 
 impl UserPasses {
     /// Parses text such as `prims: mine,cse; kiln-fuse: mine`: a level or a pass's flag, then
-    /// passes. Err: the prefix is neither a level up to `linalg` nor a flag. Registration of the
+    /// passes. `instead of kiln-fuse: mine` replaces a pass. Err: the prefix is neither a level up to `linalg` nor a flag. Registration of the
     /// passes is checked when they are about to run, or by [`UserPasses::check`].
     pub fn parse(text: &str) -> Result<Vec<UserPasses>, String> {
         let one = |part: &str| {
@@ -43,7 +45,11 @@ impl UserPasses {
                 format!("'{}' has no colon behind a level or a pass", part.trim())
             })?;
             let (place, passes) = (place.trim(), passes.trim().to_string());
-            let at = match Level::from_name(place) {
+            let (place, instead) = match place.strip_prefix("instead of ") {
+                Some(pass) => (pass.trim(), true),
+                None => (place, false),
+            };
+            let at = match Level::from_name(place).filter(|_| !instead) {
                 Some(level) if level <= Level::Linalg => At::Level(level),
                 Some(level) => {
                     return Err(format!(
@@ -52,7 +58,11 @@ impl UserPasses {
                     ));
                 }
                 None if pipeline::PIPELINE.iter().any(|s| flag(s.pass) == place) => {
-                    At::After(place.into())
+                    if instead {
+                        At::Instead(place.into())
+                    } else {
+                        At::After(place.into())
+                    }
                 }
                 None => {
                     let levels = LEVELS.iter().filter(|l| **l <= Level::Linalg).map(|l| l.name());
@@ -86,6 +96,7 @@ impl fmt::Display for UserPasses {
         let at = match &self.at {
             At::Level(level) => level.name(),
             At::After(flag) => flag,
+            At::Instead(flag) => return write!(f, "instead of {flag}: {}", self.passes),
         };
         write!(f, "{at}: {}", self.passes)
     }
@@ -144,12 +155,18 @@ pub fn whole_text(
     Ok(insert_after(&format!("builtin.module({})", all.join(",")), user_passes))
 }
 
-/// A pipeline with user passes inserted after every run of others.
+/// A pipeline with user passes inserted after, or instead of, every run of others.
 pub fn insert_after(pipeline: &str, user_passes: &[UserPasses]) -> String {
     let (mut out, mut name, mut nested) = (String::new(), String::new(), 0usize);
     for c in pipeline.chars() {
         if matches!(c, ',' | ')') && nested == 0 {
             let flag = flag(&name);
+            let mut instead =
+                user_passes.iter().filter(|o| matches!(&o.at, At::Instead(f) if f == flag));
+            if let Some(last) = instead.next_back() {
+                out.truncate(out.len() - name.len());
+                out += &last.passes;
+            }
             user_passes
                 .iter()
                 .filter(|o| matches!(&o.at, At::After(f) if f == flag))
@@ -182,6 +199,12 @@ mod tests {
         assert_eq!(insert_after(text, &all), want);
         assert_eq!(insert_after(text, &[]), text);
         assert_eq!(all[1].flags(), ["last", "one"]);
+        let all = user_passes("instead of kiln-fuse: kiln-fuse{a=1,2}; cse: new");
+        assert_eq!(
+            insert_after("builtin.module(cse,kiln-fuse{b=1},cse)", &all),
+            "builtin.module(cse,new,kiln-fuse{a=1,2},cse,new)"
+        );
+        assert_eq!(all[0].to_string(), "instead of kiln-fuse: kiln-fuse{a=1,2}");
         assert_eq!(
             user_passes("prims: a{x=1,2},b").iter().map(UserPasses::to_string).collect::<Vec<_>>(),
             ["prims: a{x=1,2},b"]

@@ -4,7 +4,8 @@
 //! arena smaller; `kiln-plan` reuses it where liveness allows. This runs while the bodies are at
 //! hand: later every kernel is compiled separately. Each element of such an input is read only by
 //! the iteration that writes the same element of the result, and never after the write. On GPUs,
-//! where kernels assume that nothing aliases, it is done for donated arguments alone. A scatter or an
+//! where kernels assume that nothing aliases, it is done for donated arguments, and for what a large
+//! product is added to, such as a sum over chunks (`kiln-chunk-rows`). A scatter or an
 //! update of a slice by the runtime's library writes its updates alone then. Upstream's
 //! one-shot bufferization does this analysis for tensors within a function, not for arguments of a
 //! callee.
@@ -24,7 +25,11 @@ use crate::{
     strategies::cpu::contraction::transposition,
     target::kernel_attrs::{IN_PLACE, IN_PLACE_ENTRY},
 };
-use kiln_dialects::{ir::*, ops::Launch, rules::Level};
+use kiln_dialects::{
+    ir::*,
+    ops::Launch,
+    rules::{Level, tensor_type},
+};
 use kiln_passes::{Numerics, Pass};
 use std::collections::HashSet;
 
@@ -33,6 +38,8 @@ kiln_passes::pass_options! {
     pub struct InPlace {
         /// Only inputs that are donated arguments of the program, of kernels without reductions
         pub donated: bool = false,
+        /// With `donated` also inputs of at least so many bytes that a product is added to
+        pub sums_from: i64 = 67108864,
     }
 }
 
@@ -47,7 +54,8 @@ impl Pass for InPlace {
         library(root);
         for func in kernels_of(root) {
             let kernel = func.parent().and_then(Op::symbol).unwrap_or_default();
-            if self.donated && !donated.iter().any(|(name, _)| *name == kernel) {
+            let takes = donated.iter().any(|(name, _)| *name == kernel);
+            if self.donated && !takes && !self.has_large_result(func) {
                 continue;
             }
             let mut k = analysis::read(func)?;
@@ -59,7 +67,10 @@ impl Pass for InPlace {
             if self.donated {
                 // How a GPU's strategies divide reductions among threads is not known here.
                 let plain = plan.nests.iter().all(|n| !n.reduction.contains(&true));
-                found.retain(|(_, input)| plain && donated.contains(&(kernel.clone(), *input)));
+                let sum = self.has_large_result(func)
+                    && matches!(&plan.nests[..], [n] if adds_to_product(&k, n));
+                let donated = |input| donated.contains(&(kernel.clone(), input));
+                found.retain(|(_, input)| sum || plain && donated(*input));
             }
             let Some(module) = func.parent().filter(|_| !found.is_empty()) else { continue };
             let c = func.ctx();
@@ -74,6 +85,32 @@ impl Pass for InPlace {
         }
         Ok(())
     }
+}
+
+impl InPlace {
+    /// Whether a kernel has a result that may be a large sum.
+    fn has_large_result(&self, func: Op) -> bool {
+        let (_, results) = func
+            .attr("function_type")
+            .and_then(Attr::as_type)
+            .and_then(Type::signature)
+            .unwrap_or_default();
+        results.into_iter().any(|ty| {
+            let size = ty.dims().iter().map(|d| d.known()).try_fold(1i64, |n, d| n.checked_mul(d?));
+            let width = tensor_type(ty).map_or(0, |t| t.dtype.byte_size() as i64);
+            size.and_then(|n| n.checked_mul(width)).is_some_and(|n| n >= self.sums_from)
+        })
+    }
+}
+
+/// Whether a nest is a product of two operands that are read as they are, and ops on its elements
+/// and on elements of other inputs. Every strategy computes such an element in one thread, which
+/// reads what it adds right before it writes.
+fn adds_to_product(k: &Kernel, nest: &Nest) -> bool {
+    let stages: Vec<_> = nest.all().map(|s| &k.stages[s]).collect();
+    let products = stages.iter().filter(|s| s.contraction().is_some()).count();
+    let others = stages.iter().filter(|s| s.contraction().is_none());
+    products == 1 && others.into_iter().all(|s| !s.reduction.contains(&true))
 }
 
 /// Marks library calls that write parts of a tensor: in place they copy nothing.

@@ -25,6 +25,8 @@ pub struct Region {
     pub free: (i64, i64),
     /// Whose memory it is.
     pub memory: Memory,
+    /// The interval that the launch behind the range may overwrite while it reads it.
+    pub overwritten: Option<usize>,
 }
 
 /// Whose memory a [`Region`] is.
@@ -63,7 +65,7 @@ pub fn assign(
     order.sort_by_key(|i| (std::cmp::Reverse(sizes[*i]), intervals[*i].first));
     for i in order {
         let mut fits: Vec<usize> =
-            (0..regions.len()).filter(|r| fits(&intervals[i], sizes[i], &regions[*r])).collect();
+            (0..regions.len()).filter(|r| fits(intervals, i, sizes[i], &regions[*r])).collect();
         // The smallest region leaves the greater ones to others.
         fits.sort_by_key(|r| regions[*r].bytes);
         places[i] = fits.into_iter().find_map(|r| {
@@ -81,15 +83,19 @@ pub fn assign(
 }
 
 /// Whether a region is free as long as an interval is live. One whose last reader overwrites it is
-/// free from that launch on.
-fn fits(interval: &Interval, bytes: i64, region: &Region) -> bool {
+/// free from that launch on; what its first writer overwrites may be in it until then.
+fn fits(intervals: &[Interval], i: usize, bytes: i64, region: &Region) -> bool {
+    let interval = &intervals[i];
     let overwritten = match (interval.overwrites, region.memory) {
         (Some(v), Memory::Argument(own)) => {
             v == own && bytes == region.bytes && interval.first == region.free.0 - 1
         }
         _ => false,
     };
-    (region.free.0 <= interval.first || overwritten) && interval.last <= region.free.1
+    let written = region.overwritten == Some(i)
+        && bytes == region.bytes
+        && interval.last == region.free.1 + 1;
+    (region.free.0 <= interval.first || overwritten) && (interval.last <= region.free.1 || written)
 }
 
 /// The lowest offset that is free during an interval. `offset`: that of another interval in the same

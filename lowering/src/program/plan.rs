@@ -105,6 +105,18 @@ struct ArenaSlot {
     overwrites_argument: Option<Value>,
 }
 
+/// A value that is a result of the function.
+struct ResultSlot {
+    empty: Op,
+    /// The result's number.
+    index: usize,
+    bytes: SymDim,
+    /// The launch that writes it first.
+    written: usize,
+    /// The slot that this launch may overwrite while it reads it.
+    over: Option<usize>,
+}
+
 impl PlanMemory {
     fn function(&self, about: &Kernels, func: Op, plain: bool) -> Result<()> {
         let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
@@ -115,7 +127,7 @@ impl PlanMemory {
         let facts = Facts::of(func, 2)?;
         let donated = if plain && self.reuse_from > 0 { donated(func, block) } else { vec![] };
         let aliased = aliases(func, block);
-        let (mut slots, mut outputs): (Vec<ArenaSlot>, Vec<(Op, usize, usize)>) = (vec![], vec![]);
+        let (mut slots, mut outputs): (Vec<ArenaSlot>, Vec<ResultSlot>) = (vec![], vec![]);
         for (n, op) in launches.iter().enumerate() {
             let launch = Launch::of(*op).ok_or_malformed(*op)?;
             let allowed = in_place(about, &launch.kernel);
@@ -133,14 +145,17 @@ impl PlanMemory {
                     Error::at(*op, "writes to memory that is neither a tensor.empty nor handed on")
                 })?;
                 let (last, returned) = last_use(result, &order, end, n);
+                let size = bytes(empty, &facts).at(*op);
+                let over = allowed.iter().filter(|(result, _)| *result == r).find_map(|(_, i)| {
+                    overwritten_input(&slots, &launch, *i, n, size.as_ref().ok()?)
+                });
                 match returned {
-                    Some(i) => outputs.push((empty, i, n)),
+                    Some(index) => {
+                        let bytes = size.unwrap_or(SymDim::Unknown);
+                        outputs.push(ResultSlot { empty, index, bytes, written: n, over })
+                    }
                     None => {
-                        let bytes = bytes(empty, &facts).at(*op)?;
-                        let over = allowed
-                            .iter()
-                            .filter(|(result, _)| *result == r)
-                            .find_map(|(_, i)| overwritten_input(&slots, &launch, *i, n, &bytes));
+                        let bytes = size?;
                         let argument = allowed
                             .iter()
                             .filter(|(result, _)| *result == r && over.is_none())
@@ -160,13 +175,13 @@ impl PlanMemory {
             }
         }
         let mut regions = if plain && self.reuse_from > 0 {
-            unwritten_results(&outputs, &aliased, &facts)?
+            unwritten_results(&outputs, &aliased)
         } else {
             vec![]
         };
         for v in &donated {
-            let taken = outputs.iter().find(|(_, i, _)| aliased.get(i) == Some(v));
-            let until = taken.map_or(i64::MAX, |(_, _, written)| *written as i64 - 1);
+            let taken = outputs.iter().find(|o| aliased.get(&o.index) == Some(v));
+            let until = taken.map_or(i64::MAX, |o| o.written as i64 - 1);
             regions.extend(dead_argument(*v, until, &order, end));
         }
         let (places, total) = self.place(&slots, &regions);
@@ -182,7 +197,7 @@ impl PlanMemory {
             Size::Dynamic(v) => Ok(v),
         };
         let mut made = vec![];
-        for (k, (empty, i, _)) in outputs.iter().enumerate() {
+        for (k, ResultSlot { empty, index: i, .. }) in outputs.iter().enumerate() {
             // What reuses its memory comes before its first writer.
             let own = |r: &usize| matches!(regions[*r].memory, Memory::Result(i) if i == k);
             let reused = places.iter().any(|p| matches!(p, Placement::Region(r, _) if own(r)));
@@ -256,7 +271,10 @@ impl PlanMemory {
             intervals[interval].last = intervals[interval].last.max(slot.last);
             interval_of.push(interval);
         }
-        let (places, total) = placement::assign(&intervals, regions, self.reuse_from);
+        // Of a slot its interval.
+        let own = |r: &Region| Region { overwritten: r.overwritten.map(|s| interval_of[s]), ..*r };
+        let regions: Vec<Region> = regions.iter().map(own).collect();
+        let (places, total) = placement::assign(&intervals, &regions, self.reuse_from);
         (interval_of.into_iter().map(|p| places[p].clone()).collect(), total)
     }
 }
@@ -277,23 +295,15 @@ pub fn aliases(func: Op, block: Block) -> HashMap<usize, Value> {
         .collect()
 }
 
-/// The memory of static results until they are written. `outputs`: of each the `tensor.empty`, its
-/// number and the launch that writes it first. That of an argument is not free until it is dead.
-fn unwritten_results(
-    outputs: &[(Op, usize, usize)],
-    aliases: &HashMap<usize, Value>,
-    facts: &Facts,
-) -> Result<Vec<Region>> {
-    let mut regions = vec![];
-    for (k, (empty, index, written)) in outputs.iter().enumerate() {
-        if aliases.contains_key(index) {
-            continue;
-        }
-        let bytes = bytes(*empty, facts).at(*empty)?.known();
-        let (memory, free) = (Memory::Result(k), (0, *written as i64 - 1));
-        regions.extend(bytes.map(|bytes| Region { bytes, free, memory }));
-    }
-    Ok(regions)
+/// The memory of static results until they are written. That of an argument is not free until it is
+/// dead.
+fn unwritten_results(outputs: &[ResultSlot], aliases: &HashMap<usize, Value>) -> Vec<Region> {
+    let own = outputs.iter().enumerate().filter(|(_, o)| !aliases.contains_key(&o.index));
+    let region = |(k, o): (usize, &ResultSlot)| {
+        let (memory, free) = (Memory::Result(k), (0, o.written as i64 - 1));
+        Some(Region { bytes: o.bytes.known()?, free, memory, overwritten: o.over })
+    };
+    own.filter_map(region).collect()
 }
 
 /// The memory of a static argument after its last read, and up to a launch, unless it is a result.
@@ -301,7 +311,8 @@ fn dead_argument(v: Value, until: i64, order: &HashMap<Op, usize>, end: Op) -> O
     let (last, returned) = last_use(v, order, end, 0);
     let bytes = frozen::bytes(v);
     let (memory, free) = (Memory::Argument(v), (last as i64 + 1, until));
-    (returned.is_none() && bytes < i64::MAX).then_some(Region { bytes, free, memory })
+    let region = Region { bytes, free, memory, overwritten: None };
+    (returned.is_none() && bytes < i64::MAX).then_some(region)
 }
 
 /// Whether a launch writes to the result of an earlier one, and so shares its memory. Err: this is

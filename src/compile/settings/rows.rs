@@ -9,11 +9,11 @@ use super::{
 use crate::{
     backend,
     lowering::{
-        Target, UserPasses,
+        At, Target, UserPasses,
         kernels::{pad_products::PadProducts, prologues::Prologues},
     },
     model::CachePolicy,
-    passes::Pass,
+    passes::{Pass, chunk_rows::ChunkRows},
     runtime::{DeviceId, cache, cuda, pool::MAX_THREADS},
 };
 use std::path::Path;
@@ -43,6 +43,12 @@ pub(super) struct Row {
 /// Flags of the passes that options enable.
 const PAD_PRODUCTS: &str = PadProducts::FLAG;
 const PROLOGUES: &str = Prologues::FLAG;
+/// That of the pass whose limit an option sets.
+const CHUNK_ROWS: &str = ChunkRows::FLAG;
+
+fn is_chunk_rows(at: &At) -> bool {
+    matches!(at, At::Instead(pass) if pass == CHUNK_ROWS)
+}
 
 /// In the order in which environment variables apply: a mode before the options that it sets.
 pub(super) const ROWS: &[Row] = &[
@@ -217,10 +223,29 @@ pub(super) const ROWS: &[Row] = &[
         applies_to: AppliesTo::Both,
         summary: "extra passes, such as user passes, run as soon as a graph is at a level, or after each run of a pass",
         set: |s, t| {
-            assign(
-                &mut s.options.passes,
-                UserPasses::parse(t).map_err(|e| Invalid(format!("{}: {e}", expected(PASSES).0))),
-            )
+            let all = UserPasses::parse(t);
+            let all = all.map_err(|e| Invalid(format!("{}: {e}", expected(PASSES).0)))?;
+            // Those of other options stay.
+            s.options.passes.retain(|p| is_chunk_rows(&p.at));
+            s.options.passes.extend(all);
+            Ok(vec![])
+        },
+    },
+    Row {
+        name: "chunk_bytes",
+        torch: None,
+        kind: BYTES,
+        default: "128M",
+        variable: "KILN_CHUNK_BYTES",
+        applies_to: AppliesTo::Both,
+        summary: "most bytes of a product, such as the logits of a loss, that is stored as a whole; what reads the rows of larger ones is computed in chunks of rows (`kiln-chunk-rows`); 0 for no limit",
+        set: |s, t| {
+            let bytes = cache::parse_bytes(t).ok_or_else(|| expected(BYTES))?;
+            let at = At::Instead(CHUNK_ROWS.into());
+            s.options.passes.retain(|p| p.at != at);
+            let passes = format!("{CHUNK_ROWS}{{bytes={bytes}}}");
+            s.options.passes.insert(0, UserPasses { at, passes });
+            Ok(vec![])
         },
     },
     Row {

@@ -137,10 +137,15 @@ impl Grouping<'_> {
         let mine = |l: &&Leaf| self.kernel_of(self.graph.base(l.value)) == Some(g);
         let leaves: Vec<&Leaf> = node.leaves.iter().filter(mine).collect();
         let [leaf] = leaves[..] else { return Err("it reads several of its elements".into()) };
+        // A tensor that other kernels have inserted slices into is handed on, not copied.
+        let dest = self.graph.nodes[n].value.def().and_then(InsertSlice::of).and_then(|o| o.dest);
+        let handed_on = |l: &&Leaf| {
+            Some(l.value) == dest && l.value.def().is_some_and(|o| InsertSlice::of(o).is_some())
+        };
         let others = node
             .leaves
             .iter()
-            .filter(|l| !mine(l))
+            .filter(|l| !mine(l) && !handed_on(l))
             .map(|l| self.graph.count(self.graph.facts.dims(l.value)));
         self.check_copied(others.fold(0, i64::saturating_add), g)?;
         let stay = || {
