@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Products of 8-bit floats and of int8 on a GPU: accuracy against float64, then time against torch (cuBLASLt) and TorchInductor.
 
-    matmul_8bit.py --kiln KILN [--check] [--time] [--rounds 7] [--only TEXT,…] [--out FILE.json]
+    matmul_8bit.py --kiln KILN [--check] [--time] [--rounds 7] [--only TEXT,…] [--target cuda:sm_80] [--out FILE.json]
 
 The float products are `_scaled_mm`, with f32 scales a row and a column, or one a tensor; those of int8 are `_int_mm`, scaled in f32, as torchao's
 dynamic quantisation computes them. Results are bf16. Times are medians of CUDA events, the sides taking turns, both as CUDA graphs. torch's floats are
@@ -75,14 +75,14 @@ def cases():
         yield f"i8 {m}x{n}x{k}", integers, inputs(m, n, k, I8)
 
 
-def check(kiln, only):
+def check(kiln, only, more):
     bad = 0
     for name, f, all in cases():
         if not wanted(name, only):
             continue
         try:
             with tempfile.TemporaryDirectory() as folder:
-                mine = Kiln(kiln, folder, "case", f, all, [])
+                mine = Kiln(kiln, folder, "case", f, all, more)
                 have = mine.result.to(GPU).double()
                 mine.close()
             off, want = have - exact(f, all), exact(f, all)
@@ -140,9 +140,10 @@ def timed(kiln, rounds, only, out):
 def main():
     p = arguments(__doc__)
     p.add_argument("--only", default="")
+    p.add_argument("--target", default="", help="what kiln compiles for, if not the card that is there")
     a = p.parse_args()
     torch.manual_seed(0)
-    bad = check(a.kiln, a.only) if a.check or not a.time else 0
+    bad = check(a.kiln, a.only, ["--target", a.target] if a.target else []) if a.check or not a.time else 0
     if a.time:
         timed(a.kiln, a.rounds, a.only, a.out)
     sys.exit(bad != 0)

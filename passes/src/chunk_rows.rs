@@ -42,13 +42,13 @@ crate::pass_options! {
     /// The pass.
     pub struct ChunkRows {
         /// Most bytes of a product's result; of larger ones a chunk has about as many; 0 for no limit
-        pub bytes: i64 = 134217728,
+        pub bytes: i64 = 1073741824,
         /// Rows of a chunk are a multiple of it
         pub multiple: i64 = 128,
         /// Most chunks
         pub max_chunks: i64 = 16,
         /// Most bytes of a sum of 16-bit floats that is f32 from chunk to chunk
-        pub f32_bytes: i64 = 67108864,
+        pub f32_bytes: i64 = 1073741824,
     }
 }
 

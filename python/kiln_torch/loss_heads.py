@@ -17,7 +17,7 @@ from .views import is_view
 log = logging.getLogger("kiln_torch")
 aten = torch.ops.aten
 
-LIMIT = 128 << 20
+LIMIT = 1 << 30
 """Bytes of a product that are stored as a whole: the default of the option `chunk_bytes`."""
 IN_PLACE = "is a gradient that was computed ahead, scaled in place"
 DTYPES = (torch.bfloat16, torch.float32, torch.float64)

@@ -235,7 +235,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "chunk_bytes",
         torch: None,
         kind: BYTES,
-        default: "128M",
+        default: "1G",
         variable: "KILN_CHUNK_BYTES",
         applies_to: AppliesTo::Both,
         summary: "most bytes of a product, such as the logits of a loss, that is stored as a whole; what reads the rows of larger ones is computed in chunks of rows (`kiln-chunk-rows`); 0 for no limit",
