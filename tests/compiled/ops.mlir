@@ -928,7 +928,7 @@ func.func @f(%x: tensor<65x144xf8E4M3FN>, %v: tensor<72x144xf8E4M3FN>, %w: tenso
   %8 = kiln.mul %7, %6 : tensor<65x72xf32>
   %9 = kiln.mul %4, %5 : tensor<65x72xf32>
   %10 = kiln.mul %9, %6 : tensor<65x72xf32>
-  %11 = kiln.logistic %8 : tensor<65x72xf32>
+  %11 = kiln.tanh %8 : tensor<65x72xf32>
   %12 = kiln.mul %11, %10 : tensor<65x72xf32>
   %13 = kiln.convert %12 : tensor<65x72xf32> to bf16
   return %13 : tensor<65x72xbf16>

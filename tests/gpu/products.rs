@@ -204,7 +204,7 @@ fn products_of_8_bits_use_tensor_cores() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     let instructions = [
-        ("a gate of 8-bit float products", "sm_90a", "m64n128k32.f32.e4m3.e4m3"),
+        ("a gate of 8-bit float products", "sm_90a", "m64n64k32.f32.e4m3.e4m3"),
         ("a product of a few rows of 8-bit floats", "sm_90a", "m64n64k32.f32.e4m3.e4m3"),
         ("int8 products with int32 sums", "sm_90a", "m64n64k32.s32.s8.s8"),
         ("int8 products with int32 sums", "sm_80", "m16n8k32.row.col.s32.s8.s8.s32"),
