@@ -17,7 +17,8 @@ fn numbers(shape: &[usize], seed: f32) -> Tensor {
 
 /// Classes, of which some are ignored if that is asked for.
 fn classes(ignores: bool) -> Tensor {
-    let class = |i: usize| if ignores && i.is_multiple_of(7) { -100 } else { (i * 37 % CLASSES) as i64 };
+    let class =
+        |i: usize| if ignores && i.is_multiple_of(7) { -100 } else { (i * 37 % CLASSES) as i64 };
     Tensor::from_slice(&[ROWS], &(0..ROWS).map(class).collect::<Vec<i64>>()).unwrap()
 }
 
