@@ -87,17 +87,12 @@ fn is_tile_float(d: DType) -> bool {
 
 /// Whether tensor cores multiply elements of 8 bits.
 fn is_8_bit(d: DType) -> bool {
-    matches!(d, DType::I8 | DType::F8E4M3FN | DType::F8E5M2)
+    d == DType::I8 || d.is_8_bit_float()
 }
 
 /// The element type of a tile.
 fn element(v: Value) -> Result<DType> {
     v.ty().element().ok_or("has no element type")?.dtype()
-}
-
-/// The element type that sums of products of elements have.
-fn accumulator(d: DType) -> DType {
-    if d == DType::I8 { DType::I32 } else { DType::F32 }
 }
 
 /// A pipeline that a `kiln.tile.pipeline` makes.
@@ -162,7 +157,7 @@ pub(super) fn verify(op: Op) -> Result<()> {
             }
             let mut right = shared(o.rhs, 2)?;
             let (of, sum) = ([element(o.lhs)?, element(o.rhs)?], element(op.result(0))?);
-            ensure(of[0] == of[1] && sum == accumulator(of[0]), || {
+            ensure(of[0] == of[1] && sum == of[0].accumulator(), || {
                 format!("multiplies {} and {} to {sum}", of[0], of[1])
             })?;
             if o.transposed {

@@ -79,6 +79,16 @@ impl DType {
         )
     }
 
+    /// Whether it is a float of 8 bits.
+    pub fn is_8_bit_float(self) -> bool {
+        self.is_float() && self.bits() == 8
+    }
+
+    /// The dtype in which tensor cores add products of elements: `f32` of floats, `i32` of int8.
+    pub fn accumulator(self) -> DType {
+        if self.is_float() { DType::F32 } else { DType::I32 }
+    }
+
     /// Whether it is an integer; `i1` is not.
     pub fn is_int(self) -> bool {
         matches!(self, DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::UI8)

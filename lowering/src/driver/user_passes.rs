@@ -37,8 +37,9 @@ pub enum At {
 
 impl UserPasses {
     /// Parses text such as `prims: mine,cse; kiln-fuse: mine`: a level or a pass's flag, then
-    /// passes. `instead of kiln-fuse: mine` replaces a pass. Err: the prefix is neither a level up to `linalg` nor a flag. Registration of the
-    /// passes is checked when they are about to run, or by [`UserPasses::check`].
+    /// passes. `instead of kiln-fuse: mine` replaces a pass. Err: the prefix is neither a level up
+    /// to `linalg` nor a flag. Registration of the passes is checked when they are about to run, or
+    /// by [`UserPasses::check`].
     pub fn parse(text: &str) -> Result<Vec<UserPasses>, String> {
         let one = |part: &str| {
             let (place, passes) = part.split_once(':').ok_or_else(|| {

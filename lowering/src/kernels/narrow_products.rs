@@ -85,7 +85,7 @@ impl Widened {
                 continue;
             }
             let narrow = Convert::of(op)?.input;
-            let eight = matches!(dtype(narrow), Some(DType::F8E4M3FN | DType::F8E5M2));
+            let eight = dtype(narrow).is_some_and(DType::is_8_bit_float);
             return eight.then_some(Widened { narrow, moves });
         }
     }

@@ -4,7 +4,7 @@ use super::{
     rows::{Rows, others, place, sizes},
     rules::{Need, needs},
 };
-use crate::permutation::inverse;
+use crate::{broadcasting::convert, permutation::inverse};
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
 use std::collections::HashMap;
 
@@ -74,8 +74,7 @@ impl<'a> Leaving<'a> {
             Convert::of(op).is_some_and(|o| o.dtype.dtype().is_ok_and(|d| d == DType::F32))
         };
         let becomes_f32 = v.uses().iter().all(|(op, _)| converted(*op));
-        let narrow = dtype.is_float() && dtype.bits() <= 16 && adds(step.op);
-        let wide = narrow && (becomes_f32 || bytes <= f32_bytes);
+        let wide = adds_narrow(step.op)? && (becomes_f32 || bytes <= f32_bytes);
         let sum = step.rows.is_none().then_some(if wide { DType::F32 } else { dtype });
         Ok(Leaving { step, sum, parts: vec![] })
     }
@@ -115,9 +114,11 @@ impl<'a> Leaving<'a> {
     }
 }
 
-/// Whether an op that reduces rows adds them.
-fn adds(op: Op) -> bool {
-    Reduce::of(op).is_none_or(|o| o.kind == ReduceKind::Sum)
+/// Whether an op that reduces rows adds floats of at most 16 bits.
+fn adds_narrow(op: Op) -> Result<bool> {
+    let dtype = tensor_type(op.result(0).ty())?.dtype;
+    let adds = Reduce::of(op).is_none_or(|o| o.kind == ReduceKind::Sum);
+    Ok(dtype.is_float() && dtype.bits() <= 16 && adds)
 }
 
 /// Values of a chunk: by what they are part of, and how.
@@ -465,8 +466,7 @@ fn part_of_sum(
         found
     };
     let input = *inputs.first().ok_or("reads nothing")?;
-    let dtype = tensor_type(op.result(0).ty())?.dtype;
-    let narrow = dtype.is_float() && dtype.bits() <= 16 && adds(op);
+    let narrow = adds_narrow(op)?;
     if let Some(o) = Reduce::of(op) {
         let input = if narrow { convert(b, input, DType::F32)? } else { input };
         return b.add(&Reduce { input, dims: at(0, &o.dims), ..o });
@@ -477,13 +477,6 @@ fn part_of_sum(
     let rhs = *inputs.get(1).ok_or("has one operand")?;
     let (lhs_contract, rhs_contract) = (at(0, &o.lhs_contract), at(1, &o.rhs_contract));
     b.add(&DotGeneral { lhs: input, rhs, lhs_contract, rhs_contract, element_type, ..o })
-}
-
-fn convert(b: &Builder, input: Value, to: DType) -> Result<Value> {
-    if tensor_type(input.ty())?.dtype == to {
-        return Ok(input);
-    }
-    b.add(&Convert { input, dtype: Type::scalar(b.ctx, to) })
 }
 
 fn reshape(b: &Builder, input: Value, to: &[i64]) -> Result<Value> {

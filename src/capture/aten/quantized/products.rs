@@ -75,7 +75,7 @@ fn weight_int8pack_mm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 /// have one element, or one a row of x and one a column of y.
 fn scaled_mm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, y) = (cx.tensor(a, "self")?, cx.tensor(a, "mat2")?);
-    let eight = |v| Ok::<_, Error>(matches!(dtype_of(v)?, DType::F8E4M3FN | DType::F8E5M2));
+    let eight = |v| Ok::<_, Error>(dtype_of(v)?.is_8_bit_float());
     if rank_of(x) != 2 || rank_of(y) != 2 || !eight(x)? || !eight(y)? {
         return Err("_scaled_mm: expects two matrices of 8-bit floats".into());
     }

@@ -42,13 +42,8 @@ impl Mma {
     }
     /// Type of its accumulators: int8 is summed in i32.
     pub fn accumulator(&self, c: Code) -> Type {
-        Type::scalar(c.ctx(), accumulator(self.element))
+        Type::scalar(c.ctx(), self.element.accumulator())
     }
-}
-
-/// The dtype in which tensor cores add products of elements.
-pub fn accumulator(element: DType) -> DType {
-    if element.is_float() { DType::F32 } else { DType::I32 }
 }
 
 /// Bytes of K of a `wgmma` or an `mma.sync`: K is 16 for elements of 16 bits.

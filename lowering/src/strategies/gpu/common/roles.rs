@@ -111,7 +111,7 @@ pub fn factors_of_8_bits(stage: &Stage) -> Option<DType> {
     let c = stage.accumulates_numbers()?;
     let element = c.element()?;
     let fits = match element {
-        DType::F8E4M3FN | DType::F8E5M2 => c.product == DType::F32,
+        d if d.is_8_bit_float() => c.product == DType::F32,
         DType::I8 => c.product == DType::I32 && c.accumulator == DType::I32,
         _ => false,
     };

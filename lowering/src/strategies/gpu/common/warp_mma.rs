@@ -1,6 +1,6 @@
 //! Instructions from sm_80 on: `mma.sync` with all operands in registers, `ldmatrix`, and
 //! `cp.async`.
-use crate::strategies::gpu::common::ptx::{MMA_K_BYTES, Ptx, accumulator};
+use crate::strategies::gpu::common::ptx::{MMA_K_BYTES, Ptx};
 use kiln_dialects::{ir::*, value::DType};
 
 impl Ptx {
@@ -31,7 +31,7 @@ impl Ptx {
         };
         let k = MMA_K_BYTES / element.byte_size();
         let shape = self.attr(&format!("#nvvm.shape<m = 16, n = 8, k = {k}>"))?;
-        let sum = Type::scalar(self.0.ctx(), accumulator(element));
+        let sum = Type::scalar(self.0.ctx(), element.accumulator());
         let (left, right) = (as_operands(&left)?, as_operands(&right)?);
         let (row, col, made) = (
             nvvm::MMALayout::Row,

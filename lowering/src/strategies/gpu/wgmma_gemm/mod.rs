@@ -27,7 +27,6 @@ use crate::{
             common::{
                 assumed,
                 grid::{grid, shared_bytes},
-                ptx::accumulator,
                 roles::{Roles, contractions_by, factors, factors_of_8_bits, roles_of},
             },
             prologue::Prologue,
@@ -188,11 +187,11 @@ impl TensorCoreProduct {
     }
     /// The dtype of the accumulators.
     pub fn accumulator(&self) -> DType {
-        accumulator(self.element)
+        self.element.accumulator()
     }
     /// Whether the sum of a K step is added to others in f32 registers.
     pub fn is_promoted(&self) -> bool {
-        promotion::is_promoted(self.element)
+        self.element.is_8_bit_float()
     }
     /// Slices of the left operand's tile: rows of 128 bytes for each of its rows.
     pub fn slices(&self) -> usize {

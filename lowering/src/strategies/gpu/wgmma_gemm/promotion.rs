@@ -5,15 +5,10 @@ use crate::{
     emit::code::Code,
     strategies::gpu::{common::tile::Tile, wgmma_gemm::tile::WgmmaTile},
 };
-use kiln_dialects::{ir::*, value::DType};
+use kiln_dialects::ir::*;
 
 /// Most columns of a tile whose sums of a K step a thread holds beside its accumulators.
 pub(super) const MOST_COLUMNS: usize = 192;
-
-/// Whether sums of K steps of such elements are promoted.
-pub(super) fn is_promoted(element: DType) -> bool {
-    matches!(element, DType::F8E4M3FN | DType::F8E5M2)
-}
 
 impl WgmmaTile<'_> {
     /// The sum of a K step. The other consumer warpgroup multiplies while this one adds.
