@@ -25,6 +25,7 @@ pub mod expand_scatters;
 pub mod expand_sorts;
 pub mod expand_updates;
 pub mod fft_calls;
+pub mod float8_products;
 pub mod fold_indices;
 pub mod formula;
 pub mod hoist_gathers;

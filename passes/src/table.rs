@@ -5,12 +5,12 @@ use crate::{
     differentiate::Differentiate, drop_barriers::DropBarriers, expand_ffts::ExpandFfts,
     expand_random::ExpandRandom, expand_scans::ExpandScans, expand_scatters::ExpandScatters,
     expand_sorts::ExpandSorts, expand_updates::ExpandUpdates, fft_calls::FftCalls,
-    fold_indices::FoldIndices, hoist_gathers::HoistGathers, hoist_reshapes::HoistReshapes,
-    hoist_slices::HoistSlices, interleave_ffts::InterleaveFfts, partition::Partition,
-    pass::PassRow, powers::Powers, ptx_calls::PtxCalls, raise_attention::RaiseAttention,
-    reciprocals::Reciprocals, refine_shapes::RefineShapes, simplify::Simplify,
-    sink_concats::SinkConcats, sink_reshapes::SinkReshapes, split_reductions::SplitReductions,
-    verify_level::VerifyLevel, vmap::Vmap,
+    float8_products::Float8Products, fold_indices::FoldIndices, hoist_gathers::HoistGathers,
+    hoist_reshapes::HoistReshapes, hoist_slices::HoistSlices, interleave_ffts::InterleaveFfts,
+    partition::Partition, pass::PassRow, powers::Powers, ptx_calls::PtxCalls,
+    raise_attention::RaiseAttention, reciprocals::Reciprocals, refine_shapes::RefineShapes,
+    simplify::Simplify, sink_concats::SinkConcats, sink_reshapes::SinkReshapes,
+    split_reductions::SplitReductions, verify_level::VerifyLevel, vmap::Vmap,
 };
 
 /// Every pass within a level, sorted by flag.
@@ -27,6 +27,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<ExpandSorts>(),
     PassRow::of::<ExpandUpdates>(),
     PassRow::of::<FftCalls>(),
+    PassRow::of::<Float8Products>(),
     PassRow::of::<FoldIndices>(),
     PassRow::of::<HoistGathers>(),
     PassRow::of::<HoistReshapes>(),

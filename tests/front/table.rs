@@ -90,6 +90,15 @@ const CASES: &[Case] = &[
         )],
         Some("few"),
     ),
+    case(
+        "float8",
+        "rowwise",
+        &[(
+            "options.passes",
+            "[UserPasses { at: Instead(\"kiln-float8-products\"), passes: \"kiln-float8-products{recipe=rowwise}\" }]",
+        )],
+        Some("blockwise"),
+    ),
     case("tf32", "true", &[("options.tf32", "true")], NO_BOOL),
     case("fast_math", "true", &[("options.fast_math", "true")], NO_BOOL),
     case("cufft", "true", &[("options.cufft", "true")], NO_BOOL),

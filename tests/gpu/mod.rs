@@ -16,6 +16,7 @@ mod math;
 mod parts;
 mod products;
 mod ptx;
+mod quantized;
 mod refused;
 mod rows;
 mod scans;

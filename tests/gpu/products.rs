@@ -170,63 +170,6 @@ fn tiled_kernels_resume_with_their_shared_memory() {
     }
 }
 
-/// The PTX of a compiled case's kernels with products, of which there is one at least.
-fn product_kernels(case: &str, path: &Path, chip: &str) -> Vec<String> {
-    std::fs::write(path, case.replace("@f(", "@main(")).unwrap();
-    let package = build(path, chip).unwrap_or_else(|e| panic!("{chip}: {case}: {e}"));
-    let products: Vec<_> = package
-        .program
-        .kernels
-        .iter()
-        .filter(|k| k.ops.iter().any(|op| op == "dot_general"))
-        .map(|k| String::from_utf8_lossy(&package.objects[&k.symbol]).into_owned())
-        .collect();
-    assert!(!products.is_empty(), "{chip}: {case}");
-    products
-}
-
-/// Products of few rows with quantised weights, among the compiled cases.
-#[test]
-fn quantised_weights_are_dequantised_for_tensor_cores() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.mlir");
-    let named = |case: &&str| {
-        let name = case.lines().find(|l| l.starts_with("// CASE: ")).unwrap_or_default();
-        ["int4", "int8 weights", "8-bit float weights whose"].iter().any(|s| name.contains(s))
-    };
-    let cases: Vec<&str> =
-        include_str!("../compiled/ops.mlir").split("// -----").filter(named).collect();
-    assert!(cases.len() > 4, "{} cases", cases.len());
-    for case in cases {
-        crate::watchdog::arm();
-        for chip in CHIPS {
-            let products = product_kernels(case, &path, chip);
-            assert!(products.iter().all(|ptx| ptx.contains("mma.sync")), "{chip}: {case}");
-        }
-    }
-}
-
-/// Products of 8-bit floats and of int8, among the compiled cases.
-#[test]
-fn products_of_8_bits_use_tensor_cores() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.mlir");
-    let instructions = [
-        ("a gate of 8-bit float products", "sm_90a", "m64n64k32.f32.e4m3.e4m3"),
-        ("a product of a few rows of 8-bit floats", "sm_90a", "m64n64k32.f32.e4m3.e4m3"),
-        ("int8 products with int32 sums", "sm_90a", "m64n64k32.s32.s8.s8"),
-        ("int8 products with int32 sums", "sm_80", "m16n8k32.row.col.s32.s8.s8.s32"),
-        ("int8 products with int32 sums", "sm_89", "m16n8k32.row.col.s32.s8.s8.s32"),
-    ];
-    let cases: Vec<&str> = include_str!("../compiled/ops.mlir").split("// -----").collect();
-    for (name, chip, instruction) in instructions {
-        crate::watchdog::arm();
-        let case = cases.iter().find(|c| c.contains(name)).expect("a case");
-        let products = product_kernels(case, &path, chip);
-        assert!(products.iter().all(|ptx| ptx.contains(instruction)), "{name} for {chip}");
-    }
-}
-
 /// Skinny GEMMs: left operand, right operand, result.
 const SKINNY: &[(&str, &str, &str)] = &[
     ("1x2048xbf16", "8192x2048xbf16", "1x8192xbf16"),

@@ -57,6 +57,25 @@ func.func @f(%x: tensor<64x128xf8E4M3FN>, %w: tensor<128x96xf8E4M3FN>, %y: tenso
 }
 
 // -----
+// Quantised by the graph with one scale, and read in two orders: once more with the other innermost.
+// CASE: quantised_in_both_orders
+// CHECK: kiln.dot_general {{.*}} : tensor<64x128xf8E4M3FN>, tensor<96x128xf8E4M3FN> to f32
+// CHECK: kiln.transpose %{{.*}} permutation = [1, 0] : tensor<64x128xf32>
+// CHECK: kiln.dot_general {{.*}} : tensor<128x64xf8E4M3FN>, tensor<96x64xf8E4M3FN> to f32
+func.func @f(%g: tensor<64x128xf32>, %s: tensor<f32>, %w: tensor<96x128xf8E4M3FN>, %v: tensor<96x64xf8E4M3FN>) -> (tensor<64x96xf32>, tensor<128x96xf32>) {
+  %0 = kiln.broadcast_in_dim %s dims = [] sizes = [64, 128] : tensor<f32>
+  %1 = kiln.mul %g, %0 : tensor<64x128xf32>
+  %2 = kiln.convert %1 : tensor<64x128xf32> to f8E4M3FN
+  %3 = kiln.convert %2 : tensor<64x128xf8E4M3FN> to bf16
+  %4 = kiln.convert %w : tensor<96x128xf8E4M3FN> to bf16
+  %5 = kiln.dot_general %3, %4 batch = [] x [] contract = [1] x [1] : tensor<64x128xbf16>, tensor<96x128xbf16> to f32
+  %6 = kiln.convert %v : tensor<96x64xf8E4M3FN> to bf16
+  %7 = kiln.transpose %3 permutation = [1, 0] : tensor<64x128xbf16>
+  %8 = kiln.dot_general %7, %6 batch = [] x [] contract = [1] x [1] : tensor<128x64xbf16>, tensor<96x64xbf16> to f32
+  return %5, %8 : tensor<64x96xf32>, tensor<128x96xf32>
+}
+
+// -----
 // Two types, and a K of which rows are no whole 16 bytes.
 // CASE: two_types
 // CHECK-COUNT-4: kiln.convert

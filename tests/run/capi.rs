@@ -1,6 +1,6 @@
 //! The C ABI: C programs with `libkiln_runtime.so`, on packages built here, and with `libkiln.so`,
 //! which compiles.
-use crate::support::{build, emulated, libraries};
+use crate::support::{build_libraries, emulated, libraries};
 use kiln::{
     Options,
     capture::weight::{self, Weight},
@@ -19,13 +19,13 @@ fn root() -> &'static Path {
 
 /// `libkiln_runtime.so`, built once.
 static RUNTIME: LazyLock<PathBuf> = LazyLock::new(|| {
-    build("kiln-capi");
+    build_libraries();
     libraries().join("libkiln_runtime.so")
 });
 
 /// `libkiln.so`, which includes the compiler, built once.
 static FULL: LazyLock<PathBuf> = LazyLock::new(|| {
-    build("kiln-capi-full");
+    build_libraries();
     libraries().join("libkiln.so")
 });
 

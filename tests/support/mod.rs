@@ -35,14 +35,17 @@ pub fn libraries() -> PathBuf {
         .join("debug")
 }
 
-/// Builds a package's library there.
-pub fn build(package: &str) {
-    let done = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "-p", package])
-        .current_dir(repository())
-        .status()
-        .expect("cargo");
-    assert!(done.success(), "{package} is not built");
+/// Builds the libraries there, with all members, so that no crate is built with other features again.
+pub fn build_libraries() {
+    static BUILT: LazyLock<()> = LazyLock::new(|| {
+        let done = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--workspace", "--lib", "--tests"])
+            .current_dir(repository())
+            .status()
+            .expect("cargo");
+        assert!(done.success(), "the libraries are not built");
+    });
+    *BUILT
 }
 
 /// Lets a process load the emulator (`emulator/`) as the driver.
@@ -56,7 +59,7 @@ pub fn emulated(command: &mut Command) -> &mut Command {
 /// A folder in which libcuda is the emulator.
 fn emulator() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-        build("kiln-emulator");
+        build_libraries();
         // Not next to the libraries, which cargo puts on the path of every test.
         let folder = libraries().join("emulator-as-driver");
         std::fs::create_dir_all(&folder).expect("a folder");

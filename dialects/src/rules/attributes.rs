@@ -165,7 +165,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
                 "needs a dictionary of counts as kiln.partition, on a function".into()
             });
         }
-        "kiln.not_fused" | "kiln.not_chunked" => {
+        "kiln.not_fused" | "kiln.not_chunked" | "kiln.not_quantized" => {
             return ensure(value.as_string().is_some(), || format!("needs a string as {name}"));
         }
         "kiln.prologue" => {

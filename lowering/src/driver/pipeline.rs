@@ -54,6 +54,12 @@ pub const PIPELINE: &[PipelineStep] = &[
     step(
         Level::Graph,
         On::Module,
+        "kiln-float8-products",
+        "after the last cse, so that products share what they quantise; before sums of chunks hide their products",
+    ),
+    step(
+        Level::Graph,
+        On::Module,
         "kiln-chunk-rows",
         "losses are prims, and nothing has moved their reshapes and transposes yet",
     ),

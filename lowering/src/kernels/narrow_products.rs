@@ -6,7 +6,8 @@
 //! no such pass: its quantised types carry scales.
 //!
 //! A product is narrowed where `wgmma_gemm` reads both operands: one element type, K-major, K and
-//! rows in whole 16-byte units, more than one row and column.
+//! rows in whole 16-byte units, more than one row and column. A matrix that the graph quantises in
+//! the other order is quantised once more, transposed (`transposed.rs`).
 //!
 //! Numerics: exact. 8-bit floats are exact in 16 bits, and so are their products in f32.
 //!
@@ -15,6 +16,8 @@
 //!          %0 = kiln.dot_general %a, %b … : tensor<64x128xbf16>, tensor<96x128xbf16> to f32
 //! after:   %0 = kiln.dot_general %x, %w … : tensor<64x128xf8E4M3FN>, tensor<96x128xf8E4M3FN> to f32
 //! ```
+mod transposed;
+
 use crate::{
     kernels::{pad_products::operand::Stored, prologues::operands::dtype},
     target::Chip,
@@ -55,7 +58,7 @@ impl Pass for NarrowProducts {
             }
             let facts = Facts::of(func, self.rounds)?;
             let read: Vec<NarrowProduct> = all.into_iter().filter(|p| p.is_read(&facts)).collect();
-            read.iter().try_for_each(NarrowProduct::replace)?;
+            read.iter().try_for_each(|p| p.replace(&facts))?;
             let replaced = read.iter().map(|p| p.op.result(0)).collect();
             erase_dead(replaced, |kind| {
                 kind == OpKind::DotGeneral
@@ -89,8 +92,13 @@ impl Widened {
             return eight.then_some(Widened { narrow, moves });
         }
     }
-    /// The operand without its conversion.
-    fn operand(&self, b: &Builder) -> Result<Value> {
+    /// The operand without its conversion, K-major.
+    fn operand(&self, b: &Builder, contract: i64, facts: &Facts) -> Result<Value> {
+        if !self.is_k_major(contract, facts) {
+            let again = transposed::transposed(b, self.narrow)?;
+            // As its reader takes it: transposed if it was.
+            return if self.moves.is_empty() { transposed::transpose(b, again) } else { Ok(again) };
+        }
         self.moves.iter().rev().try_fold(self.narrow, |input, op| {
             match (Transpose::of(*op), Reshape::of(*op)) {
                 (Some(t), _) => b.add(&Transpose { input, ..t }),
@@ -98,6 +106,18 @@ impl Widened {
                 _ => Err("moves elements in no known way".into()),
             }
         })
+    }
+    /// Whether it is a matrix that the graph quantises, whose other dimension is K.
+    fn can_be_transposed(&self, contract: i64, facts: &Facts) -> bool {
+        let at = match self.moves.as_slice() {
+            [] => contract,
+            [op] if op.kind() == Some(OpKind::Transpose) => 1 - contract,
+            _ => return false,
+        };
+        let dims = facts.dims(self.narrow);
+        let divided = dims.first().is_some_and(|k| facts.divisor(k) % UNIT == 0);
+        let quantised = self.narrow.def().and_then(Convert::of);
+        dims.len() == 2 && at == 0 && divided && quantised.is_some()
     }
     /// Whether TMA reads it K-major: K, and all rows in memory, are whole units.
     fn is_k_major(&self, contract: i64, facts: &Facts) -> bool {
@@ -146,14 +166,21 @@ impl NarrowProduct {
             let own = |d: &usize| *d as i64 != *k && !batch.contains(&(*d as i64));
             let several = (0..dims.len()).filter(own).any(|d| dims[d].known() != Some(1));
             let some = dims.get(*k as usize).is_some_and(|k| facts.bounds(k).0 > Some(0));
-            several && some && operand.is_k_major(*k, facts)
+            several
+                && some
+                && (operand.is_k_major(*k, facts) || operand.can_be_transposed(*k, facts))
         })
     }
 
-    fn replace(&self) -> Result<()> {
-        let (op, [lhs, rhs]) = (self.op, &self.operands);
+    fn replace(&self, facts: &Facts) -> Result<()> {
+        let op = self.op;
         let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(op.loc());
-        let (lhs, rhs) = (lhs.operand(&b).at(op)?, rhs.operand(&b).at(op)?);
+        let contracts = [&self.dot.lhs_contract, &self.dot.rhs_contract];
+        let narrow = |i: usize| {
+            let k = contracts[i].first().copied().unwrap_or_default();
+            self.operands[i].operand(&b, k, facts).at(op)
+        };
+        let (lhs, rhs) = (narrow(0)?, narrow(1)?);
         let element_type = op.result(0).ty().element();
         let dot = DotGeneral { lhs, rhs, element_type, ..self.dot.clone() };
         op.result(0).replace_uses(b.add(&dot).at(op)?);

@@ -1,19 +1,19 @@
 //! The option table and the modes, which are sets of options.
 use super::{
-    Settings,
+    Settings, passes,
     values::{
-        ALIGN, BOOL, BYTES, COUNT, DEVICE, DYNAMIC, Invalid, PASSES, SECONDS, SetResult, THREADS,
+        ALIGN, BOOL, BYTES, COUNT, DEVICE, DYNAMIC, FLOAT8, PASSES, SECONDS, SetResult, THREADS,
         align, assign, expected, flag, invalid, number, seconds, without,
     },
 };
 use crate::{
     backend,
     lowering::{
-        At, Target, UserPasses,
+        Target,
         kernels::{pad_products::PadProducts, prologues::Prologues},
     },
     model::CachePolicy,
-    passes::{Pass, chunk_rows::ChunkRows},
+    passes::Pass,
     runtime::{DeviceId, cache, cuda, pool::MAX_THREADS},
 };
 use std::path::Path;
@@ -43,13 +43,6 @@ pub(super) struct Row {
 /// Flags of the passes that options enable.
 const PAD_PRODUCTS: &str = PadProducts::FLAG;
 const PROLOGUES: &str = Prologues::FLAG;
-/// That of the pass whose limit an option sets.
-const CHUNK_ROWS: &str = ChunkRows::FLAG;
-
-fn is_chunk_rows(at: &At) -> bool {
-    matches!(at, At::Instead(pass) if pass == CHUNK_ROWS)
-}
-
 /// In the order in which environment variables apply: a mode before the options that it sets.
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -222,14 +215,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_PASSES",
         applies_to: AppliesTo::Both,
         summary: "extra passes, such as user passes, run as soon as a graph is at a level, or after each run of a pass",
-        set: |s, t| {
-            let all = UserPasses::parse(t);
-            let all = all.map_err(|e| Invalid(format!("{}: {e}", expected(PASSES).0)))?;
-            // Those of other options stay.
-            s.options.passes.retain(|p| is_chunk_rows(&p.at));
-            s.options.passes.extend(all);
-            Ok(vec![])
-        },
+        set: passes::set_user_passes,
     },
     Row {
         name: "chunk_bytes",
@@ -239,14 +225,17 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_CHUNK_BYTES",
         applies_to: AppliesTo::Both,
         summary: "most bytes of a product, such as the logits of a loss, that is stored as a whole; what reads the rows of larger ones is computed in chunks of rows (`kiln-chunk-rows`); 0 for no limit",
-        set: |s, t| {
-            let bytes = cache::parse_bytes(t).ok_or_else(|| expected(BYTES))?;
-            let at = At::Instead(CHUNK_ROWS.into());
-            s.options.passes.retain(|p| p.at != at);
-            let passes = format!("{CHUNK_ROWS}{{bytes={bytes}}}");
-            s.options.passes.insert(0, UserPasses { at, passes });
-            Ok(vec![])
-        },
+        set: passes::set_chunk_bytes,
+    },
+    Row {
+        name: "float8",
+        torch: None,
+        kind: FLOAT8,
+        default: "off",
+        variable: "KILN_FLOAT8",
+        applies_to: AppliesTo::Both,
+        summary: "quantises the operands of large products of 16-bit floats to 8-bit floats, with one scale for a tensor or for each row along K (`kiln-float8-products`)",
+        set: passes::set_float8,
     },
     Row {
         name: "tf32",
