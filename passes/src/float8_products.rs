@@ -99,17 +99,20 @@ impl Pass for Float8Products {
         let rowwise = self.recipe == Recipe::Rowwise;
         for func in functions_in(root) {
             let facts = Facts::of(func, self.rounds)?;
-            let all: Vec<Block> = walk(func).into_iter().flat_map(blocks).collect();
-            for block in all {
-                // All are chosen before any is replaced: facts are about values that are there now.
+            // All are chosen before any is replaced: facts are about values that are there now.
+            let choose = |block: Block| -> Vec<Op> {
                 let heads = choice::loss_heads(block);
                 let chosen = |op: &Op| choice::is_chosen(*op, &facts, &heads, self.min_size);
-                let products: Vec<Op> = block.ops().into_iter().filter(chosen).collect();
+                block.ops().into_iter().filter(chosen).collect()
+            };
+            let chosen: Vec<Vec<Op>> =
+                walk(func).into_iter().flat_map(blocks).map(choose).collect();
+            for products in &chosen {
                 let mut quantised = Quantised { rowwise, ..Quantised::default() };
                 products.iter().try_for_each(|op| quantised.replace(*op).at(*op))?;
-                let moves = |kind| matches!(kind, OpKind::DotGeneral | OpKind::Transpose);
-                erase_dead(products.into_iter().map(|op| op.result(0)).collect(), moves);
             }
+            let moves = |kind| matches!(kind, OpKind::DotGeneral | OpKind::Transpose);
+            erase_dead(chosen.into_iter().flatten().map(|op| op.result(0)).collect(), moves);
         }
         Ok(())
     }

@@ -97,3 +97,20 @@ func.func @f(%x: tensor<64x32xbf16>, %w: tensor<128x32xbf16>, %y: tensor<256x40x
   %4 = kiln.dot_general %v, %3 batch = [] x [] contract = [1] x [1] : tensor<256x32xbf16>, tensor<128x32xbf16>
   return %0, %1, %2, %4 : tensor<64x128xbf16>, tensor<256x256xbf16>, tensor<8x64x64xbf16>, tensor<256x128xbf16>
 }
+
+// -----
+// A product in a branch reads another one's result.
+// CASE: branches
+// CHECK: kiln.dot_general {{.*}} to f32
+// CHECK: kiln.if
+// CHECK: kiln.dot_general {{.*}} to f32
+func.func @f(%x: tensor<64x32xbf16>, %w: tensor<32x32xbf16>, %c: tensor<i1>) -> tensor<64x32xbf16> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<64x32xbf16>, tensor<32x32xbf16>
+  %1 = kiln.if %c : tensor<i1> -> tensor<64x32xbf16> {
+    %2 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [1] : tensor<64x32xbf16>, tensor<32x32xbf16>
+    kiln.yield %2 : tensor<64x32xbf16>
+  } else {
+    kiln.yield %0 : tensor<64x32xbf16>
+  }
+  return %1 : tensor<64x32xbf16>
+}

@@ -5,7 +5,7 @@ use kiln_dialects::{ir::*, ops::*};
 
 /// `a[c] - softmax(x)[c] sum(a)`, where `a[c] = -g ((1 - s) w[t] (c = t) + s/C w[c])` is the
 /// gradient by log_softmax(x)[c]: without a scatter. g is divided by the sum of w[t] under a mean,
-/// and 0 where t is ignore_index. Weights have the derivative of the decomposition.
+/// and 0 where t is ignore_index. sum(a) = -g ((1 - s) w[t] + s/C sum(w)). Weights have the derivative of the decomposition.
 pub(super) fn cross_entropy(r: &mut Rule<'_>) -> Result<()> {
     let o = r.node::<CrossEntropy>()?;
     if o.weight.is_some_and(|w| r.wants(w)) {
@@ -40,17 +40,21 @@ pub(super) fn cross_entropy(r: &mut Rule<'_>) -> Result<()> {
     let s = o.label_smoothing;
     let hit = r.formula([level, own], |[g, w]| g * w * (s - 1.0))?;
     let mut by_log = m.select(at, to_x(hit)?, m.full_like(x, 0.0)?)?;
+    let mut sum = hit;
     if s != 0.0 {
         let counted = m.select(counts, level, m.full_like(level, 0.0)?)?;
-        let share = m.div(counted, m.number_like(m.size_of(x, 1)?, counted)?)?;
-        let mut spread = to_x(m.mul(share, m.full_like(share, s)?)?)?;
+        let classes = m.number_like(m.size_of(x, 1)?, counted)?;
+        let share = m.div(counted, classes)?;
+        let share = m.mul(share, m.full_like(share, s)?)?;
+        let (mut spread, mut all) = (to_x(share)?, classes);
         if let Some(w) = weight {
             spread = m.mul(spread, m.broadcast_to(w, &[1], x)?)?;
+            all = m.broadcast_to(m.reduce(ReduceKind::Sum, w, &[0])?, &[], share)?;
         }
         by_log = m.sub(by_log, spread)?;
+        sum = m.sub(sum, m.mul(share, all)?)?;
     }
     let probabilities = m.b.add(&Softmax { input: x, axis: 1 })?;
-    let sum = m.reduce_and_broadcast(ReduceKind::Sum, by_log, &[1])?;
-    let v = m.sub(by_log, m.mul(probabilities, sum)?)?;
+    let v = m.sub(by_log, m.mul(probabilities, to_x(sum)?)?)?;
     r.give(o.logits, v)
 }
