@@ -25,9 +25,16 @@ def options(recipe):
     return {"passes": f"instead of kiln-float8-products: kiln-float8-products{{recipe={recipe} min-size=1}}"}
 
 
-def close(have, want):
-    # Both round f32 sums to bf16, in another order.
-    torch.testing.assert_close(have.float(), want.float(), rtol=2**-7, atol=2**-7 * want.float().abs().max().item())
+def error(have, want):
+    """Of the norm, with rows of one length."""
+    have, want = have.double(), want.double()
+    size = want.norm(dim=1, keepdim=True).clamp(min=1e-30)
+    return ((have - want) / size).norm().item() / len(want) ** 0.5
+
+
+def close(have, x, y, recipe):
+    """Within bf16 and a few elements that are rounded to their other neighbour, as their scale is; quantising changes more."""
+    assert error(have, product(x, y, recipe)) < 1e-2 < error((x.float() @ y.float().T), product(x, y, recipe))
 
 
 @pytest.mark.parametrize("recipe", ["tensorwise", "rowwise"])
@@ -39,11 +46,9 @@ def test_a_linear_layer_and_its_gradients(recipe):
     y = f(x, w)
     y.backward(g)
     x2, g2 = x.detach().flatten(0, 1), g.flatten(0, 1)
-    close(y.detach().flatten(0, 1), product(x2, w.detach(), recipe))
-    close(x.grad.flatten(0, 1), product(g2, w.detach().T, recipe))
-    close(w.grad, product(g2.T, x2.T, recipe))
-    exact = (x2.float() @ w.detach().float().T).bfloat16()
-    assert not torch.equal(y.detach().flatten(0, 1), exact), "nothing is quantised"
+    close(y.detach().flatten(0, 1), x2, w.detach(), recipe)
+    close(x.grad.flatten(0, 1), g2, w.detach().T, recipe)
+    close(w.grad, g2.T, x2.T, recipe)
 
 
 @pytest.mark.parametrize("recipe", ["tensorwise", "rowwise"])
