@@ -140,7 +140,7 @@ func.func @f(%x: memref<2x16x32xbf16, 3>, %s: !kiln.stage) {
 // -----
 
 func.func @f() {
-  // expected-error @+1 {{has type memref<2x16x32xf64, 3>, not 3 sizes of i8, 16- or 32-bit floats in shared memory}}
+  // expected-error @+1 {{has type memref<2x16x32xf64, 3>, not 3 sizes of i8 or of floats of at most 32 bits in shared memory}}
   %r = kiln.tile.pipeline : memref<2x16x32xf64, 3>
   return
 }
@@ -148,7 +148,7 @@ func.func @f() {
 // -----
 
 func.func @f(%a: memref<64x32xbf16, 3>, %b: memref<32x16xi8, 3>) {
-  // expected-error @+1 {{multiplies memref<32x16xi8, 3>, which are no floats}}
+  // expected-error @+1 {{multiplies bf16 and i8 to f32}}
   %r = kiln.tile.mma %a, %b : memref<64x32xbf16, 3>, memref<32x16xi8, 3> -> tensor<64x16xf32, #kiln.fragment<accumulator>>
   return
 }
