@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 
 from attention import kernel_us, save
-from bench import GPU, Worker, arguments, ratio_text
+from bench import GPU, Worker, arguments, ratio_text, wanted
 
 aten = torch.ops.aten
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16"}
@@ -119,7 +119,7 @@ def main():
     print("| case | kiln us | TFLOP/s | cuDNN us | cuDNN / kiln | flash us | flash / kiln | error (flash's) |\n| --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
     for case in CASES:
         name = case.name()
-        if a.only and not any(part in name for part in a.only.split(",")):
+        if not wanted(name, a.only):
             continue
         try:
             samples, errors, off = timed(case, a.kiln, a.rounds, a.seconds, a.kiln_args.split())

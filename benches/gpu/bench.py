@@ -191,6 +191,11 @@ def arguments(about, rounds=7):
     return p
 
 
+def wanted(name, only):
+    """Whether a name has one of these parts, separated by commas; without parts every one does."""
+    return not only or any(part in name for part in only.split(","))
+
+
 def ratio_text(mine, peer):
     """A peer's time ratio over interleaved rounds: median, minimum, maximum."""
     all = sorted(a / b for a, b in zip(peer, mine))

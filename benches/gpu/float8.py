@@ -11,7 +11,7 @@ import json, statistics, sys, tempfile
 
 import torch
 
-from bench import Kiln, arguments, graph_us, ratio_text
+from bench import Kiln, arguments, graph_us, ratio_text, wanted
 
 BF16, GPU, E4M3 = torch.bfloat16, "cuda", torch.float8_e4m3fn
 # Half an ulp of a bf16 result, and an element in a thousand that is rounded to its other neighbour.
@@ -73,7 +73,8 @@ def check(kiln):
                     mine.close()
                 x, w, g = all
                 pair = [(x, w), (g, w.t()), (g.t(), x.t())][which]
-                error, rounding = off(have, exact(*pair, recipe == "rowwise")), off(pair[0].float() @ pair[1].t().float(), exact(*pair, recipe == "rowwise"))
+                want = exact(*pair, recipe == "rowwise")
+                error, rounding = off(have, want), off(pair[0].float() @ pair[1].t().float(), want)
                 good = error < LIMIT < rounding
                 bad += not good
                 print(f"{recipe} {size} product {which}: {'agrees' if good else 'DIFFERS'} {error:.1e}, unquantised {rounding:.1e}", flush=True)
@@ -85,7 +86,7 @@ def timed(kiln, rounds, only, out):
     rows = []
     for size in SIZES:
         name = "x".join(map(str, size))
-        if only and not any(part in name for part in only.split(",")):
+        if not wanted(name, only):
             continue
         all = inputs(*size)
         torch._dynamo.reset()

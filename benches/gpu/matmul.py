@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 import torch.nn.functional as F
 
-from bench import Item, Kiln, arguments, graph_us, ratio_text, xla_us
+from bench import Item, Kiln, arguments, graph_us, ratio_text, wanted, xla_us
 
 BF16, F16, F32, GPU = torch.bfloat16, torch.float16, torch.float32, "cuda"
 # One export at a time.
@@ -56,10 +56,6 @@ def gated_nn(x, v, w):
 
 def several(x, *weights):
     return tuple(F.linear(x, w) for w in weights)
-
-
-def wanted(name, only):
-    return not only or any(part in name for part in only.split(","))
 
 
 def cases():

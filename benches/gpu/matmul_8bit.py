@@ -11,7 +11,7 @@ import json, statistics, sys, tempfile
 
 import torch
 
-from bench import Kiln, arguments, graph_us, ratio_text
+from bench import Kiln, arguments, graph_us, ratio_text, wanted
 
 BF16, F32, GPU = torch.bfloat16, torch.float32, "cuda"
 E4M3, E5M2, I8 = torch.float8_e4m3fn, torch.float8_e5m2, torch.int8
@@ -95,10 +95,6 @@ def check(kiln, only, more):
             print(f"{name:36} FAILS {type(e).__name__}: {str(e)[:300]}", flush=True)
     print(f"{bad} bad", flush=True)
     return bad
-
-
-def wanted(name, only):
-    return not only or any(part in name for part in only.split(","))
 
 
 SIZES = [(4096, 4096, 4096), (8192, 8192, 8192), (2048, 2048, 2048), (2048, 6144, 4096), (2048, 16384, 2048), (16384, 1024, 4096), (512, 4096, 4096), (64, 4096, 4096), (17, 4096, 4096)]

@@ -6,7 +6,7 @@ use kiln::lowering::UserPasses;
 fn product_kernels(case: &str, path: &Path, options: &Options) -> Vec<String> {
     std::fs::write(path, case.replace("@f(", "@main(")).unwrap();
     let built = load(path).and_then(|m| m.build(options, &|_, _| ()));
-    let (package, _) = built.unwrap_or_else(|e| panic!("{case}: {e}"));
+    let (package, _) = built.unwrap_or_else(|e| panic!("{:?}: {case}: {e}", options.target));
     let products: Vec<_> = package
         .program
         .kernels
@@ -14,7 +14,7 @@ fn product_kernels(case: &str, path: &Path, options: &Options) -> Vec<String> {
         .filter(|k| k.ops.iter().any(|op| op == "dot_general"))
         .map(|k| String::from_utf8_lossy(&package.objects[&k.symbol]).into_owned())
         .collect();
-    assert!(!products.is_empty(), "{case}");
+    assert!(!products.is_empty(), "{:?}: {case}", options.target);
     products
 }
 

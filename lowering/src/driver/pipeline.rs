@@ -51,12 +51,7 @@ pub const PIPELINE: &[PipelineStep] = &[
     step(Level::Graph, On::Module, "canonicalize", "drops what became dead"),
     step(Level::Graph, On::Module, "cse", "expansions of neighbours share scalars and broadcasts"),
     step(Level::Graph, On::Module, "symbol-dce", "drops unused globals, which would need memory"),
-    step(
-        Level::Graph,
-        On::Module,
-        "kiln-float8-products",
-        "after the last cse, so that products share what they quantise; before sums of chunks hide their products",
-    ),
+    step(Level::Graph, On::Module, "kiln-float8-products", "after cse, before rows are chunked"),
     step(
         Level::Graph,
         On::Module,

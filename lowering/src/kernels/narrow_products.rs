@@ -75,10 +75,12 @@ struct Widened {
     narrow: Value,
     /// The transposes and reshapes from them to the operand, the last one first.
     moves: Vec<Op>,
+    /// The operand's dimension that is K.
+    contract: i64,
 }
 
 impl Widened {
-    fn of(mut v: Value) -> Option<Widened> {
+    fn of(mut v: Value, contract: i64) -> Option<Widened> {
         let mut moves = vec![];
         loop {
             let op = v.def()?;
@@ -89,12 +91,12 @@ impl Widened {
             }
             let narrow = Convert::of(op)?.input;
             let eight = dtype(narrow).is_some_and(DType::is_8_bit_float);
-            return eight.then_some(Widened { narrow, moves });
+            return eight.then_some(Widened { narrow, moves, contract });
         }
     }
     /// The operand without its conversion, K-major.
-    fn operand(&self, b: &Builder, contract: i64, facts: &Facts) -> Result<Value> {
-        if !self.is_k_major(contract, facts) {
+    fn operand(&self, b: &Builder, facts: &Facts) -> Result<Value> {
+        if !self.is_k_major(facts) {
             let again = transposed::transposed(b, self.narrow)?;
             // As its reader takes it: transposed if it was.
             return if self.moves.is_empty() { transposed::transpose(b, again) } else { Ok(again) };
@@ -108,10 +110,10 @@ impl Widened {
         })
     }
     /// Whether it is a matrix that the graph quantises, whose other dimension is K.
-    fn can_be_transposed(&self, contract: i64, facts: &Facts) -> bool {
+    fn can_be_transposed(&self, facts: &Facts) -> bool {
         let at = match self.moves.as_slice() {
-            [] => contract,
-            [op] if op.kind() == Some(OpKind::Transpose) => 1 - contract,
+            [] => self.contract,
+            [op] if op.kind() == Some(OpKind::Transpose) => 1 - self.contract,
             _ => return false,
         };
         let dims = facts.dims(self.narrow);
@@ -120,7 +122,7 @@ impl Widened {
         dims.len() == 2 && at == 0 && divided && quantised.is_some()
     }
     /// Whether TMA reads it K-major: K, and all rows in memory, are whole units.
-    fn is_k_major(&self, contract: i64, facts: &Facts) -> bool {
+    fn is_k_major(&self, facts: &Facts) -> bool {
         // The operand's dimension as that of what is converted; a reshape may split or join others.
         let inner = |d: i64, op: &Op| {
             if let Some(t) = Transpose::of(*op) {
@@ -130,7 +132,7 @@ impl Widened {
             let last = d + 1 == to.len() as i64 && from.last() == to.last();
             last.then(|| from.len() as i64 - 1)
         };
-        let at = self.moves.iter().try_fold(contract, inner);
+        let at = self.moves.iter().try_fold(self.contract, inner);
         let stored = Stored::of(self.narrow);
         let innermost = stored.innermost().map(|d| d as i64);
         let k = at.and_then(|d| facts.dims(self.narrow).get(d as usize).cloned());
@@ -148,7 +150,10 @@ struct NarrowProduct {
 impl NarrowProduct {
     fn of(op: Op) -> Option<NarrowProduct> {
         let dot = DotGeneral::of(op)?;
-        let operands = [Widened::of(dot.lhs)?, Widened::of(dot.rhs)?];
+        let ([k], [l]) = (dot.lhs_contract.as_slice(), dot.rhs_contract.as_slice()) else {
+            return None;
+        };
+        let operands = [Widened::of(dot.lhs, *k)?, Widened::of(dot.rhs, *l)?];
         let same = dtype(operands[0].narrow) == dtype(operands[1].narrow);
         let wide = [dot.lhs, op.result(0)].map(dtype).contains(&Some(DType::F64));
         (same && !wide).then_some(NarrowProduct { op, dot, operands })
@@ -156,31 +161,20 @@ impl NarrowProduct {
 
     /// Whether `wgmma_gemm` reads both operands.
     fn is_read(&self, facts: &Facts) -> bool {
-        let sides = [
-            (self.dot.lhs, &self.dot.lhs_batch, &self.dot.lhs_contract),
-            (self.dot.rhs, &self.dot.rhs_batch, &self.dot.rhs_contract),
-        ];
-        sides.into_iter().zip(&self.operands).all(|((v, batch, contract), operand)| {
-            let [k] = contract.as_slice() else { return false };
-            let dims = facts.dims(v);
-            let own = |d: &usize| *d as i64 != *k && !batch.contains(&(*d as i64));
+        let sides = [(self.dot.lhs, &self.dot.lhs_batch), (self.dot.rhs, &self.dot.rhs_batch)];
+        sides.into_iter().zip(&self.operands).all(|((v, batch), operand)| {
+            let (dims, k) = (facts.dims(v), operand.contract);
+            let own = |d: &usize| *d as i64 != k && !batch.contains(&(*d as i64));
             let several = (0..dims.len()).filter(own).any(|d| dims[d].known() != Some(1));
-            let some = dims.get(*k as usize).is_some_and(|k| facts.bounds(k).0 > Some(0));
-            several
-                && some
-                && (operand.is_k_major(*k, facts) || operand.can_be_transposed(*k, facts))
+            let some = dims.get(k as usize).is_some_and(|k| facts.bounds(k).0 > Some(0));
+            several && some && (operand.is_k_major(facts) || operand.can_be_transposed(facts))
         })
     }
 
     fn replace(&self, facts: &Facts) -> Result<()> {
-        let op = self.op;
+        let (op, [lhs, rhs]) = (self.op, &self.operands);
         let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(op.loc());
-        let contracts = [&self.dot.lhs_contract, &self.dot.rhs_contract];
-        let narrow = |i: usize| {
-            let k = contracts[i].first().copied().unwrap_or_default();
-            self.operands[i].operand(&b, k, facts).at(op)
-        };
-        let (lhs, rhs) = (narrow(0)?, narrow(1)?);
+        let (lhs, rhs) = (lhs.operand(&b, facts).at(op)?, rhs.operand(&b, facts).at(op)?);
         let element_type = op.result(0).ty().element();
         let dot = DotGeneral { lhs, rhs, element_type, ..self.dot.clone() };
         op.result(0).replace_uses(b.add(&dot).at(op)?);

@@ -5,7 +5,8 @@ use kiln_dialects::{ir::*, ops::*};
 
 /// `a[c] - softmax(x)[c] sum(a)`, where `a[c] = -g ((1 - s) w[t] (c = t) + s/C w[c])` is the
 /// gradient by log_softmax(x)[c]: without a scatter. g is divided by the sum of w[t] under a mean,
-/// and 0 where t is ignore_index. sum(a) = -g ((1 - s) w[t] + s/C sum(w)). Weights have the derivative of the decomposition.
+/// and 0 where t is ignore_index. sum(a) = -g ((1 - s) w[t] + s/C sum(w)). Weights have the
+/// derivative of the decomposition.
 pub(super) fn cross_entropy(r: &mut Rule<'_>) -> Result<()> {
     let o = r.node::<CrossEntropy>()?;
     if o.weight.is_some_and(|w| r.wants(w)) {
