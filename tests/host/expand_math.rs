@@ -3,7 +3,10 @@
 mod f64_functions;
 
 use super::*;
-use kiln_lowering::{cpu::kernel_abi::KernelAbi, math::expand_math::ACCURACY};
+use kiln_lowering::{
+    cpu::{kernel_abi::KernelAbi, llvm::CodeGenError},
+    math::expand_math::ACCURACY,
+};
 use kiln_passes::Pass;
 
 type Unary = unsafe extern "C" fn(*const f32, *mut f32, i64, i64, i64);
@@ -87,6 +90,16 @@ fn expanded(text: &str) -> Vec<u8> {
 }
 
 fn expanded_with(text: &str, options: &str, target: &Target) -> Vec<u8> {
+    generated(text, options, target, CodeGen::object)
+}
+
+/// What a code generator makes of the text, after the LLVM passes for kernels.
+fn generated<T>(
+    text: &str,
+    options: &str,
+    target: &Target,
+    generate: impl Fn(&CodeGen, Op, &str) -> Result<T, CodeGenError>,
+) -> T {
     let c = Context::new();
     let m = parse(&c, text);
     let pipeline = format!(
@@ -96,7 +109,7 @@ fn expanded_with(text: &str, options: &str, target: &Target) -> Vec<u8> {
     run_pipeline(&m, &pipeline, &RunOptions::default(), &|_, _, _| ())
         .unwrap_or_else(|e| panic!("{e}"));
     CodeGen::new(target)
-        .and_then(|g| g.object(m.op(), UNROLLING_KERNEL_PASSES))
+        .and_then(|g| generate(&g, m.op(), UNROLLING_KERNEL_PASSES))
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -268,6 +281,21 @@ fn within(name: &str, error: f64, at: &str) {
 #[test]
 fn accuracy() {
     check(32, within);
+}
+
+/// Functions that restore all registers must not clear their upper halves afterwards.
+#[test]
+fn rare_functions_keep_whole_registers() {
+    for cpu in ["haswell", "skylake-avx512"] {
+        let target = Target::parse(&format!("x86_64:{cpu}")).expect("a target");
+        for element in ["f32", "f64"] {
+            let text = text(&["cos"], 1, element);
+            let assembly = generated(&text, "rare-functions=true", &target, CodeGen::assembly);
+            let (kernel, rare) = assembly.split_once("\nkiln_reduce_far").expect("functions");
+            assert!(kernel.contains("vzeroupper"), "{cpu}, {element}");
+            assert!(!rare.contains("vzeroupper"), "{cpu}, {element}: {rare}");
+        }
+    }
 }
 
 /// Bitwise exact for any quotient.

@@ -15,6 +15,8 @@ pub const FILE_OBJECT: c_int = 1;
 pub const VERIFY_RETURN_STATUS: c_int = 2;
 pub const SEVERITY_ERROR: c_int = 0;
 pub const KIND_VECTOR: c_int = 13;
+/// The index of a function's own attributes.
+pub const FUNCTION_INDEX: c_uint = c_uint::MAX;
 
 unsafe extern "C" {
     pub fn LLVMInitializeX86TargetInfo();
@@ -80,6 +82,17 @@ unsafe extern "C" {
 
     pub fn LLVMGetFirstFunction(module: Ref) -> Ref;
     pub fn LLVMGetNextFunction(function: Ref) -> Ref;
+    pub fn LLVMGetStringAttributeAtIndex(
+        function: Ref,
+        index: c_uint,
+        name: *const c_char,
+        len: c_uint,
+    ) -> Ref;
+    pub fn LLVMAddTargetDependentFunctionAttr(
+        function: Ref,
+        name: *const c_char,
+        value: *const c_char,
+    );
     pub fn LLVMGetFirstBasicBlock(function: Ref) -> Ref;
     pub fn LLVMGetNextBasicBlock(block: Ref) -> Ref;
     pub fn LLVMGetFirstInstruction(block: Ref) -> Ref;

@@ -1,6 +1,9 @@
 //! Code generation: from the llvm dialect to object code.
 use crate::{
-    cpu::llvm::{bf16_compare::compare_bf16_as_f32, one_lane::one_lane_stores, *},
+    cpu::llvm::{
+        bf16_compare::compare_bf16_as_f32, one_lane::one_lane_stores,
+        vzeroupper::without_vzeroupper, *,
+    },
     target::{cpu::Target, llvm_api::*},
 };
 use kiln_dialects::ir::{Diagnostic, Op, collect};
@@ -140,6 +143,7 @@ impl CodeGen {
             }
             one_lane_stores(unit.context, unit.module);
             compare_bf16_as_f32(unit.context, unit.module);
+            without_vzeroupper(unit.module, &self.target.features);
         }
         unit.check()?;
         Ok(unit)

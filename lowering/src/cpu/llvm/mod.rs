@@ -2,6 +2,7 @@
 pub(crate) mod bf16_compare;
 pub(crate) mod codegen;
 pub(crate) mod one_lane;
+mod vzeroupper;
 
 pub use codegen::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES};
 use kiln_dialects::Result;
