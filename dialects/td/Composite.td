@@ -14,6 +14,11 @@ class Kiln_Activation<string mnemonic, string formula_, string ref> : Kiln_Compo
 }
 def Kiln_SigmoidOp : Kiln_Activation<"sigmoid", "1 / (1 + e^-x)", "torch.sigmoid">;
 def Kiln_SiluOp : Kiln_Activation<"silu", "x / (1 + e^-x)", "Elfwing et al., 2018">;
+// Max and clamp share a gradient with their bounds, or keep it at them; these have none there.
+def Kiln_ReluOp : Kiln_Activation<"relu", "max(x, 0); derivative 0 at 0", "Nair and Hinton, 2010">;
+def Kiln_HardtanhOp : Kiln_Activation<"hardtanh", "min(max(x, low), high); derivative 0 at low and high", "torch.nn.functional.hardtanh"> {
+  let arguments = (ins Tensor:$input, DefaultValuedAttr<F64Attr, "-1.0">:$low, DefaultValuedAttr<F64Attr, "1.0">:$high);
+}
 def Kiln_HardsigmoidOp : Kiln_Activation<"hardsigmoid", "min(max(x + 3, 0), 6) / 6", "Howard et al., Searching for MobileNetV3, 2019">;
 def Kiln_HardswishOp : Kiln_Activation<"hardswish", "x * min(max(x + 3, 0), 6) / 6", "Howard et al., Searching for MobileNetV3, 2019">;
 def Kiln_GeluOp : Kiln_Activation<"gelu", "x * (1 + erf(x / sqrt 2)) / 2; `tanh`: x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) / 2", "Hendrycks and Gimpel, Gaussian Error Linear Units, 2016"> {
@@ -88,9 +93,11 @@ class Kiln_Softmax<string mnemonic> : Kiln_Composite<mnemonic> {
   let assemblyFormat = "$input `axis` `=` $axis attr-dict `:` type($input)";
 }
 def Kiln_SoftmaxOp : Kiln_Softmax<"softmax"> {
-  let summary = "Softmax along one axis; subtracts the maximum, so large inputs do not overflow";
+  let summary = "Softmax along one axis; subtracts the maximum, so large inputs do not overflow; `safe`: 0 where all are -inf";
   let formula = "r = e^(x - max x) / sum of e^(x - max x)";
-  let reference = "torch.softmax";
+  let reference = "torch.softmax; `safe`: torch._safe_softmax";
+  let arguments = (ins UnitAttr:$safe, Tensor:$input, I64Attr:$axis);
+  let assemblyFormat = "(`safe` $safe^)? $input `axis` `=` $axis attr-dict `:` type($input)";
 }
 def Kiln_LogSoftmaxOp : Kiln_Softmax<"log_softmax"> {
   let summary = "Logarithm of kiln.softmax, computed without the quotient";

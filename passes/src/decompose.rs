@@ -133,7 +133,7 @@ const PRIM: &str = "is a prim and has no decomposition";
 pub(crate) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
     use OpKind::*;
     let one = match kind {
-        Sigmoid | Silu | Hardsigmoid | Hardswish | Gelu | Softplus => {
+        Sigmoid | Silu | Relu | Hardtanh | Hardsigmoid | Hardswish | Gelu | Softplus => {
             activation::expand(kind, op, b)
         }
         Linear | Matmul | Embedding => contract::expand(kind, op, b),

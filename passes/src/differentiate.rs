@@ -27,6 +27,7 @@ mod indexed;
 mod loss;
 mod movement;
 mod norm;
+mod pool;
 mod reduce;
 mod reverse;
 mod rule;

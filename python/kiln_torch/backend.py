@@ -1,6 +1,7 @@
 """The backend: graphs of Dynamo through AOTAutograd, then kiln programs."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -10,12 +11,14 @@ import weakref
 import torch
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 from . import _kiln
 from . import freezing
 from . import channels_last
 from . import convolutions
+from . import joint as joint_graph
 from . import loss_heads
 from . import random_order
 from .attention import keep_whole
@@ -23,7 +26,7 @@ from .cudagraphs import CudaGraphs
 from .decompositions import conversions_as_aten, decompose, is_random, state_dtypes, table
 from .donation import Donation, allow_kept_graphs
 from .factors import factor_transposed
-from .graph import Unserialisable
+from .graph import Unserialisable, is_item
 from .memory import partition, shorter
 from .package import as_text
 from .partition import device_of, faster_in_eager, restore_order, runs_of
@@ -50,6 +53,8 @@ class Report:
     """Nodes that stay eager: overload and source line, with the reason."""
     compiled: list[weakref.ref] = dataclasses.field(default_factory=list, repr=False)
     """The programs; a report keeps none alive."""
+    gradients: str = ""
+    """With `joint_graph`: `kiln's`, or why they are autograd's."""
 
     def launches(self) -> list[list[tuple[str, str, list[str]]]]:
         """For each program that lives, the kernels that it launches: name, strategy, ops."""
@@ -91,6 +96,8 @@ def source(node: torch.fx.Node) -> str:
 def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, frozen, written: int, donation: Donation):
     """Compiles one graph of AOTAutograd. `frozen`: the values of its inputs that are constants. `written`: how many of its last results
     are values of arguments."""
+    if (call := joint_graph.unbuilt_call(module)) is not None:
+        return compile_part(kind, chosen, module, call, written, donation)
     if not any(n.op == "call_function" for n in module.graph.nodes):
         return make_boxed_func(module.forward)
     names = [getattr(n, "name", "") for n in next(n for n in module.graph.nodes if n.op == "output").args[0]]
@@ -247,6 +254,26 @@ def compile_runs(kind, chosen, module, refused, frozen, written, donation, names
     return fn
 
 
+def compile_part(kind: str, chosen: Settings, module: torch.fx.GraphModule, call: torch.fx.Node, written: int, donation: Donation):
+    """Compiles a graph that calls one part of a joint graph."""
+    unbuilt = module.get_submodule(call.target)
+    results = next(n for n in module.graph.nodes if n.op == "output").args[0]
+    names = [getattr(n, "name", "") for n in results]
+    items = {user.args[1]: user for user in call.users if is_item(user)}
+    outputs = [items[k] for k in sorted(items)] or [call]
+    for n in module.graph.find_nodes(op="get_attr"):
+        n.meta.setdefault("val", getattr(module, n.target))
+    last, of_forward = donation.of(call, kind)
+    program = Program(list(call.args), unbuilt.part, outputs, chosen.options, outputs[0].meta["val"].device, {}, None, donated=last, saved=of_forward)
+    setattr(module, call.target, Piece(program))
+    reports.append(Report(kind, unbuilt.ops, 1, program.kernels, compiled=[weakref.ref(program.compiled)], gradients="kiln's"))
+    if kind == "forward":
+        donation.tell(names, module.graph, saved_only(kind, module.graph, written))
+    fn = boxed(module)
+    fn.calls_host, fn.moves_generator = program.compiled.calls_host(), False
+    return fn
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """The options of one call of `torch.compile`."""
@@ -267,20 +294,22 @@ class Settings:
     """A failure of the compiler is an error, for PyTorch's minifier."""
     chunk_bytes: int = loss_heads.LIMIT
     """Bytes of a product that is stored as a whole."""
+    joint_graph: bool = False
+    """Gradients and the partition of training graphs are kiln's."""
 
 
 def settings(options: dict | None, mode: str | None, debugged: bool = False) -> Settings:
     """The options of a call, with the defaults of its mode."""
     given = {name.removeprefix("kiln."): value for name, value in (options or {}).items()}
-    switches = {"strict": False, "freezing": False, "fallback_random": False, "align_random_eager": False, "train_attention": True}
-    strict, frozen, fallback, align, attention = (bool(given.pop(name, default)) for name, default in switches.items())
+    switches = {"strict": False, "freezing": False, "fallback_random": False, "align_random_eager": False, "train_attention": True, "joint_graph": False}
+    strict, frozen, fallback, align, attention, joint = (bool(given.pop(name, default)) for name, default in switches.items())
     mode = given.setdefault("mode", mode or "default")
     graphs = bool(given.pop("cudagraphs", mode in ("reduce-overhead", "max-autotune")))
     given.setdefault("threads", torch.get_num_threads())
     # A graph is captured as a whole, programs and eager ops, by PyTorch.
     given["cudagraphs"] = False
     limit = loss_heads.parse_bytes(given.get("chunk_bytes", loss_heads.LIMIT))
-    return Settings(as_text(given), strict, frozen, graphs, fallback, align, attention, debugged, limit)
+    return Settings(as_text(given), strict, frozen, graphs, fallback, align, attention, debugged, limit, joint)
 
 
 def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None = None, mode: str | None = None):
@@ -289,7 +318,8 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
     Options are those of `kiln options` by name, `kiln.strict`: ops that would run in eager are an error, and `freezing`: parameters and
     buffers are constants of graphs without gradients, so that later changes of them are not seen, `fallback_random`: random
     numbers are drawn by PyTorch, in eager's order, and `align_random_eager`: programs on GPUs draw eager's random numbers, and
-    `train_attention`, which is true by default: attention with gradients is kiln's where it has kernels for these, else PyTorch's. With
+    `train_attention`, which is true by default: attention with gradients is kiln's where it has kernels for these, else PyTorch's, and
+    `joint_graph`: kiln differentiates and partitions training graphs. With
     `mode="reduce-overhead"` and `mode="max-autotune"` graphs on GPUs are captured as CUDA graphs.
     """
     share_by_default()
@@ -308,6 +338,8 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
             constants = freezing.of_graph(gm, parameters, len(example_inputs)) if parameters and kind == "inference" else {}
             writes = Writes(gm)
             fn = compile_graph(kind, chosen, gm, constants, writes.count, donation)
+            if own is not None and own.refused and reports:
+                reports[-1].gradients = f"autograd's, since the graph {own.refused}"
             if captured and device_of(gm).type == "cuda":
                 fn = captured.wrap(kind, gm, inputs, fn)
             return writes.after(fn)
@@ -318,14 +350,39 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
             return repro.debugged(compiled, {**(options or {}), **({"mode": mode} if mode else {})})
         return compiled
 
-    return aot_autograd(
-        fw_compiler=compiler("forward"),
-        bw_compiler=compiler("backward"),
-        inference_compiler=compiler("inference"),
-        decompositions=table(chosen.fallback_random or chosen.align_random),
-        partition_fn=functools.partial(partition, limit=chosen.chunk_bytes),
-        keep_inference_input_mutations=writes_in_graph(example_inputs),
-    )(keep_whole(module, chosen.train_attention), example_inputs)
+    own = JointGraph(chosen, module) if chosen.joint_graph and not debugged and torch.is_grad_enabled() else None
+    attention = sdpa_kernel(SDPBackend.MATH) if own is not None and own.refused is None else contextlib.nullcontext()
+    with attention:
+        return aot_autograd(
+            fw_compiler=compiler("forward"),
+            bw_compiler=compiler("backward"),
+            inference_compiler=compiler("inference"),
+            decompositions=table(chosen.fallback_random or chosen.align_random),
+            partition_fn=functools.partial(partition, limit=chosen.chunk_bytes, own=own),
+            keep_inference_input_mutations=writes_in_graph(example_inputs),
+        )(keep_whole(module, chosen.train_attention), example_inputs)
+
+
+class JointGraph:
+    """The partition of one frame's joint graph by kiln."""
+
+    def __init__(self, chosen: Settings, module: torch.fx.GraphModule):
+        self.refused = None
+        """Why autograd's gradients are used."""
+        if chosen.fallback_random or chosen.align_random:
+            self.refused = "draws eager's random numbers"
+        else:
+            self.refused = joint_graph.state_stops(module)
+
+    def __call__(self, joint: torch.fx.GraphModule, returned: int):
+        """The forward and the backward graph; None where autograd's gradients are used."""
+        if self.refused is None:
+            try:
+                return joint_graph.split(joint, returned, torch._functorch.config.activation_memory_budget)
+            except joint_graph.Refused as refused:
+                self.refused = str(refused)
+        log.info("gradients are autograd's: %s", self.refused)
+        return None
 
 
 # By which scripts of PyTorch's minifier find the backend, also where it was given as a function.

@@ -30,11 +30,13 @@ PROGRAMS = 8
 """Programs that a graph may be split into."""
 
 
-def partition(joint: torch.fx.GraphModule, inputs, *, limit: int = 0, **options):
+def partition(joint: torch.fx.GraphModule, inputs, *, limit: int = 0, own=None, **options):
     """AOTAutograd's partition into a forward and a backward graph, which knows what kiln fuses. `limit`: bytes of a product from which on the
-    gradients of a loss over it are computed by the forward graph; 0 for never."""
+    gradients of a loss over it are computed by the forward graph; 0 for never. `own`: makes both graphs where it can, else None."""
     returned = options["num_fwd_outputs"]
     ahead = loss_heads.compute_ahead(joint, returned, limit)
+    if own is not None and not ahead and (parts := own(joint, returned)) is not None:
+        return parts
     options["num_fwd_outputs"] = returned + ahead
     default = partitioners.get_default_op_list
     known = dataclasses.replace(default(), fusible_ops=default().fusible_ops | FUSIBLE)

@@ -35,7 +35,7 @@ def real(t: torch.Tensor) -> torch.Tensor:
 
 
 class Program:
-    """`nodes` of a graph as one program of a device. A call takes the values of `inputs`, tensors and sizes in that order,
+    """`nodes` of a graph, or a part of a joint graph, as one program of a device. A call takes the values of `inputs`, tensors and sizes in that order,
     and returns the tensors of `outputs`, those in `dense` without gaps in memory; those in `free` may share memory. Inputs
     in `frozen` have their values compiled in. A call may overwrite inputs in `donated`, but copies them first where the backward
     pass keeps what was `saved` for it. `eager` computes the same of the same values."""
@@ -58,16 +58,21 @@ class Program:
         layouts = [Layout.of(o.meta["val"], gaps=k not in dense) for k, o in enumerate(outputs)]
         orders = {k: order for k, t in enumerate(given) if (order := dense_order(t)) is not None}
         # What fusion cannot permute is permuted here.
-        permuted = [is_fusible(o) for o in outputs]
+        part = nodes if isinstance(nodes, _kiln.Part) else None
+        permuted = [part is None and is_fusible(o) for o in outputs]
         self.relaid = [(k, layout, permuted[k]) for k, layout in enumerate(layouts) if layout is not None]
         orders_out = [layout.order if layout and inside else None for layout, inside in zip(layouts, permuted)]
         # AOTAutograd compiles under its fake mode; these are real.
         with torch.utils._python_dispatch._disable_current_modes():
             weights = [(n.name, NAMES[t.dtype], t.detach().cpu().contiguous()) for n, t in frozen.items()]
-        graph = serialise(inputs, nodes, outputs, orders_out, frozen)
         viewed = {r.index for r in self.results if r.of_input}
         self.donated = {i for i, k in enumerate(self.takes) if inputs[k] in donated and k not in viewed}
-        self.compiled = _kiln.Program.compile(graph, [*options, ("device", str(device))], orders, weights, self.donated)
+        options = [*options, ("device", str(device))]
+        if part is not None:
+            self.compiled = _kiln.Program.compile_part(part, options, orders, self.donated)
+        else:
+            graph = serialise(inputs, nodes, outputs, orders_out, frozen)
+            self.compiled = _kiln.Program.compile(graph, options, orders, weights, self.donated)
         self.overwrites = self.compiled.overwrites() if saved else []
         # Between several programs tensors are row-major.
         self.orders = self.compiled.orders()

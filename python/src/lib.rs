@@ -1,4 +1,5 @@
 //! The compiled half of `kiln_torch`: compiles graphs and calls them on tensors by pointer.
+mod joint;
 mod package;
 mod tensors;
 
@@ -8,6 +9,7 @@ use compiler::{
     dialects::value::DType,
     model::Donation,
 };
+use joint::Part;
 use kiln_runtime::{
     CallError, Pool, View, ViewMut,
     cuda::Stream,
@@ -84,6 +86,13 @@ fn weight(dtype: &str, tensor: &Bound<'_, PyAny>) -> PyResult<Weight> {
 }
 
 impl Program {
+    fn of(model: &Model, options: &Options) -> PyResult<Program> {
+        let exe = model.compile(options).map_err(failure)?;
+        if let Some(why) = exe.cuda().and_then(|loaded| loaded.needs_own_memory()) {
+            return Err(CompileError::new_err(format!("the program {why}")));
+        }
+        Ok(Program { exe })
+    }
     fn cuda(&self) -> PyResult<&kiln_runtime::cuda::Loaded> {
         self.exe.cuda().ok_or_else(|| PyRuntimeError::new_err("the program is for a processor"))
     }
@@ -109,12 +118,20 @@ impl Program {
         let json = json.as_bytes().to_vec();
         let held = weights.iter().map(|(name, dtype, t)| Ok((name.clone(), weight(dtype, t)?)));
         let held = held.collect::<PyResult<BTreeMap<String, Weight>>>()?;
-        let exe =
-            py.detach(move || Model::from_fx(json, held).compile(&options)).map_err(failure)?;
-        if let Some(why) = exe.cuda().and_then(|loaded| loaded.needs_own_memory()) {
-            return Err(CompileError::new_err(format!("the program {why}")));
-        }
-        Ok(Program { exe })
+        py.detach(move || Program::of(&Model::from_fx(json, held), &options))
+    }
+    /// Compiles a part of a joint graph; as [`Program::compile`].
+    #[staticmethod]
+    fn compile_part(
+        py: Python<'_>,
+        part: &Part,
+        options: Vec<(String, String)>,
+        orders: BTreeMap<usize, Vec<usize>>,
+        donated: BTreeSet<usize>,
+    ) -> PyResult<Program> {
+        let donated = donated.into_iter().map(|i| (i, Donation::Intermediates)).collect();
+        let options = Options { orders, donated, ..named(&options)? };
+        py.detach(|| Program::of(&part.model, &options))
     }
     /// The element types of the results, in MLIR's names, and their sizes where all are static.
     fn outputs(&self) -> Vec<(String, Option<Vec<usize>>)> {
@@ -328,6 +345,8 @@ fn _kiln(m: &Bound<'_, PyModule>) -> PyResult<()> {
     // Children that are forked before the first region have no threads of their parent's either.
     Pool::expect_forks();
     m.add_class::<Program>()?;
+    m.add_class::<joint::Part>()?;
+    m.add_function(wrap_pyfunction!(joint::joint, m)?)?;
     m.add_function(wrap_pyfunction!(supports, m)?)?;
     m.add_function(wrap_pyfunction!(share_openmp, m)?)?;
     m.add_function(wrap_pyfunction!(package::package, m)?)?;

@@ -2,6 +2,7 @@
 mod engine;
 mod error;
 mod executable;
+mod joint;
 mod log_events;
 mod options;
 mod order;
@@ -15,6 +16,7 @@ mod weights;
 pub use crate::runtime::DeviceId;
 pub use error::Error;
 pub use executable::Executable;
+pub use joint::{Joint, JointOptions, Saved};
 pub use options::{AUTOTUNE_BUDGET, AlignRandom, CachePolicy, Donation, Options};
 pub use owned_tensor::OwnedTensor;
 pub use random_inputs::{random_input_symbols, random_inputs};

@@ -25,6 +25,7 @@ const WITHOUT_ARCHIVE: &[(&str, &str)] = &[
     ("aten._scaled_dot_product_cudnn_attention_backward.default", "the same"),
     ("aten._scaled_dot_product_efficient_attention_backward.default", "the same"),
     ("kiln.attention_with_lse.default", "an op of kiln_torch: python/tests/test_attention.py"),
+    ("kiln.stop_gradient.default", "an op of kiln_torch: python/tests/test_joint.py"),
     ("kiln.attention_gradients.default", "the same"),
     ("aten.rrelu_with_noise.default", "torch.export writes rrelu or rrelu_with_noise_functional"),
 ];

@@ -402,8 +402,12 @@ func.func @f(%x: tensor<6xf64>) -> tensor<6xf64> {
 func.func @f(%x: tensor<8xf64>) -> tensor<8xf64> {
   %0 = kiln.hardsigmoid %x : tensor<8xf64>
   %1 = kiln.hardswish %x : tensor<8xf64>
-  %2 = kiln.add %0, %1 : tensor<8xf64>
-  return %2 : tensor<8xf64>
+  %2 = kiln.relu %x : tensor<8xf64>
+  %3 = kiln.hardtanh %x {high = 2.0 : f64, low = -3.0 : f64} : tensor<8xf64>
+  %4 = kiln.mul %2, %3 : tensor<8xf64>
+  %5 = kiln.add %0, %1 : tensor<8xf64>
+  %6 = kiln.add %4, %5 : tensor<8xf64>
+  return %6 : tensor<8xf64>
 }
 
 // -----

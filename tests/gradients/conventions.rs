@@ -49,6 +49,26 @@ const ROWS: &[Row] = &[
         [[-1.0, 1.0, 0.0, 2.0], [0.0; 4]],
         [[1.0, 1.0, 1.0, 0.0], [0.0; 4]],
     ),
+    // torch.relu at 0, torch.nn.functional.hardtanh at its limits
+    (
+        "kiln.relu %x : tensor<4xf64>",
+        "4",
+        [[-1.0, 0.0, -0.0, 2.0], [0.0; 4]],
+        [[0.0, 0.0, 0.0, 1.0], [0.0; 4]],
+    ),
+    (
+        "kiln.hardtanh %x {high = 2.0 : f64} : tensor<4xf64>",
+        "4",
+        [[-1.0, 0.0, 2.0, 3.0], [0.0; 4]],
+        [[0.0, 1.0, 0.0, 0.0], [0.0; 4]],
+    ),
+    // torch._safe_softmax of a row without scores
+    (
+        "kiln.softmax safe %x axis = 0 : tensor<4xf64>",
+        "4",
+        [[f64::NEG_INFINITY; 4], [0.0; 4]],
+        [[0.0; 4]; 2],
+    ),
     // torch.nn.functional.max_pool1d(x, 2, 1)
     (
         "kiln.reduce_window max %x window = [2] strides = [1] pad = [0] x [0] dilation = [1] : tensor<4xf64>",

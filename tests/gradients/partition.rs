@@ -3,8 +3,15 @@
 use super::{CASES, arguments, parsed, results_of, said};
 use crate::support::*;
 use kiln::{
-    dialects::{interp::Mode, ir::*, ops::OpKind, value::Tensor},
+    Model, Options,
+    dialects::{
+        interp::Mode,
+        ir::*,
+        ops::OpKind,
+        value::{DType, Tensor},
+    },
     lowering::{RunOptions, run_pipeline},
+    model::{JointOptions, Saved},
 };
 use kiln_dialects::rules::tensor_type;
 
@@ -130,4 +137,60 @@ fn the_budget_bounds_the_bytes() {
     assert_eq!((report(&none, "bytes"), linears(&none)), (0, 8));
     let flops = |m: &Module| report(m, "flops_added");
     assert!(flops(&most) < flops(&half) && flops(&half) < flops(&none));
+}
+
+/// `Model::joint`: two compiled programs give what the joint function does, and what is an argument
+/// or a result of the first is no result once more.
+#[test]
+fn a_model_as_two_programs() {
+    let text = "func.func @main(%x: tensor<6x8xf32>, %w: tensor<4x8xf32>, %v: tensor<3x4xf32>) -> (tensor<6x3xf32>, tensor<6x4xf32>) {
+  %0 = kiln.linear %x, %w : tensor<6x8xf32>, tensor<4x8xf32>
+  %1 = kiln.sigmoid %0 : tensor<6x4xf32>
+  %2 = kiln.linear %1, %v : tensor<6x4xf32>, tensor<3x4xf32>
+  %3 = kiln.exp %2 : tensor<6x3xf32>
+  return %3, %0 : tensor<6x3xf32>, tensor<6x4xf32>
+}";
+    let context = Context::new();
+    let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "model.mlir").unwrap();
+    let options = JointOptions { wrt: vec![0, 1, 2], results: vec![0, 1], budget: 1.0 };
+    let joint = Model::from_graph(&module, Default::default()).joint(&options).unwrap();
+    // The derivative of exp reads its result; that of sigmoid, and the second product, a sigmoid.
+    let mut saved: Vec<String> = joint.saved.iter().map(|s| format!("{s:?}")).collect();
+    saved.sort();
+    let value = "Value(F32, [Some(6), Some(4)])";
+    assert_eq!(saved, ["Argument(0)", "Argument(1)", "Argument(2)", "Result(0)", value]);
+    assert_eq!(joint.bytes, (6 * 4 + 6 * 3) * 4);
+
+    let mut random = Random(7);
+    let mut tensors = |all: &[[usize; 2]]| -> Vec<Tensor> {
+        all.iter().map(|shape| random.tensor(DType::F32, shape)).collect()
+    };
+    let (given, cotangents) = (tensors(&[[6, 8], [4, 8], [3, 4]]), tensors(&[[6, 3], [6, 4]]));
+    let call = |model: &Model, given: &[&Tensor]| {
+        let exe = model.compile(&Options::default()).unwrap_or_else(|e| panic!("{e}"));
+        exe.call_values(given).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let made = call(&joint.forward, &given.iter().collect::<Vec<_>>());
+    assert_eq!(made.len(), 3);
+    let mut kept = made[2..].iter();
+    let mut taken: Vec<&Tensor> = vec![];
+    for saved in &joint.saved {
+        taken.push(match saved {
+            Saved::Argument(k) => &given[*k],
+            Saved::Result(k) => &made[*k],
+            Saved::Value(..) => kept.next().unwrap(),
+        });
+    }
+    taken.extend(&cotangents);
+    let gradients = call(&joint.backward, &taken);
+
+    let whole = piped(&module, "kiln-differentiate{wrt=0,1,2 results=0,1 cotangents=true}");
+    let all = [given.clone(), cotangents.clone()].concat();
+    let wanted = run(&whole, functions(&whole)[0], Mode::Exact, &all).unwrap();
+    for (found, wanted) in made[..2].iter().chain(&gradients).zip(&wanted) {
+        assert!(relative_error(found, wanted) < 1e-6, "{}", relative_error(found, wanted));
+    }
+    let wrong = JointOptions { wrt: vec![5], ..options };
+    let error = Model::from_graph(&module, Default::default()).joint(&wrong).err().unwrap();
+    assert!(error.to_string().contains("has no argument 5"), "{error}");
 }

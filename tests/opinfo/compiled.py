@@ -2,10 +2,10 @@
 
 `./x opinfo compiled` calls this script.
 
-    python compiled.py --out DIR [--dtype float32] [--samples 3] [--ops REGEX] [--device cpu] [--gradients] [--dynamic] [--again] [--jobs N]
+    python compiled.py --out DIR [--dtype float32] [--samples 3] [--ops REGEX] [--device cpu] [--gradients] [--joint] [--dynamic] [--again] [--jobs N]
     python compiled.py --out DIR --report [--page FILE]
 
-One line a sample goes to DIR/DTYPE.jsonl (DTYPE-gradients.jsonl, DTYPE-dynamic.jsonl), and operators whose lines are there are
+One line a sample goes to DIR/DTYPE.jsonl (DTYPE-gradients.jsonl, DTYPE-joint.jsonl, DTYPE-dynamic.jsonl), and operators whose lines are there are
 skipped, so that a run can be interrupted. Each process takes a batch of operators; where one dies, the operator counts as crashed
 and the others go on in a new one.
 """
@@ -24,7 +24,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fuzz"))
 from opinfo import EMPTY, UP_TO_ORDER, UP_TO_SIGNS, operators
 
-# From best to worst. `nearer` and `undecided` are those of tests/fuzz/check.py; `falls back`: an op stays eager.
+# From best to worst. `nearer` and `undecided` are those of tests/fuzz/check.py; `falls back`: an op stays eager, or
+# with --joint a graph has autograd's gradients.
 GOOD = ("agrees", "nearer", "undecided")
 # These say nothing about kiln: eager refuses the sample, its results are not determined, or PyTorch does not trace it.
 SILENT = ("eager fails", "random", "not traced")
@@ -165,7 +166,7 @@ def checked(op, sample, a):
     torch._dynamo.utils.counters.clear()
     kiln_torch.reports.clear()
     try:
-        have, mine = case.call(torch.compile(op.op, backend="kiln", dynamic=dynamic))
+        have, mine = case.call(torch.compile(op.op, backend="kiln", dynamic=dynamic, options={"joint_graph": a.joint}))
     except Exception as error:
         return ("not traced" if by_pytorch(case, dynamic) is None else "failed"), say(error)
     reports, breaks = list(kiln_torch.reports), dict(torch._dynamo.utils.counters["graph_break"])
@@ -188,6 +189,8 @@ def checked(op, sample, a):
             return "not traced", f"PyTorch traces other results: {detail}"
         return what, f"result {worst}: {detail}"
     eager = {op.split(" at ")[0]: why for r in reports for op, why in r.eager.items()}
+    if a.joint:
+        eager |= {"gradients": r.gradients for r in reports if r.gradients.startswith("autograd")}
     if eager:
         return "falls back", "; ".join(f"{op}: {why}" for op, why in eager.items())[:500]
     if strides(mine) != strides(raw) and not dynamic:
@@ -229,7 +232,7 @@ def batch(names, a, record):
     """Runs operators in one process after another until each has ended, crashed or run out of time."""
     left = list(names)
     while left:
-        flags = ["--gradients"] * a.gradients + ["--dynamic"] * a.dynamic
+        flags = ["--gradients"] * a.gradients + ["--joint"] * a.joint + ["--dynamic"] * a.dynamic
         command = [sys.executable, __file__, "--names", ",".join(left), "--dtype", a.dtype, "--samples", str(a.samples), "--device", a.device, *flags]
         child = subprocess.Popen([*command, "--out", a.out], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
         last, late, tail = {}, [], collections.deque(maxlen=5)
@@ -265,7 +268,7 @@ def batch(names, a, record):
 
 
 def log_of(a):
-    return Path(a.out) / f"{a.dtype}{'-gradients' * a.gradients}{'-dynamic' * a.dynamic}.jsonl"
+    return Path(a.out) / f"{a.dtype}{'-joint' if a.joint else '-gradients' * a.gradients}{'-dynamic' * a.dynamic}.jsonl"
 
 
 def read(log):
@@ -331,6 +334,7 @@ def main():
     parser.add_argument("--samples", type=int, default=3, help="of each operator; 0: all")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--gradients", action="store_true", help="of a random projection of the results")
+    parser.add_argument("--joint", action="store_true", help="gradients by kiln's passes instead of autograd")
     parser.add_argument("--dynamic", action="store_true", help="torch.compile(dynamic=True)")
     parser.add_argument("--again", action="store_true", help="run again what did not agree")
     parser.add_argument("--timeout", type=int, default=120, help="seconds of a sample")
@@ -341,6 +345,7 @@ def main():
     parser.add_argument("--page", help="write the table to this file")
     parser.add_argument("--names", help=argparse.SUPPRESS)
     a = parser.parse_args()
+    a.gradients |= a.joint
     if a.names:
         work(a)
     elif a.report:

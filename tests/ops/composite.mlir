@@ -1,19 +1,21 @@
 // Composite ops.
 
 // CASE: activations
-func.func @f(%x: tensor<?x?x6xf32>) -> (tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>) {
+func.func @f(%x: tensor<?x?x6xf32>) -> (tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>) {
   %s = kiln.sym @s0
   %t = kiln.sym @s1
   kiln.bind_shape %x, [%s, %t, 6] : tensor<?x?x6xf32>
   %sigmoid = kiln.sigmoid %x : tensor<?x?x6xf32>
   %silu = kiln.silu %x : tensor<?x?x6xf32>
+  %relu = kiln.relu %x : tensor<?x?x6xf32>
+  %hardtanh = kiln.hardtanh %x {high = 6.0 : f64, low = 0.0 : f64} : tensor<?x?x6xf32>
   %hardsigmoid = kiln.hardsigmoid %x : tensor<?x?x6xf32>
   %hardswish = kiln.hardswish %x : tensor<?x?x6xf32>
   %gelu = kiln.gelu %x : tensor<?x?x6xf32>
   %softplus = kiln.softplus %x : tensor<?x?x6xf32>
   %tanh = kiln.gelu tanh %x : tensor<?x?x6xf32>
   %b = kiln.softplus %x {beta = 2.0 : f64, threshold = 1.0 : f64} : tensor<?x?x6xf32>
-  return %sigmoid, %silu, %hardsigmoid, %hardswish, %gelu, %softplus, %tanh, %b : tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>
+  return %sigmoid, %silu, %relu, %hardtanh, %hardsigmoid, %hardswish, %gelu, %softplus, %tanh, %b : tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>, tensor<?x?x6xf32>
 }
 
 // -----

@@ -394,7 +394,7 @@ fn bad_operands_are_errors() {
     fails(kernel::layer_norm(&x, None, None, 3, 0.0), &["3", "[2, 3]"]);
     fails(kernel::group_norm(&x, None, None, 2, 0.0), &["3 channels", "2 groups"]);
     fails(kernel::rms_norm(&x, Some(&x), 1, 0.0), &["weight", "[2, 3]", "[3]"]);
-    fails(kernel::softmax(&x, 2), &["axis 2"]);
+    fails(kernel::softmax(&x, 2, false), &["axis 2"]);
     let p = kernel::CrossEntropyParams {
         reduction: LossReduction::Sum,
         weight: None,

@@ -14,9 +14,9 @@ const TOLERANCE: f64 = 1e-12;
 /// Every reference function; each needs at least one case.
 const KERNELS: &str = "adaptive_avg_pool arg_max arg_min attention avg_pool batch_norm binary bitcast broadcast_in_dim clamp compare \
     concat convert convert_rounded convolution cross_entropy cumulative dot_general dropout dynamic_slice \
-    dynamic_update_slice embedding fft gather gelu group_norm hardsigmoid hardswish interpolate iota layer_norm linear \
+    dynamic_update_slice embedding fft gather gelu group_norm hardsigmoid hardswish hardtanh interpolate iota layer_norm linear \
     log_softmax matmul max_pool mean pad random_bits random_normal random_uniform reduce reduce_window reshape \
-    reverse rms_norm round scatter select sigmoid silu slice softmax softplus sort splat std top_k transpose unary \
+    relu reverse rms_norm round scatter select sigmoid silu slice softmax softplus sort splat std top_k transpose unary \
     var";
 
 struct Case {
@@ -166,6 +166,8 @@ impl Case {
             "dropout" => kernel::dropout(x[0], x[1], self.float("p")),
             "sigmoid" => kernel::sigmoid(x[0]),
             "silu" => kernel::silu(x[0]),
+            "relu" => kernel::relu(x[0]),
+            "hardtanh" => kernel::hardtanh(x[0], self.float("low"), self.float("high")),
             "hardsigmoid" => kernel::hardsigmoid(x[0]),
             "hardswish" => kernel::hardswish(x[0]),
             "gelu" => kernel::gelu(x[0], self.flag("tanh")),
@@ -187,7 +189,7 @@ impl Case {
                     &kernel::BatchNormParams { mean: x[1], variance: x[2], weight, bias, epsilon },
                 )
             }
-            "softmax" => kernel::softmax(x[0], self.int("axis")),
+            "softmax" => kernel::softmax(x[0], self.int("axis"), self.flag("safe")),
             "log_softmax" => kernel::log_softmax(x[0], self.int("axis")),
             "cross_entropy" => {
                 let p = kernel::CrossEntropyParams {

@@ -10,6 +10,9 @@ from reference_support import *
 x = np.concatenate([SPECIAL, REGULAR])
 case("sigmoid", x, 1 / (1 + np.exp(-x)))
 case("silu", x, F.silu(T(x)))
+case("relu", x, F.relu(T(x)))
+for low, high in [(-1.0, 1.0), (0.0, 6.0)]:
+    case("hardtanh", x, F.hardtanh(T(x), low, high), low=low, high=high)
 case("hardsigmoid", x, F.hardsigmoid(T(x)))
 case("hardswish", x, np.where(np.isneginf(x), NAN, F.hardswish(T(x)).numpy()))
 case("gelu", x, F.gelu(T(x)), scale=1, tanh=False)
@@ -50,11 +53,12 @@ for shape, groups in [((2, 4, 3), 2), ((2, 4, 2, 2), 4), ((3, 6), 2), ((1, 4, 2)
     case("batch_norm", (x, m, v), F.batch_norm(T(x), T(m), T(v), eps=1e-4), scale=1, epsilon=1e-4)
 x = rand(2, 3, 4)
 big = np.array([[1000.0, 1001.0, 999.0], [-INF, 0.0, 1.0], [-INF, -INF, -INF], [NAN, 1.0, 2.0], [INF, 1.0, 0.0]])
-for f in ["softmax", "log_softmax"]:
+for f, safe in [("softmax", {"safe": False}), ("log_softmax", {})]:
     for axis in range(3):
-        case(f, x, getattr(torch, f)(T(x), axis), axis=axis)
-    case(f, big, getattr(torch, f)(T(big), 1), axis=1)
-    case(f, np.zeros((2, 0)), np.zeros((2, 0)), axis=1)
+        case(f, x, getattr(torch, f)(T(x), axis), axis=axis, **safe)
+    case(f, big, getattr(torch, f)(T(big), 1), axis=1, **safe)
+    case(f, np.zeros((2, 0)), np.zeros((2, 0)), axis=1, **safe)
+case("softmax", big, torch._safe_softmax(T(big), 1), axis=1, safe=True)
 
 for shape in [(4, 3), (2, 3, 3), (1, 3, 2, 2)]:
     x, w = rand(*shape), abs(rand(shape[1])) + 0.1

@@ -221,6 +221,11 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
 
         OpKind::Sigmoid => r::sigmoid(&*operand(0)?),
         OpKind::Silu => r::silu(&*operand(0)?),
+        OpKind::Relu => r::relu(&*operand(0)?),
+        OpKind::Hardtanh => {
+            let o = Hardtanh::read(view)?;
+            r::hardtanh(&*get(o.input)?, o.low, o.high)
+        }
         OpKind::Hardsigmoid => r::hardsigmoid(&*operand(0)?),
         OpKind::Hardswish => r::hardswish(&*operand(0)?),
         OpKind::Gelu => r::gelu(&*operand(0)?, Gelu::read(view)?.tanh),
@@ -274,7 +279,10 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
             let o = RmsNorm::read(view)?;
             r::rms_norm(&*get(o.input)?, opt(o.weight)?.as_deref(), o.rank, o.epsilon)
         }
-        OpKind::Softmax => r::softmax(&*operand(0)?, Softmax::read(view)?.axis),
+        OpKind::Softmax => {
+            let o = Softmax::read(view)?;
+            r::softmax(&*get(o.input)?, o.axis, o.safe)
+        }
         OpKind::LogSoftmax => r::log_softmax(&*operand(0)?, LogSoftmax::read(view)?.axis),
         OpKind::CrossEntropy => {
             let o = CrossEntropy::read(view)?;

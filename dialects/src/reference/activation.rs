@@ -16,6 +16,17 @@ pub fn silu(x: &Tensor) -> Result<Tensor> {
     map(x, |x| x / (1.0 + libm::exp(-x)))
 }
 
+/// r = max(x, 0) (Nair and Hinton, 2010); propagates NaN. Err: not a float dtype.
+pub fn relu(x: &Tensor) -> Result<Tensor> {
+    map(x, |x| Element::maximum(x, 0.0))
+}
+
+/// r = min(max(x, low), high) (torch.nn.functional.hardtanh); propagates NaN. Err: not a float
+/// dtype.
+pub fn hardtanh(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
+    map(x, |x| Element::minimum(Element::maximum(x, low), high))
+}
+
 /// min(max(x + 3, 0), 6); propagates NaN.
 fn relu6_of_x_plus_3(x: f64) -> f64 {
     Element::minimum(Element::maximum(x + 3.0, 0.0), 6.0)

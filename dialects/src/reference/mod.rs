@@ -30,7 +30,7 @@ mod statistic;
 mod window;
 mod winograd;
 
-pub use activation::{gelu, hardsigmoid, hardswish, sigmoid, silu, softplus};
+pub use activation::{gelu, hardsigmoid, hardswish, hardtanh, relu, sigmoid, silu, softplus};
 pub use attention::{AttentionParams, MaskFn, ScoreFn, attention};
 pub use attention_gradient::{AttentionGradientParams, attention_gradient};
 pub use composite::{dropout, embedding, interpolate, linear, matmul};

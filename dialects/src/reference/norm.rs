@@ -161,10 +161,13 @@ fn per_line(x: &Tensor, axis: i64, f: impl Fn(&[f64]) -> Vec<f64>) -> Result<Ten
     Tensor::floats(x.dtype(), x.shape().to_vec(), out)
 }
 
-/// r = e^(x - max x) / sum of e^(x - max x) along one axis (torch.softmax). Err: axis out of range,
-/// not a float dtype.
-pub fn softmax(x: &Tensor, axis: i64) -> Result<Tensor> {
+/// r = e^(x - max x) / sum of e^(x - max x) along one axis (torch.softmax). `safe`: 0 where all are
+/// -inf. Err: axis out of range, not a float dtype.
+pub fn softmax(x: &Tensor, axis: i64, safe: bool) -> Result<Tensor> {
     per_line(x, axis, |line| {
+        if safe && line.iter().all(|x| *x == f64::NEG_INFINITY) {
+            return vec![0.0; line.len()];
+        }
         let max = max_of(line.iter().copied());
         let powers: Vec<f64> = line.iter().map(|x| libm::exp(x - max)).collect();
         let sum: f64 = powers.iter().sum();

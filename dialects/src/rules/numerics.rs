@@ -106,6 +106,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         tile!() => "products and sums reassociate; of a body that of the ops inside",
         OpKind::Sigmoid | OpKind::Silu | OpKind::Gelu | OpKind::Softplus => ULP,
         OpKind::Hardsigmoid | OpKind::Hardswish => ULP,
+        OpKind::Relu | OpKind::Hardtanh => EXACT,
         OpKind::Philox | OpKind::RandomBits | OpKind::RandomUniform => EXACT,
         OpKind::RandomNormal => ULP,
         OpKind::Checkpoint

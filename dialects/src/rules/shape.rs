@@ -84,6 +84,8 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         | OpKind::Bitcast => pointwise::infer(view, v),
         OpKind::Sigmoid
         | OpKind::Silu
+        | OpKind::Relu
+        | OpKind::Hardtanh
         | OpKind::Hardsigmoid
         | OpKind::Hardswish
         | OpKind::Gelu

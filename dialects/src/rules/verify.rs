@@ -180,6 +180,8 @@ pub fn verify(op: Op) -> Result<()> {
         }
         OpKind::Sigmoid
         | OpKind::Silu
+        | OpKind::Relu
+        | OpKind::Hardtanh
         | OpKind::Hardsigmoid
         | OpKind::Hardswish
         | OpKind::Gelu

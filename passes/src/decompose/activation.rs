@@ -10,6 +10,12 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value> {
     let y = match kind {
         OpKind::Sigmoid => sigmoid(&m, x)?,
         OpKind::Silu => m.mul(x, sigmoid(&m, x)?)?,
+        OpKind::Relu => m.b.add(&Max { lhs: x, rhs: m.full_like(x, 0.0)? })?,
+        OpKind::Hardtanh => {
+            let o = Hardtanh::of(op).ok_or_malformed(op)?;
+            let (low, high) = (m.full_like(x, o.low)?, m.full_like(x, o.high)?);
+            m.b.add(&Clamp { input: x, low, high })?
+        }
         OpKind::Hardsigmoid => hard(&m, x)?,
         OpKind::Hardswish => m.mul(x, hard(&m, x)?)?,
         OpKind::Gelu => gelu(&m, x, Gelu::of(op).ok_or_malformed(op)?.tanh)?,

@@ -23,7 +23,11 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value> {
             let y = m.div(x, m.broadcast_back(root(&m, square, o.epsilon)?, &dims, x)?)?;
             affine(&m, y, o.weight, None, &dims)?
         }
-        OpKind::Softmax => softmax(&m, x, Softmax::of(op).ok_or(malformed)?.axis)?,
+        OpKind::Softmax => {
+            let o = Softmax::of(op).ok_or(malformed)?;
+            let y = softmax(&m, x, o.axis)?;
+            if o.safe { without_masked(&m, x, y, o.axis)? } else { y }
+        }
         OpKind::LogSoftmax => log_softmax(&m, x, LogSoftmax::of(op).ok_or(malformed)?.axis)?,
         OpKind::Mean => {
             let o = Mean::of(op).ok_or(malformed)?;
@@ -117,6 +121,14 @@ fn shifted(m: &Math<'_>, x: Value, axis: i64) -> Result<Value> {
 fn softmax(m: &Math<'_>, x: Value, axis: i64) -> Result<Value> {
     let e = m.unary(UnaryKind::Exp, shifted(m, x, axis)?)?;
     m.div(e, m.reduce_and_broadcast(ReduceKind::Sum, e, &[axis])?)
+}
+
+/// 0 in rows of -inf only
+fn without_masked(m: &Math<'_>, x: Value, y: Value, axis: i64) -> Result<Value> {
+    let least = m.full_like(x, f64::NEG_INFINITY)?;
+    let masked = m.b.add(&Compare { kind: CompareKind::Eq, lhs: x, rhs: least })?;
+    let condition = m.reduce_and_broadcast(ReduceKind::All, masked, &[axis])?;
+    m.b.add(&Select { condition, on_true: m.full_like(y, 0.0)?, on_false: y })
 }
 
 /// x - max x - ln(sum of e^(x - max x))

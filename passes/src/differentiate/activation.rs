@@ -9,6 +9,11 @@ pub(super) fn activation(r: &mut Rule<'_>) -> Result<()> {
     match r.op.kind() {
         Some(OpKind::Sigmoid) => r.slope(0, |g, _, y| sigmoid(g, y)),
         Some(OpKind::Silu) => r.slope(0, |g, x, _| silu(g, x)),
+        Some(OpKind::Relu) => r.slope(0, |g, _, y| relu(g, y)),
+        Some(OpKind::Hardtanh) => {
+            let o = r.node::<Hardtanh>()?;
+            r.slope(0, |g, x, _| (x.gt(o.low) & x.lt(o.high)).select(g, 0.0))
+        }
         Some(OpKind::Hardsigmoid) => r.slope(0, |g, x, _| hardsigmoid(g, x)),
         Some(OpKind::Hardswish) => r.slope(0, |g, x, _| hardswish(g, x)),
         Some(OpKind::Gelu) => {
@@ -32,6 +37,11 @@ pub fn sigmoid<'f>(g: Term<'f>, y: Term<'f>) -> Term<'f> {
 pub fn silu<'f>(g: Term<'f>, x: Term<'f>) -> Term<'f> {
     let s = 1.0 / ((-x).exp() + 1.0);
     g * s * (x * (1.0 - s) + 1.0)
+}
+
+/// 1 where the result is above 0: the operand need not be saved
+pub fn relu<'f>(g: Term<'f>, y: Term<'f>) -> Term<'f> {
+    y.le(0.0).select(0.0, g)
 }
 
 /// `Phi(x) + x phi(x)`, the normal distribution and its density; or the derivative of the tanh

@@ -73,7 +73,9 @@ pub fn derivative(kind: OpKind) -> Derivative {
         DotGeneral => Own(contract::dot_general),
         Convolution => Own(convolution::convolution),
 
-        Sigmoid | Silu | Hardsigmoid | Hardswish | Gelu | Softplus => Own(activation::activation),
+        Sigmoid | Silu | Relu | Hardtanh | Hardsigmoid | Hardswish | Gelu | Softplus => {
+            Own(activation::activation)
+        }
         Linear => Own(contract::linear),
         Embedding => Own(indexed::embedding),
         LayerNorm => Own(norm::layer_norm),

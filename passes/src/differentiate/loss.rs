@@ -55,7 +55,7 @@ pub(super) fn cross_entropy(r: &mut Rule<'_>) -> Result<()> {
         by_log = m.sub(by_log, spread)?;
         sum = m.sub(sum, m.mul(share, all)?)?;
     }
-    let probabilities = m.b.add(&Softmax { input: x, axis: 1 })?;
+    let probabilities = m.b.add(&Softmax { safe: false, input: x, axis: 1 })?;
     let v = m.sub(by_log, m.mul(probabilities, to_x(sum)?)?)?;
     r.give(o.logits, v)
 }

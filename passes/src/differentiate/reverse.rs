@@ -4,7 +4,7 @@ use super::{
     rule::{Rule, inputs_of},
 };
 use crate::{decompose::tools::Math, refine_shapes::Facts};
-use kiln_dialects::{ir::*, rules::tensor_type};
+use kiln_dialects::{ir::*, ops::OpKind, rules::tensor_type, value::DType};
 use std::{
     cell::RefCell,
     collections::{HashMap, HashSet},
@@ -43,7 +43,7 @@ fn pull_back(
     if fresh {
         ops.iter().try_for_each(|op| facts.borrow_mut().extend(*op))?;
     }
-    let active = active(&ops, wrt);
+    let (active, bits) = active(&ops, wrt);
     let mut sums = Sums::default();
     for (value, cotangent) in outputs.iter().filter(|(v, _)| active.contains(v)) {
         sums.add(b, *value, *cotangent)?;
@@ -53,6 +53,12 @@ fn pull_back(
             op.results().iter().map(|v| sums.0.get(v).copied()).collect();
         if cotangents.iter().all(Option::is_none) {
             continue;
+        }
+        if bits.contains(&op) {
+            return Err(Error::unsupported(
+                op,
+                "cannot be differentiated: it makes a number of bits of others",
+            ));
         }
         let at = b.at(op.loc());
         let mut rule = Rule::new(&at, op, facts, cotangents, &active, pull_back);
@@ -120,15 +126,25 @@ fn ancestors(values: &[Value], leaves: &HashSet<Value>, block: Block) -> Vec<Op>
     all
 }
 
-/// The values that depend on `wrt` and have a derivative.
-fn active(ops: &[Op], wrt: &[Value]) -> HashSet<Value> {
-    let is_float = |v: &Value| tensor_type(v.ty()).is_ok_and(|t| t.dtype.is_float());
+/// The values that depend on `wrt` and have a derivative; and the ops that make floats of the bits
+/// of such values, whose derivative no rule of integers gives.
+fn active(ops: &[Op], wrt: &[Value]) -> (HashSet<Value>, HashSet<Op>) {
+    let dtype = |v: &Value| tensor_type(v.ty()).ok().map(|t| t.dtype);
+    let is_float = |v: &Value| dtype(v).is_some_and(|d| d.is_float());
     let mut all: HashSet<Value> = wrt.iter().copied().collect();
+    let (mut bits, mut of_bits) = (HashSet::new(), HashSet::new());
     for op in ops {
+        let (inputs, casts) = (inputs_of(*op), op.kind() == Some(OpKind::Bitcast));
+        if inputs.iter().any(|v| bits.contains(v)) {
+            let integers = op.results().into_iter().filter(|v| !is_float(v));
+            bits.extend(integers.filter(|v| dtype(v) != Some(DType::I1)));
+            of_bits.extend(casts.then_some(*op));
+        }
         let zero = op.kind().is_some_and(|k| matches!(derivative(k), Derivative::Zero));
-        if !zero && inputs_of(*op).iter().any(|v| all.contains(v)) {
+        if !zero && inputs.iter().any(|v| all.contains(v)) {
             all.extend(op.results().into_iter().filter(is_float));
+            bits.extend(op.results().into_iter().filter(|v| casts && !is_float(v)));
         }
     }
-    all
+    (all, of_bits)
 }

@@ -2,6 +2,7 @@
 use super::{
     indexed::scatter_add,
     movement::{dilated, padded},
+    pool,
     rule::Rule,
 };
 use crate::decompose::tools::*;
@@ -19,6 +20,11 @@ pub(super) fn reduce_window(r: &mut Rule<'_>) -> Result<()> {
     let windows = Windows::of(&o);
     if windows.dims.is_empty() {
         return r.give(o.input, g);
+    }
+    if matches!(o.kind, CumulativeKind::Max | CumulativeKind::Min)
+        && let Some(v) = pool::extremum(r, &o, &windows, g)?
+    {
+        return r.give(o.input, v);
     }
     let (elements, at) = windows.gather(r, &o)?;
     // [windows…, places in a window…, others…]
@@ -76,8 +82,8 @@ fn sum(r: &Rule<'_>, o: &ReduceWindow, g: Value) -> Result<Value> {
 }
 
 /// The dimensions along which windows slide.
-struct Windows {
-    dims: Vec<i64>,
+pub(super) struct Windows {
+    pub(super) dims: Vec<i64>,
 }
 
 impl Windows {

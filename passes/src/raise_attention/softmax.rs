@@ -19,8 +19,8 @@ impl Softmax {
         let result = || op.result(0);
         if let Some(o) = kiln_dialects::ops::Softmax::of(op) {
             let last = o.axis + 1 == o.input.ty().dims().len() as i64;
-            let plain = Softmax { input: o.input, result: result(), ops: vec![op], safe: false };
-            return last.then(|| safe(&plain).unwrap_or(plain));
+            let plain = Softmax { input: o.input, result: result(), ops: vec![op], safe: o.safe };
+            return last.then(|| if o.safe { None } else { safe(&plain) }.unwrap_or(plain));
         }
         let quotient = Div::of(op)?;
         let exp = quotient.lhs.def().filter(|o| o.kind() == Some(OpKind::Exp))?;

@@ -64,6 +64,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern { name: "floor-floor", root: OpKind::Floor, apply: idempotent },
     Pattern { name: "trunc-trunc", root: OpKind::Trunc, apply: idempotent },
     Pattern { name: "round-round", root: OpKind::RoundEven, apply: idempotent },
+    Pattern { name: "clamp-one-bound", root: OpKind::Clamp, apply: clamp },
     Pattern { name: "select-known", root: OpKind::Select, apply: select },
     Pattern { name: "convert-convert", root: OpKind::Convert, apply: convert },
     Pattern { name: "bitcast-bitcast", root: OpKind::Bitcast, apply: bitcast },
@@ -111,6 +112,21 @@ fn zero_of_self(op: Op, r: &Rewriter) -> Result<bool> {
     let b = r.before(op)?;
     let zero = b.splat(d, &b.sizes_of(op.operand(0))?, 0.0)?;
     r.replace(op, &[zero]);
+    Ok(true)
+}
+
+/// A clamp to infinity is a max or a min.
+fn clamp(op: Op, r: &Rewriter) -> Result<bool> {
+    let Some(Clamp { input, low, high }) = Clamp::of(op) else { return Ok(false) };
+    let b = r.before(op)?;
+    let v = if is_number(high, f64::INFINITY) {
+        b.add(&Max { lhs: input, rhs: low })?
+    } else if is_number(low, f64::NEG_INFINITY) {
+        b.add(&Min { lhs: input, rhs: high })?
+    } else {
+        return Ok(false);
+    };
+    r.replace(op, &[v]);
     Ok(true)
 }
 

@@ -54,8 +54,8 @@ pub fn batching(kind: OpKind) -> Batching {
         | Trunc | Not | IsFinite | IsNan => Same,
         Add | Sub | Mul | Div | Rem | FloorDiv | Pow | Max | Min | Atan2 | And | Or | Xor | Shl
         | Shr | Compare | Select | Clamp | Convert | Bitcast => Own(rules::elementwise),
-        Sigmoid | Silu | Hardsigmoid | Hardswish | Gelu | Softplus | StopGradient
-        | OptimizationBarrier => Same,
+        Sigmoid | Silu | Relu | Hardtanh | Hardsigmoid | Hardswish | Gelu | Softplus
+        | StopGradient | OptimizationBarrier => Same,
 
         BroadcastInDim => Own(rules::broadcast_in_dim),
         Reshape => Own(rules::reshape),

@@ -180,7 +180,7 @@ pub(super) fn convolution(v: &Batch, op: Op) -> Made {
 pub(super) fn softmax(v: &Batch, op: Op) -> Made {
     let input = v.whole(op.operand(0))?;
     Ok(Some(vec![match Softmax::of(op) {
-        Some(o) => v.b.add(&Softmax { input, axis: o.axis + 1 })?,
+        Some(o) => v.b.add(&Softmax { safe: o.safe, input, axis: o.axis + 1 })?,
         None => v.b.add(&LogSoftmax { input, axis: read::<LogSoftmax>(op)?.axis + 1 })?,
     }]))
 }

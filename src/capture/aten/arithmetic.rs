@@ -120,21 +120,15 @@ pub(super) fn pow(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     cx.one(r)
 }
 
-pub(super) fn bounded(
-    cx: &mut Cx,
-    x: Value,
-    low: Option<f64>,
-    high: Option<f64>,
-) -> Result<Outcome> {
-    let d = dtype_of(x)?;
-    let mut r = x;
-    if let Some(low) = low {
-        r = cx.binary(BinaryKind::Max, r, cx.number(d, low)?)?;
-    }
-    if let Some(high) = high {
-        r = cx.binary(BinaryKind::Min, r, cx.number(d, high)?)?;
-    }
-    cx.one(r)
+pub(super) fn hardtanh(cx: &mut Cx, input: Value, low: f64, high: f64) -> Result<Outcome> {
+    let d = dtype_of(input)?;
+    let y = if d.is_float() {
+        cx.b.add(&Hardtanh { input, low, high })?
+    } else {
+        let above = cx.binary(BinaryKind::Max, input, cx.number(d, low)?)?;
+        cx.binary(BinaryKind::Min, above, cx.number(d, high)?)?
+    };
+    cx.one(y)
 }
 
 pub(super) fn positive_or(cx: &mut Cx, x: Value, otherwise: Value) -> Result<Outcome> {

@@ -64,6 +64,17 @@ fn clamp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let names: Vec<&str> = ["self", "min", "max"].into_iter().filter(|n| a.has(n)).collect();
     let d = cx.common_dtype(a, &names)?;
     let mut r = cx.operand(a, "self", d)?;
+    if matches!(d, DType::F64 | DType::F32 | DType::F16 | DType::BF16) {
+        let bound = |cx: &mut Cx, name, other| {
+            if a.has(name) { cx.operand(a, name, d) } else { cx.number(d, other) }
+        };
+        let low = bound(cx, "min", f64::NEG_INFINITY)?;
+        let high = bound(cx, "max", f64::INFINITY)?;
+        let sizes = cx.common(&[r, low, high])?;
+        let [input, low, high] = [r, low, high].map(|v| cx.broadcast_to(v, &sizes));
+        let y = cx.b.add(&Clamp { input: input?, low: low?, high: high? })?;
+        return cx.one(y);
+    }
     for (name, kind) in [("min", BinaryKind::Max), ("max", BinaryKind::Min)] {
         if a.has(name) {
             let bound = cx.operand(a, name, d)?;

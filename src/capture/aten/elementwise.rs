@@ -299,9 +299,11 @@ const OTHERS: &[Row] = &[
         name: "aten.relu.default",
         arguments: "self",
         build: |cx, a| {
-            let x = cx.tensor(a, "self")?;
-            let zero = cx.full_like(x, 0.0)?;
-            let y = cx.binary(BinaryKind::Max, x, zero)?;
+            let input = cx.tensor(a, "self")?;
+            let y = match dtype_of(input)?.is_float() {
+                true => cx.b.add(&Relu { input })?,
+                false => cx.binary(BinaryKind::Max, input, cx.full_like(input, 0.0)?)?,
+            };
             cx.one(y)
         },
     },
@@ -310,7 +312,7 @@ const OTHERS: &[Row] = &[
         arguments: "self",
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
-            bounded(cx, x, Some(0.0), Some(6.0))
+            hardtanh(cx, x, 0.0, 6.0)
         },
     },
     Row {
@@ -318,12 +320,8 @@ const OTHERS: &[Row] = &[
         arguments: "self, min_val=-1, max_val=1",
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
-            bounded(
-                cx,
-                x,
-                Some(a.float("min_val", Some(-1.0))?),
-                Some(a.float("max_val", Some(1.0))?),
-            )
+            let bound = |name, default| a.float(name, Some(default));
+            hardtanh(cx, x, bound("min_val", -1.0)?, bound("max_val", 1.0)?)
         },
     },
     Row {

@@ -215,13 +215,8 @@ pub(super) const ROWS: &[Row] = &[
                 x = cx.convert(x, d)?;
             }
             let axis = wrap(a.int("dim", None)?, rank_of(x))? as i64;
-            let y = cx.b.add(&Softmax { input: x, axis })?;
-            // A row without a finite score has no weights.
-            let v = value(cx, |f| {
-                let masked = f.of(x).eq(f64::NEG_INFINITY);
-                masked.reduce(ReduceKind::All, &[axis], true).select(0.0, f.of(y))
-            })?;
-            cx.one(v)
+            let y = cx.b.add(&Softmax { safe: true, input: x, axis })?;
+            cx.one(y)
         },
     },
 ];

@@ -152,7 +152,7 @@ fn softmax(cx: &mut Cx, a: &Args<'_>, log: bool) -> Result<Outcome> {
     let v = if log {
         cx.b.add(&LogSoftmax { input, axis })?
     } else {
-        cx.b.add(&Softmax { input, axis })?
+        cx.b.add(&Softmax { safe: false, input, axis })?
     };
     let v = if rank_of(x) == 0 { cx.reshape(v, vec![])? } else { v };
     cx.one(v)

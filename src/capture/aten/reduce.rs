@@ -332,13 +332,21 @@ pub(super) fn p_norm(cx: &Cx, x: Value, p: f64, dims: &[i64], keepdim: bool) -> 
     } else if p == 2.0 {
         let squares = cx.binary(BinaryKind::Mul, x, x)?;
         let sum = reduced(ReduceKind::Sum, squares)?;
-        cx.unary(UnaryKind::Sqrt, sum)?
+        unless_zero(cx, sum, |sum| cx.unary(UnaryKind::Sqrt, sum))?
     } else {
         let powers = cx.binary(BinaryKind::Pow, m, cx.number(d, p)?)?;
         let sum = reduced(ReduceKind::Sum, powers)?;
-        cx.binary(BinaryKind::Pow, sum, cx.number(d, 1.0 / p)?)?
+        let root = |sum| cx.binary(BinaryKind::Pow, sum, cx.number(d, 1.0 / p)?);
+        if p > 0.0 { unless_zero(cx, sum, root)? } else { root(sum)? }
     };
     cx.convert(v, narrow)
+}
+
+/// A root, or 0 of 0, where a derivative is 0 too: that of a root is infinite.
+fn unless_zero(cx: &Cx, sum: Value, root: impl Fn(Value) -> Result<Value>) -> Result<Value> {
+    let (zero, one) = (cx.full_like(sum, 0.0)?, cx.full_like(sum, 1.0)?);
+    let none = cx.compare(CompareKind::Eq, sum, zero)?;
+    cx.select(none, zero, root(cx.select(none, one, sum)?)?)
 }
 
 fn arg(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome> {

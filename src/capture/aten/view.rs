@@ -2,7 +2,11 @@
 pub(super) use super::split::{cut, drop_dim};
 use super::{Args, Cx, Outcome, Row, Val, split, tools::*};
 use crate::capture::storage::ViewOp;
-use kiln_dialects::{ir::*, ops::CompareKind, sym::Dim};
+use kiln_dialects::{
+    ir::*,
+    ops::{CompareKind, StopGradient},
+    sym::Dim,
+};
 
 macro_rules! same {
     ($name:literal) => {
@@ -27,6 +31,15 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
             cx.one(x)
+        },
+    },
+    Row {
+        name: "kiln.stop_gradient.default",
+        arguments: "x",
+        build: |cx, a| {
+            let input = cx.tensor(a, "x")?;
+            let v = cx.b.add(&StopGradient { input })?;
+            cx.one(v)
         },
     },
     Row {

@@ -1,0 +1,153 @@
+//! Gradients of small max and min pools, without a scatter: each element adds what the windows that
+//! chose it give.
+use super::{rule::Rule, window::Windows};
+use crate::decompose::tools::*;
+use kiln_dialects::{ir::*, ops::*, value::DType};
+
+/// Most elements of a window whose comparisons are written out.
+const MOST_ELEMENTS: i64 = 16;
+
+/// One axis along which windows slide.
+#[derive(Clone, Copy)]
+struct Axis {
+    dim: usize,
+    /// Elements, and windows.
+    size: i64,
+    count: i64,
+    window: i64,
+    stride: i64,
+    dilation: i64,
+    low: i64,
+}
+
+impl Axis {
+    /// How many windows read an element at most.
+    fn covering(&self) -> i64 {
+        ((self.window - 1) * self.dilation + self.stride) / self.stride
+    }
+}
+
+/// The gradient of a max or min by its input. `None`: sizes along the windows are dynamic, or the
+/// windows are large. The first of equal elements has it, but the last NaN, as in PyTorch's pools.
+pub(super) fn extremum(
+    r: &Rule<'_>,
+    o: &ReduceWindow,
+    windows: &Windows,
+    g: Value,
+) -> Result<Option<Value>> {
+    let Some(axes) = axes(r, o, windows) else { return Ok(None) };
+    if axes.iter().map(|a| a.window).product::<i64>() > MOST_ELEMENTS {
+        return Ok(None);
+    }
+    let m = &r.m;
+    // A byte, which a forward function may save.
+    let place = m.convert(chosen(r, o, &axes)?, DType::I8)?;
+    let (n, rank) = (axes.len(), rank(o.input));
+    // [elements along the axes…, windows that read one…]
+    let shape: Vec<i64> =
+        axes.iter().map(|a| a.size).chain(axes.iter().map(Axis::covering)).collect();
+    let shape = Size::all(&shape);
+    let (mut at, mut own, mut inside): (Vec<Value>, Option<Value>, Option<Value>) =
+        (vec![], None, None);
+    for (i, a) in axes.iter().enumerate() {
+        let (element, back) = (m.iota(&shape, i)?, m.iota(&shape, n + i)?);
+        let (stride, dilation) = (a.stride as f64, a.dilation as f64);
+        let window =
+            r.formula([element, back], |[p, j]| (p + a.low as f64).floor_div(stride) - j)?;
+        let apart = r.formula([element, window], |[p, w]| p + a.low as f64 - w * stride)?;
+        let reads = r.formula([window, apart], |[w, d]| {
+            let last = ((a.window - 1) * a.dilation) as f64;
+            let within = w.ge(0.0) & w.lt(a.count as f64) & d.le(last);
+            within & d.remainder(dilation).eq(0.0)
+        })?;
+        let step = r.formula([apart], |[d]| d.floor_div(dilation))?;
+        own = Some(match own {
+            None => step,
+            Some(all) => r.formula([all, step], |[all, k]| all * a.window as f64 + k)?,
+        });
+        inside = Some(match inside {
+            None => reads,
+            Some(all) => m.binary(BinaryKind::And, all, reads)?,
+        });
+        at.push(r.formula([window], |[w]| w.max(0.0).min((a.count - 1) as f64))?);
+    }
+    let own = m.convert(own.ok_or("has no windows")?, DType::I8)?;
+    let inside = inside.ok_or("has no windows")?;
+    let dims: Vec<i64> = axes.iter().map(|a| a.dim as i64).collect();
+    let taken = |input: Value| m.b.add(&Gather { input, indices: at.clone(), dims: dims.clone() });
+    let narrow = dtype(g)?;
+    let (theirs, g) = (taken(place)?, taken(m.convert(g, accumulator_type(narrow))?)?);
+    let lead: Vec<i64> = (0..2 * n as i64).collect();
+    let (own, inside) = (m.broadcast_to(own, &lead, theirs)?, m.broadcast_to(inside, &lead, g)?);
+    let same = m.compare(CompareKind::Eq, theirs, own)?;
+    let shares = m.select(m.binary(BinaryKind::And, same, inside)?, g, m.full_like(g, 0.0)?)?;
+    let sums = m.reduce(ReduceKind::Sum, shares, &lead[n..])?;
+    // [elements along the axes…, others…] in the input's order.
+    let order = [dims.clone(), complement(rank, &dims)].concat();
+    let mut back = vec![0; rank];
+    order.iter().enumerate().for_each(|(i, d)| back[*d as usize] = i as i64);
+    m.convert(m.transpose(sums, &back)?, narrow).map(Some)
+}
+
+fn axes(r: &Rule<'_>, o: &ReduceWindow, windows: &Windows) -> Option<Vec<Axis>> {
+    let (sizes, counts) = (o.input.ty().dims(), r.op.result(0).ty().dims());
+    let axis = |d: &i64| {
+        let dim = *d as usize;
+        let (size, count) = (sizes[dim].known()?, counts[dim].known()?);
+        (count > 0).then_some(Axis {
+            dim,
+            size,
+            count,
+            window: o.window[dim],
+            stride: o.strides[dim],
+            dilation: o.dilation[dim],
+            low: o.pad_low[dim],
+        })
+    };
+    windows.dims.iter().map(axis).collect()
+}
+
+/// The place of each window's extremum, counted through the window.
+fn chosen(r: &Rule<'_>, o: &ReduceWindow, axes: &[Axis]) -> Result<Value> {
+    let m = &r.m;
+    let (max, outs) = (o.kind == CumulativeKind::Max, m.sizes_of(r.op.result(0))?);
+    let least = if max { f64::NEG_INFINITY } else { f64::INFINITY };
+    let value = m.b.splat(dtype(o.input)?, &[], least)?;
+    let (low, high) = (Size::all(&o.pad_low), Size::all(&o.pad_high));
+    let padded = m.b.add(&Pad { input: o.input, value, low, high })?;
+    let mut best = m.b.splat(dtype(o.input)?, &outs, least)?;
+    // Where all are the least, the first element that is no padding.
+    let mut place: Option<Value> = None;
+    for a in axes {
+        let window = m.iota(&outs, a.dim)?;
+        let first = r.formula([window], |[w]| {
+            let outside = (-(w * a.stride as f64) + a.low as f64).max(0.0);
+            (outside + (a.dilation - 1) as f64).floor_div(a.dilation as f64)
+        })?;
+        place = Some(match place {
+            None => first,
+            Some(all) => r.formula([all, first], |[all, k]| all * a.window as f64 + k)?,
+        });
+    }
+    let mut place = place.ok_or("has no windows")?;
+    let elements: i64 = axes.iter().map(|a| a.window).product();
+    for k in 0..elements {
+        let (mut offsets, mut rest) = (vec![0; outs.len()], k);
+        for a in axes.iter().rev() {
+            offsets[a.dim] = rest % a.window * a.dilation;
+            rest /= a.window;
+        }
+        let v = m.b.add(&Slice {
+            input: padded,
+            offsets: Size::all(&offsets),
+            sizes: outs.clone(),
+            strides: o.strides.clone(),
+        })?;
+        let better = r.formula([v, best], |[v, best]| {
+            (if max { v.gt(best) } else { v.lt(best) }) | v.is_nan()
+        })?;
+        best = m.select(better, v, best)?;
+        place = m.select(better, m.full_like(place, k as f64)?, place)?;
+    }
+    Ok(place)
+}

@@ -1,0 +1,52 @@
+//! Forward and backward programs of a graph without gradients.
+use crate::failure;
+use compiler::{
+    Model,
+    model::{JointOptions, Saved},
+};
+use pyo3::{
+    prelude::*,
+    types::{PyBytes, PyDict},
+};
+use std::collections::BTreeMap;
+
+/// A forward or a backward graph.
+#[pyclass(frozen)]
+pub struct Part {
+    pub model: Model,
+}
+
+/// A saved value: `("argument", index)`, `("result", index)` or `("value", dtype, shape)`.
+fn described<'py>(py: Python<'py>, saved: &Saved) -> PyResult<Bound<'py, PyAny>> {
+    let tuple = match saved {
+        Saved::Argument(k) => ("argument", *k).into_pyobject(py)?,
+        Saved::Result(k) => ("result", *k).into_pyobject(py)?,
+        Saved::Value(dtype, shape) => ("value", dtype.name(), shape.clone()).into_pyobject(py)?,
+    };
+    Ok(tuple.into_any())
+}
+
+/// Differentiates a graph, given as JSON, by arguments `wrt`, with cotangents of `results`, and
+/// partitions it at a budget from 0 to 1. Returns a dict: `forward` and `backward`, each a
+/// [`Part`]; `saved`, what the second takes before the cotangents; and `bytes`, of saved values.
+#[pyfunction]
+pub fn joint<'py>(
+    py: Python<'py>,
+    json: &Bound<'_, PyBytes>,
+    wrt: Vec<usize>,
+    results: Vec<usize>,
+    budget: f64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let json = json.as_bytes().to_vec();
+    let options = JointOptions { wrt, results, budget };
+    let made = py
+        .detach(move || Model::from_fx(json, BTreeMap::new()).joint(&options))
+        .map_err(failure)?;
+    let out = PyDict::new(py);
+    let saved = made.saved.iter().map(|s| described(py, s)).collect::<PyResult<Vec<_>>>()?;
+    out.set_item("saved", saved)?;
+    out.set_item("bytes", made.bytes)?;
+    out.set_item("forward", Part { model: made.forward }.into_pyobject(py)?)?;
+    out.set_item("backward", Part { model: made.backward }.into_pyobject(py)?)?;
+    Ok(out)
+}
