@@ -13,6 +13,7 @@ pub mod readers;
 pub mod table;
 
 pub mod argument_order;
+pub mod autocast;
 pub mod broadcasting;
 pub mod chunk_rows;
 pub mod decompose;

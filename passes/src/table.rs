@@ -1,7 +1,7 @@
 //! The table of this crate's passes. `kiln-lowering` adds its own. Registration, `--list-passes`,
 //! `--help` and docs/passes.md come from both.
 use crate::{
-    argument_order::ArgumentOrder, chunk_rows::ChunkRows, decompose::Decompose,
+    argument_order::ArgumentOrder, autocast::Autocast, chunk_rows::ChunkRows, decompose::Decompose,
     differentiate::Differentiate, drop_barriers::DropBarriers, expand_ffts::ExpandFfts,
     expand_random::ExpandRandom, expand_scans::ExpandScans, expand_scatters::ExpandScatters,
     expand_sorts::ExpandSorts, expand_updates::ExpandUpdates, fft_calls::FftCalls,
@@ -16,6 +16,7 @@ use crate::{
 /// Every pass within a level, sorted by flag.
 pub const PASSES: &[PassRow] = &[
     PassRow::of::<ArgumentOrder>(),
+    PassRow::of::<Autocast>(),
     PassRow::of::<ChunkRows>(),
     PassRow::of::<Decompose>(),
     PassRow::of::<Differentiate>(),

@@ -367,6 +367,7 @@ class JointGraph:
     """The partition of one frame's joint graph by kiln."""
 
     def __init__(self, chosen: Settings, module: torch.fx.GraphModule):
+        self.autocast = dict(chosen.options).get("autocast", "off")
         self.refused = None
         """Why autograd's gradients are used."""
         if chosen.fallback_random or chosen.align_random:
@@ -378,7 +379,7 @@ class JointGraph:
         """The forward and the backward graph; None where autograd's gradients are used."""
         if self.refused is None:
             try:
-                return joint_graph.split(joint, returned, torch._functorch.config.activation_memory_budget)
+                return joint_graph.split(joint, returned, torch._functorch.config.activation_memory_budget, self.autocast)
             except joint_graph.Refused as refused:
                 self.refused = str(refused)
         log.info("gradients are autograd's: %s", self.refused)

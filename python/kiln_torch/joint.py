@@ -209,7 +209,7 @@ class Forward:
     def outputs(self) -> list[torch.fx.Node]:
         return list(next(iter(self.module.graph.find_nodes(op="output"))).args[0])
 
-    def joint(self, wrt: list[torch.fx.Node], results: list[int], budget: float) -> dict:
+    def joint(self, wrt: list[torch.fx.Node], results: list[int], budget: float, autocast: str) -> dict:
         """kiln's joint graph, partitioned. `wrt` are nodes of AOTAutograd's joint graph."""
         graph, device = self.module.graph, device_of(self.module)
         if return_views(graph):
@@ -227,7 +227,7 @@ class Forward:
             outputs = self.outputs
             try:
                 json = serialise([*self.inputs], calls, outputs, [None] * len(outputs), frozen={})
-                return {**_kiln.joint(json, places, results, budget), "ops": len(calls)}
+                return {**_kiln.joint(json, places, results, budget, autocast), "ops": len(calls)}
             except _kiln.UnsupportedError as error:
                 message, unsupported, _ = error.args
                 found = [n for n in calls if n.name in unsupported]
@@ -271,7 +271,7 @@ class Builder:
         return GraphModule({**attributes, "kiln_0": self.part}, self.graph)
 
 
-def split(joint: GraphModule, returned: int, budget: float) -> tuple[GraphModule, GraphModule]:
+def split(joint: GraphModule, returned: int, budget: float, autocast: str = "off") -> tuple[GraphModule, GraphModule]:
     """The forward and the backward graph, each a call of one program of kiln's, of a joint graph whose first `returned` results are the forward
     pass's. Raises [`Refused`]."""
     from torch._functorch._aot_autograd.descriptors import SavedForBackwardsAOTOutput
@@ -280,7 +280,7 @@ def split(joint: GraphModule, returned: int, budget: float) -> tuple[GraphModule
     wanted = signature.wanted()
     forward = Forward(joint, wanted)
     wrt = [n for n, g in zip(signature.primals, signature.gradients) if g is not None]
-    made = forward.joint(wrt, signature.places(wanted), budget)
+    made = forward.joint(wrt, signature.places(wanted), budget, autocast)
     given = [*forward.inputs.values()]
 
     like = next(n.meta["val"] for n in wanted)

@@ -3,8 +3,10 @@ use crate::failure;
 use compiler::{
     Model,
     model::{JointOptions, Saved},
+    passes::{autocast::Lower, options::OptionValue},
 };
 use pyo3::{
+    exceptions::PyValueError,
     prelude::*,
     types::{PyBytes, PyDict},
 };
@@ -27,7 +29,7 @@ fn described<'py>(py: Python<'py>, saved: &Saved) -> PyResult<Bound<'py, PyAny>>
 }
 
 /// Differentiates a graph, given as JSON, by arguments `wrt`, with cotangents of `results`, and
-/// partitions it at a budget from 0 to 1. Returns a dict: `forward` and `backward`, each a
+/// partitions it at a budget from 0 to 1. `autocast`: as the option of that name. Returns a dict: `forward` and `backward`, each a
 /// [`Part`]; `saved`, what the second takes before the cotangents; and `bytes`, of saved values.
 #[pyfunction]
 pub fn joint<'py>(
@@ -36,9 +38,11 @@ pub fn joint<'py>(
     wrt: Vec<usize>,
     results: Vec<usize>,
     budget: f64,
+    autocast: &str,
 ) -> PyResult<Bound<'py, PyDict>> {
     let json = json.as_bytes().to_vec();
-    let options = JointOptions { wrt, results, budget };
+    let autocast = Lower::parse(autocast).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    let options = JointOptions { wrt, results, budget, autocast };
     let made = py
         .detach(move || Model::from_fx(json, BTreeMap::new()).joint(&options))
         .map_err(failure)?;

@@ -8,6 +8,7 @@ use crate::{
         value::DType,
     },
     lowering::{RunOptions, driver::compile::CompileError, run_pipeline},
+    passes::{autocast::Lower, options::OptionValue},
 };
 
 /// What to differentiate, and what to save for it.
@@ -20,6 +21,8 @@ pub struct JointOptions {
     /// As option `budget` of `kiln-partition`: 1 saves what is expensive to recompute, 0 as few
     /// bytes as can be.
     pub budget: f64,
+    /// As option `autocast`, so that what is saved has 16 bits.
+    pub autocast: Lower,
 }
 
 /// A value that the forward program saves for the backward program.
@@ -60,10 +63,11 @@ impl Model {
         let pipeline = format!(
             "builtin.module(kiln-refine-shapes,\
              kiln-differentiate{{wrt={} results={} cotangents=true}},\
-             kiln-simplify,canonicalize,cse,\
+             kiln-autocast{{dtype={}}},kiln-simplify,canonicalize,cse,\
              kiln-partition{{results={count} cotangents={} budget={}}})",
             list(&options.wrt),
             list(&options.results),
+            options.autocast.print(),
             options.results.len(),
             options.budget
         );

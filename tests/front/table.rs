@@ -91,6 +91,15 @@ const CASES: &[Case] = &[
         Some("few"),
     ),
     case(
+        "autocast",
+        "bf16",
+        &[(
+            "options.passes",
+            "[UserPasses { at: Instead(\"kiln-autocast\"), passes: \"kiln-autocast{dtype=bf16}\" }]",
+        )],
+        Some("fp8"),
+    ),
+    case(
         "float8",
         "rowwise",
         &[(

@@ -12,6 +12,7 @@ use kiln::{
     },
     lowering::{RunOptions, run_pipeline},
     model::{JointOptions, Saved},
+    passes::autocast::Lower,
 };
 use kiln_dialects::rules::tensor_type;
 
@@ -152,7 +153,8 @@ fn a_model_as_two_programs() {
 }";
     let context = Context::new();
     let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "model.mlir").unwrap();
-    let options = JointOptions { wrt: vec![0, 1, 2], results: vec![0, 1], budget: 1.0 };
+    let options =
+        JointOptions { wrt: vec![0, 1, 2], results: vec![0, 1], budget: 1.0, autocast: Lower::Off };
     let joint = Model::from_graph(&module, Default::default()).joint(&options).unwrap();
     // The derivative of exp reads its result; that of sigmoid, and the second product, a sigmoid.
     let mut saved: Vec<String> = joint.saved.iter().map(|s| format!("{s:?}")).collect();
@@ -193,4 +195,13 @@ fn a_model_as_two_programs() {
     let wrong = JointOptions { wrt: vec![5], ..options };
     let error = Model::from_graph(&module, Default::default()).joint(&wrong).err().unwrap();
     assert!(error.to_string().contains("has no argument 5"), "{error}");
+
+    let narrow = JointOptions {
+        autocast: Lower::Bf16,
+        wrt: vec![0, 1, 2],
+        results: vec![0, 1],
+        budget: 1.0,
+    };
+    let saved = Model::from_graph(&module, Default::default()).joint(&narrow).unwrap().saved;
+    assert!(saved.contains(&Saved::Value(DType::BF16, vec![Some(6), Some(4)])), "{saved:?}");
 }

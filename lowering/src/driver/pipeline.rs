@@ -40,6 +40,7 @@ pub const PIPELINE: &[PipelineStep] = &[
     step(Level::Graph, On::Module, "canonicalize", "folds sizes and drops dead pure ops"),
     step(Level::Graph, On::Module, "cse", "captured graphs repeat masks, positions and casts"),
     step(Level::Graph, On::Module, "kiln-raise-attention", "softmax and products are still whole"),
+    step(Level::Graph, On::Module, "kiln-autocast", "its policies are those of composites"),
     step(Level::Graph, On::Module, "kiln-decompose", "from here on there are prims only"),
     step(
         Level::Graph,

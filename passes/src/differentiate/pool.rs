@@ -1,6 +1,6 @@
 //! Gradients of small max and min pools, without a scatter: each element adds what the windows that
 //! chose it give.
-use super::{rule::Rule, window::Windows};
+use super::rule::Rule;
 use crate::decompose::tools::*;
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
@@ -27,15 +27,15 @@ impl Axis {
     }
 }
 
-/// The gradient of a max or min by its input. `None`: sizes along the windows are dynamic, or the
+/// The gradient of a max or min by its input. Windows slide along `dims`. `None`: sizes along the windows are dynamic, or the
 /// windows are large. The first of equal elements has it, but the last NaN, as in PyTorch's pools.
 pub(super) fn extremum(
     r: &Rule<'_>,
     o: &ReduceWindow,
-    windows: &Windows,
+    dims: &[i64],
     g: Value,
 ) -> Result<Option<Value>> {
-    let Some(axes) = axes(r, o, windows) else { return Ok(None) };
+    let Some(axes) = axes(r, o, dims) else { return Ok(None) };
     if axes.iter().map(|a| a.window).product::<i64>() > MOST_ELEMENTS {
         return Ok(None);
     }
@@ -89,7 +89,7 @@ pub(super) fn extremum(
     m.convert(m.transpose(sums, &back)?, narrow).map(Some)
 }
 
-fn axes(r: &Rule<'_>, o: &ReduceWindow, windows: &Windows) -> Option<Vec<Axis>> {
+fn axes(r: &Rule<'_>, o: &ReduceWindow, dims: &[i64]) -> Option<Vec<Axis>> {
     let (sizes, counts) = (o.input.ty().dims(), r.op.result(0).ty().dims());
     let axis = |d: &i64| {
         let dim = *d as usize;
@@ -104,7 +104,7 @@ fn axes(r: &Rule<'_>, o: &ReduceWindow, windows: &Windows) -> Option<Vec<Axis>> 
             low: o.pad_low[dim],
         })
     };
-    windows.dims.iter().map(axis).collect()
+    dims.iter().map(axis).collect()
 }
 
 /// The place of each window's extremum, counted through the window.

@@ -22,7 +22,7 @@ pub(super) fn reduce_window(r: &mut Rule<'_>) -> Result<()> {
         return r.give(o.input, g);
     }
     if matches!(o.kind, CumulativeKind::Max | CumulativeKind::Min)
-        && let Some(v) = pool::extremum(r, &o, &windows, g)?
+        && let Some(v) = pool::extremum(r, &o, &windows.dims, g)?
     {
         return r.give(o.input, v);
     }
@@ -82,8 +82,8 @@ fn sum(r: &Rule<'_>, o: &ReduceWindow, g: Value) -> Result<Value> {
 }
 
 /// The dimensions along which windows slide.
-pub(super) struct Windows {
-    pub(super) dims: Vec<i64>,
+struct Windows {
+    dims: Vec<i64>,
 }
 
 impl Windows {

@@ -1,12 +1,13 @@
 //! Options that add passes, or replace a pass of the pipeline by one with other options.
 use super::{
     Settings,
-    values::{BYTES, FLOAT8, Invalid, PASSES, SetResult, expected},
+    values::{AUTOCAST, BYTES, FLOAT8, Invalid, PASSES, SetResult, expected},
 };
 use crate::{
     lowering::{At, UserPasses},
     passes::{
         Pass,
+        autocast::{Autocast, Lower},
         chunk_rows::ChunkRows,
         float8_products::{Float8Products, Recipe},
         options::OptionValue,
@@ -15,7 +16,7 @@ use crate::{
 };
 
 /// Those whose pass options are options of their own.
-const REPLACED: [&str; 2] = [ChunkRows::FLAG, Float8Products::FLAG];
+const REPLACED: [&str; 3] = [Autocast::FLAG, ChunkRows::FLAG, Float8Products::FLAG];
 
 /// Option `passes`.
 pub(super) fn set_user_passes(s: &mut Settings, text: &str) -> SetResult {
@@ -31,6 +32,12 @@ pub(super) fn set_user_passes(s: &mut Settings, text: &str) -> SetResult {
 pub(super) fn set_chunk_bytes(s: &mut Settings, text: &str) -> SetResult {
     let bytes = cache::parse_bytes(text).ok_or_else(|| expected(BYTES))?;
     replace(s, ChunkRows::FLAG, &format!("bytes={bytes}"))
+}
+
+/// Option `autocast`.
+pub(super) fn set_autocast(s: &mut Settings, text: &str) -> SetResult {
+    let lower = Lower::parse(text).map_err(|_| expected(AUTOCAST))?;
+    replace(s, Autocast::FLAG, &format!("dtype={}", lower.print()))
 }
 
 /// Option `float8`.

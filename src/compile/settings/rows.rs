@@ -2,8 +2,8 @@
 use super::{
     Settings, passes,
     values::{
-        ALIGN, BOOL, BYTES, COUNT, DEVICE, DYNAMIC, FLOAT8, PASSES, SECONDS, SetResult, THREADS,
-        align, assign, expected, flag, invalid, number, seconds, without,
+        ALIGN, AUTOCAST, BOOL, BYTES, COUNT, DEVICE, DYNAMIC, FLOAT8, PASSES, SECONDS, SetResult,
+        THREADS, align, assign, expected, flag, invalid, number, seconds, without,
     },
 };
 use crate::{
@@ -226,6 +226,16 @@ pub(super) const ROWS: &[Row] = &[
         applies_to: AppliesTo::Both,
         summary: "most bytes of a product, such as the logits of a loss, that is stored as a whole; what reads the rows of larger ones is computed in chunks of rows (`kiln-chunk-rows`); 0 for no limit",
         set: passes::set_chunk_bytes,
+    },
+    Row {
+        name: "autocast",
+        torch: None,
+        kind: AUTOCAST,
+        default: "off",
+        variable: "KILN_AUTOCAST",
+        applies_to: AppliesTo::Both,
+        summary: "casts the operands of f32 products to 16-bit floats, as `torch.autocast` does, also those of gradients; arguments and results keep their types (`kiln-autocast`)",
+        set: passes::set_autocast,
     },
     Row {
         name: "float8",

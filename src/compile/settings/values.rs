@@ -27,6 +27,7 @@ pub(super) const DEVICE: &str = "cpu, cuda (the first NVIDIA GPU) or cuda:<numbe
 
 pub(super) const DYNAMIC: &str = "true, false or auto";
 
+pub(super) const AUTOCAST: &str = "off, bf16 or f16";
 pub(super) const FLOAT8: &str = "off, tensorwise or rowwise";
 
 pub(super) const PASSES: &str = "a level (graph to linalg) or a pass's flag, a colon and passes, such as `prims: kiln-simplify,cse`; several with `;` between";

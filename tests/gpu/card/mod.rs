@@ -170,7 +170,7 @@ fn small_kernels_as_interpreted() {
 /// With `mma` instructions, and without TMA.
 #[test]
 fn small_kernels_of_an_older_chip_as_interpreted() {
-    run_emulated(&kernels::SUITE, "sm_80", 2);
+    run_emulated(&kernels::SUITE, "sm_80", 4);
 }
 
 #[test]

@@ -1,0 +1,64 @@
+"""Option `autocast`: f32 models with products of 16-bit floats, beside PyTorch's autocast and float64."""
+import copy
+
+import pytest
+import torch
+from test_training import MODELS
+
+from kiln_torch import kiln
+
+nn = torch.nn
+
+
+class Network(nn.Module):
+    """Convolutions with batch norms, a softmax, and a residual connection."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.norm = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16)
+        self.up, self.down = nn.Linear(16, 64), nn.Linear(64, 16)
+
+    def forward(self, x):
+        y = self.norm(self.convolution(x)).relu().flatten(2).mT
+        y = y + self.down(nn.functional.gelu(self.up(y)))
+        return y.softmax(-1) @ y.mT
+
+
+NETWORKS = {**MODELS, "network": (Network, lambda: torch.randn(2, 3, 8, 8))}
+
+
+def results(model, call, x, autocast):
+    """The result and the gradients by all parameters, in float64."""
+    model.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        y = call(x)
+    (y.double() ** 2).sum().backward()
+    assert all(p.grad.dtype == p.dtype for p in model.parameters())
+    return [y.detach().double(), *(p.grad.double() for p in model.parameters())]
+
+
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_errors_are_at_most_those_of_pytorch_s_autocast(name, joint, device):
+    if device != "cpu":
+        pytest.skip("PyTorch's autocast of processors")
+    make, inputs = NETWORKS[name]
+    model, x = make(), inputs()
+    fast, exact = (copy.deepcopy(model) for _ in range(2))
+    wide = exact.double()
+    want = results(wide, wide, x.double() if x.is_floating_point() else x, False)
+    theirs = results(model, model, x, True)
+    compiled = torch.compile(fast, backend=kiln, options={"autocast": "bf16", "joint_graph": joint})
+    ours = results(fast, compiled, x, False)
+    error = lambda got: sum(((a - b).norm() / (b.norm() + 1e-9)) ** 2 for a, b in zip(got, want)).sqrt()
+    # Products have lost bits, but no more than in eager.
+    assert 1e-5 < error(ours) < 1.5 * error(theirs) + 4e-3
+
+
+def test_with_a_joint_graph_saved_tensors_have_16_bits(device):
+    model, x = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8)), torch.randn(16, 32)
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        torch.compile(model, backend=kiln, options={"autocast": "bf16", "joint_graph": True})(x).sum().backward()
+    parameters = {p.data_ptr() for p in model.parameters()} | {x.data_ptr()}
+    assert {t.dtype for t in saved if t.data_ptr() not in parameters} == {torch.bfloat16}
