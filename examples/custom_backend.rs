@@ -36,7 +36,7 @@ impl Backend for Relu {
         let ops: Vec<String> =
             text.lines().filter_map(op).filter(|op| op.starts_with("kiln.")).collect();
         match ops.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-            ["kiln.splat", "kiln.max"] => Ok(Arc::new(Rectifier)),
+            ["kiln.relu"] => Ok(Arc::new(Rectifier)),
             other => Err(Error::Backend(format!("this backend does a relu only, not {other:?}"))),
         }
     }

@@ -47,7 +47,10 @@ def loss_of(model, inputs):
 
 
 def gradients(model):
-    return [p.grad.double() for p in model.parameters() if p.grad is not None]
+    """Of all parameters; 0 of those that the loss does not depend on."""
+    import torch
+
+    return [torch.zeros_like(p, dtype=torch.float64) if p.grad is None else p.grad.double() for p in model.parameters()]
 
 
 def distance(model, want):

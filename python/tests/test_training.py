@@ -34,6 +34,7 @@ MODELS = {
     "mlp": (lambda: nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)), lambda: torch.randn(5, 8)),
     "block": (lambda: nn.Sequential(Block(), Block()), lambda: torch.randn(2, 7, 16)),
     "convolution": (lambda: nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 3)), lambda: torch.randn(4, 3, 8, 8)),
+    "convolution of channels by themselves": (lambda: nn.Sequential(nn.BatchNorm2d(72), nn.ReLU(), nn.Conv2d(72, 72, 5, 2, 2, groups=72, bias=False)), lambda: torch.randn(2, 72, 28, 28)),
     "embedding": (lambda: nn.Sequential(nn.Embedding(20, 8), nn.Flatten(), nn.Linear(40, 2)), lambda: torch.randint(0, 20, (6, 5))),
 }
 

@@ -95,7 +95,7 @@ impl Backend for Echo {
     }
     fn compile(&self, graph: &GraphModule, _: &kiln::Options) -> Result<Arc<dyn Runnable>, Error> {
         assert!(
-            graph.text().contains("kiln.max") && graph.inputs() == ["arg0"],
+            graph.text().contains("kiln.relu") && graph.inputs() == ["arg0"],
             "{}",
             graph.text()
         );

@@ -335,6 +335,29 @@ func.func @k0(%x: tensor<8x4xf32> {kiln.sizes = array<i64: 8, 4>}) -> tensor<5x8
 }
 
 // -----
+// Each channel has filters of its own, which are stored in blocks of 8: of the second block 2 are
+// computed and stored.
+// CASE: blocked_filters_of_groups
+// RUN: kiln-schedule{vector-bits=128},kiln-tile,cse
+// CHECK: kiln.schedule<"contraction"
+// CHECK: vector.maskedstore
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<1x7x7x40xf32> {kiln.sizes = array<i64: 1, 7, 7, 40>}, %w: tensor<2x3x3x4x8xf32> {kiln.sizes = array<i64: 2, 3, 3, 4, 8>}) -> tensor<1x5x5x10xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x5x5x10xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1x5x5x10xf32>) -> tensor<1x5x5x10xf32>
+  %r = kiln.structured.contract ins(%x, %w : tensor<1x7x7x40xf32>, tensor<2x3x3x4x8xf32>) outs(%f : tensor<1x5x5x10xf32>)
+      maps = [affine_map<(n, y, x, c, i, j, k) -> (n, y + i, x + j, c * 4 + k)>, affine_map<(n, y, x, c, i, j, k) -> (c floordiv 8, i, j, k, c mod 8)>, affine_map<(n, y, x, c, i, j, k) -> (n, y, x, c)>] {
+  ^bb0(%a: f32, %b: f32):
+    kiln.yield %a, %b : f32, f32
+  } -> tensor<1x5x5x10xf32>
+  return %r : tensor<1x5x5x10xf32>
+}
+}
+}
+
+// -----
 // A contraction's epilogue writes the interior of a padded tensor; its border is a separate loop
 // nest.
 // CASE: contraction_into_a_padded_tensor

@@ -80,6 +80,7 @@ impl Loops<'_> {
         }
         let Some(v) = self.vector else { return self.parallel(c, fixed, None, 1, None, None) };
         let (lo, hi) = match range {
+            Some((lo, hi)) if self.is_cut(v) => (lo, c.min(hi, self.size(c, v, fixed)?)?),
             Some(range) => range,
             None => (c.index(0)?, self.size(c, v, fixed)?),
         };
@@ -90,6 +91,11 @@ impl Loops<'_> {
             self.parallel(c, fixed, Some(i), count, mask, None).map(|()| vec![])
         })?;
         Ok(())
+    }
+
+    /// Whether a dimension is the inner one of a split whose last part is shorter.
+    pub fn is_cut(&self, d: usize) -> bool {
+        self.nest.split.as_ref().is_some_and(|(_, inner, _)| *inner == d)
     }
 
     /// Extent of a dimension: the last inner part of a split one may be shorter.

@@ -150,7 +150,8 @@ pub fn independent(
     threads: Threads,
 ) -> Result<()> {
     let loops = loops(scope, plan, nest, params, 0);
-    let parallel = |d: &usize| !nest.reduction[*d] && Some(*d) != loops.vector;
+    // How many iterations a cut dimension has depends on the one outside of it.
+    let parallel = |d: &usize| !nest.reduction[*d] && Some(*d) != loops.vector && !loops.is_cut(*d);
     let count = if params.bits == 0 { 1 } else { params.tasks };
     let outer: Vec<usize> = (0..nest.extents.len()).filter(parallel).take(count).collect();
     let tiled = loops.vector.filter(|v| !nest.reduction[*v] && params.tile > 0);

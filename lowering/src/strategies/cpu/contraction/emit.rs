@@ -69,9 +69,13 @@ pub fn emit(
             let lo = c.mul(i, block)?;
             Ok((lo, c.block_end(lo, block, size)?))
         };
-        let columns = part(at[roles.outer.len()], n_block, n)?;
+        let mut columns = part(at[roles.outer.len()], n_block, n)?;
         let rows = part(at[roles.outer.len() + 1], m_block, m)?;
         if roles.columns == roles.vector {
+            // The last block of a split dimension may be shorter.
+            if loops.is_cut(roles.vector) {
+                columns.1 = c.min(columns.1, loops.size(c, roles.vector, &fixed)?)?;
+            }
             return panel(c, &loops, &fixed, columns, (roles.rows, rows), &step, copy.as_ref());
         }
         c.for_loop(columns.0, columns.1, 1, &[], &mut |c, i, _| {

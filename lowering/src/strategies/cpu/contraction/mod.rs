@@ -121,6 +121,10 @@ pub fn contraction(k: &Kernel, plan: &NestPlan, bits: usize) -> Option<TileRoles
     let vector = (0..nest.extents.len())
         .filter(free)
         .find(|d| written.iter().all(|o| o.access.at.coefficient(*d).known() == Some(1)))?;
+    // The loops outside of the vectors have whole extents.
+    if nest.split.as_ref().is_some_and(|(_, inner, _)| *inner != vector) {
+        return None;
+    }
     let parallel: Vec<usize> =
         (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && *d != vector).collect();
     // Rows share an operand that varies across lanes.
