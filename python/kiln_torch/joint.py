@@ -280,6 +280,8 @@ def split(joint: GraphModule, returned: int, budget: float, autocast: str = "off
     wanted = signature.wanted()
     forward = Forward(joint, wanted)
     wrt = [n for n, g in zip(signature.primals, signature.gradients) if g is not None]
+    if not wrt or not wanted:
+        raise Refused("computes no gradient")
     made = forward.joint(wrt, signature.places(wanted), budget, autocast)
     given = [*forward.inputs.values()]
 

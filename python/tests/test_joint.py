@@ -142,6 +142,16 @@ class Twice(torch.autograd.Function):
         return 2 * g
 
 
+def test_what_has_no_gradient_has_none():
+    x = torch.randn(4, 5, requires_grad=True)
+    torch.compile(lambda x: x.norm(0), backend=kiln, options=JOINT)(x).backward()
+    assert x.grad is None or not x.grad.any()
+
+
+def test_bits_of_numbers_have_autograd_s_gradients():
+    agree(lambda x: torch.frexp(x)[0], torch.randn(4, 5, requires_grad=True), joint=False)
+
+
 def written(x):
     y = x * 2
     with torch.no_grad():

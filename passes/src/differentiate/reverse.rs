@@ -138,7 +138,11 @@ fn active(ops: &[Op], wrt: &[Value]) -> (HashSet<Value>, HashSet<Op>) {
         if inputs.iter().any(|v| bits.contains(v)) {
             let integers = op.results().into_iter().filter(|v| !is_float(v));
             bits.extend(integers.filter(|v| dtype(v) != Some(DType::I1)));
-            of_bits.extend(casts.then_some(*op));
+            if casts {
+                // So that a cotangent comes here.
+                all.extend(op.results().into_iter().filter(is_float));
+                of_bits.insert(*op);
+            }
         }
         let zero = op.kind().is_some_and(|k| matches!(derivative(k), Derivative::Zero));
         if !zero && inputs.iter().any(|v| all.contains(v)) {
