@@ -26,7 +26,7 @@ use crate::{
 use kiln_dialects::{
     ir::*,
     ops::*,
-    rules::{Level, is_driver, tensor_type},
+    rules::{GRAPH_LEVELS, Level, is_driver, tensor_type},
     value::DType,
 };
 use policy::{Policy, policy};
@@ -70,7 +70,7 @@ impl Pass for Autocast {
     const FLAG: &'static str = "kiln-autocast";
     const SUMMARY: &'static str =
         "Casts the operands of products to 16-bit floats, as torch.autocast does";
-    const LEVELS: &'static [Level] = &[Level::Graph];
+    const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
 
     fn run(&self, root: Op) -> Result<()> {
