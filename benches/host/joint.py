@@ -10,14 +10,9 @@ of the first result's distance from 1. A step is the forward and the backward pa
 ratio that of the rounds. Saved bytes are those of tensors that autograd keeps for the backward pass, without parameters, buffers and inputs. Gradients
 are compared with eager's in float64. Continues FILE.jsonl.
 """
-import argparse, copy, importlib.util, json, math, re, statistics, subprocess, sys, time
-from pathlib import Path
+import copy, statistics, time
 
-HERE = Path(__file__).resolve().parent
-# It takes the name `public` for that of benches/gpu.
-spec = importlib.util.spec_from_file_location("host_public", HERE / "public.py")
-spec.loader.exec_module(host := importlib.util.module_from_spec(spec))
-first, made, lines_of = host.first, host.made, host.lines_of
+from public_models import as_peer, first, made, mean, milliseconds, parser, ratios, replace_rows, run, take_turns
 
 MODELS = [
     "torchvision.resnet18", "timm.resnet50", "timm.mobilenetv3_large_100", "timm.convnext_tiny", "timm.mixer_b16_224",
@@ -117,71 +112,33 @@ def measure(a, name):
             loss_of(fn, inputs).backward()
 
         steps[side] = step
-    for _ in range(a.rounds):
-        for side, step in steps.items():
-            times, end = [], time.perf_counter() + a.seconds
-            step()
-            while time.perf_counter() < end or len(times) < 3:
-                start = time.perf_counter()
-                step()
-                times.append(time.perf_counter() - start)
-            row["sides"][side]["ms"].append(statistics.median(times) * 1e3)
+    take_turns(steps, row["sides"], a.rounds, a.seconds)
     allowed = max(TOLERANCE, 2 * max(eager))
     row["agrees"] = all(s["error"] <= allowed for s in row["sides"].values())
     return row
 
 
-def ratios(row, peer):
-    return sorted(x / y for x, y in zip(row["sides"]["joint"]["ms"], row["sides"][peer]["ms"]))
-
-
-def report(a):
-    rows = [r for r in lines_of(a.out) if r.get("sides")]
+def report(a, rows):
     for r in rows:
-        sides = ", ".join(f"{side} {statistics.median(s['ms']):.1f} ms, {s['saved'] / 1e6:.1f} MB, {s['kernels']} kernels, {s['error']:.0e}, first {s['first_s']:.1f} s" for side, s in r["sides"].items())
-        times = ", ".join(f"{statistics.median(ratios(r, p)):.2f} of {p}" for p in r["sides"] if p != "joint")
+        sides = ", ".join(f"{side} {milliseconds(r, side)} ms, {s['saved'] / 1e6:.1f} MB, {s['kernels']} kernels, {s['error']:.0e}, first {s['first_s']:.1f} s" for side, s in r["sides"].items())
+        times = ", ".join(f"{statistics.median(ratios(r, 'joint', p)):.2f} of {p}" for p in r["sides"] if p != "joint")
         print(f"{r['model']:32} {times}: {sides}{'' if r['agrees'] else ' DIFFERS'} {r['sides']['joint']['gradients']}")
     for peer in dict.fromkeys(side for r in rows for side in r["sides"] if side != "joint"):
-        logs = [math.log(statistics.median(ratios(r, peer))) for r in rows if peer in r["sides"]]
-        print(f"{len(logs)} models, geometric mean {math.exp(sum(logs) / len(logs)):.3f} of {peer}")
+        having = [r for r in rows if peer in r["sides"]]
+        print(f"{len(having)} models, geometric mean {mean(having, 'joint', peer):.3f} of {peer}")
     if a.results:
-        suite = json.loads(Path(a.results).read_text())
-        ms = lambda r, side: round(statistics.median(r["sides"][side]["ms"]), 1)
-        peer = lambda r, p: {"time": ms(r, p), "ratio": round(statistics.median(ratios(r, p)), 2), "low": round(ratios(r, p)[0], 2), "high": round(ratios(r, p)[-1], 2)}
         pair = lambda r, key, form: ", ".join(form(r["sides"][side][key]) for side in ("joint", "AOTAutograd's"))
-        suite["rows"] = [
-            {"name": r["model"].replace(".", " "), "shape": "", "kiln": ms(r, "joint"), "peers": {p: peer(r, p) for p in r["sides"] if p != "joint"},
-             "values": {"saved": pair(r, "saved", lambda n: f"{n / 1e6:.1f}"), "kernels": pair(r, "kernels", str), "first": pair(r, "first_s", lambda s: f"{s:.1f}"), "error": pair(r, "error", lambda e: f"{e:.0e}")}}
+        replace_rows(a.results, [
+            {"name": r["model"].replace(".", " "), "shape": "", "kiln": milliseconds(r, "joint"), "peers": {p: as_peer(r, "joint", p) for p in r["sides"] if p != "joint"},
+             "values": {"saved": pair(r, "saved", lambda n: f"{n / 1e6:.1f}"), "kernels": pair(r, "kernels", str), "error": pair(r, "error", lambda e: f"{e:.0e}")}}
             for r in rows
-        ]
-        Path(a.results).write_text(json.dumps(suite, indent=1) + "\n")
+        ])
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--out", required=True)
-    p.add_argument("--only", default="")
+    p = parser(__doc__, seconds=0.6)
     p.add_argument("--inductor", action="store_true")
-    p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--seconds", type=float, default=0.6)
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--report", action="store_true")
-    p.add_argument("--results", help="a file of benches/results whose rows are replaced")
-    p.add_argument("--model", help=argparse.SUPPRESS)
-    a = p.parse_args()
-    if a.model:
-        print(json.dumps(measure(a, a.model)))
-        return
-    done = {r["model"] for r in lines_of(a.out)}
-    for name in MODELS:
-        if a.report or name in done or not re.search(a.only, name):
-            continue
-        run = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--model", name], capture_output=True, text=True)
-        row = {"model": name, "failed": run.stderr.strip()[-400:]} if run.returncode else json.loads(run.stdout.splitlines()[-1])
-        with open(a.out, "a") as file:
-            file.write(json.dumps(row) + "\n")
-        print(name, row.get("failed", "done"), flush=True)
-    report(a)
+    run(p.parse_args(), MODELS, measure, report)
 
 
 if __name__ == "__main__":
