@@ -11,22 +11,22 @@ import weakref
 import torch
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from . import _kiln
 from . import freezing
 from . import channels_last
 from . import convolutions
-from . import joint as joint_graph
 from . import loss_heads
 from . import random_order
 from .attention import keep_whole
+from .canonical import canonicalise
 from .cudagraphs import CudaGraphs
-from .decompositions import conversions_as_aten, decompose, is_random, state_dtypes, table
+from .decompositions import decompose, is_random, table
 from .donation import Donation, allow_kept_graphs
-from .factors import factor_transposed
 from .graph import Unserialisable, is_item
+from .joint import JointGraph, unbuilt_call
 from .memory import partition, shorter
 from .package import as_text
 from .partition import device_of, faster_in_eager, restore_order, runs_of
@@ -34,7 +34,7 @@ from .program import Program
 from .runner import boxed
 from .sizes import supply
 from .threads import share_by_default
-from .views import RETURNED, rebase, resize_as_strided, return_views
+from .views import RETURNED, return_views
 from .writes import Writes, writes_in_graph
 
 log = logging.getLogger("kiln_torch")
@@ -93,19 +93,15 @@ def source(node: torch.fx.Node) -> str:
     return lines[-1] if lines else "unknown place"
 
 
-def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, frozen, written: int, donation: Donation):
+def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, frozen, written: int, donation: Donation, gradients: str = ""):
     """Compiles one graph of AOTAutograd. `frozen`: the values of its inputs that are constants. `written`: how many of its last results
-    are values of arguments."""
-    if (call := joint_graph.unbuilt_call(module)) is not None:
+    are values of arguments. `gradients`: as in its report."""
+    if (call := unbuilt_call(module)) is not None:
         return compile_part(kind, chosen, module, call, written, donation)
     if not any(n.op == "call_function" for n in module.graph.nodes):
         return make_boxed_func(module.forward)
     names = [getattr(n, "name", "") for n in next(n for n in module.graph.nodes if n.op == "output").args[0]]
-    conversions_as_aten(module.graph)
-    state_dtypes(module.graph)
-    resize_as_strided(module.graph)
-    rebase(module.graph)
-    factor_transposed(module.graph)
+    canonicalise(module.graph)
     device = device_of(module)
     if device.type in convolutions.DEVICES:
         convolutions.sum_biases(module.graph)
@@ -124,7 +120,7 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
         refused |= {n.name: f"draws from PyTorch's generator ({option})" for n in module.graph.nodes if is_random(n.target)}
     while True:
         try:
-            return compile_runs(kind, chosen, module, refused, frozen, written, donation, names)
+            return compile_runs(kind, chosen, module, refused, frozen, written, donation, names, gradients)
         except _kiln.UnsupportedError as error:
             message, unsupported, reason = error.args
             log.info("not supported: %s", message)
@@ -178,14 +174,14 @@ def private_results(call: torch.fx.Node, outputs: list[torch.fx.Node], saved: se
     return {o for k, o in enumerate(outputs) if k in values and values[k] not in seen}
 
 
-def compile_runs(kind, chosen, module, refused, frozen, written, donation, names):
+def compile_runs(kind, chosen, module, refused, frozen, written, donation, names, gradients):
     nodes = {n.name: n for n in module.graph.nodes}
     device = device_of(module)
     runs, left = runs_of(module, device, refused, chosen.align_random)
     if kind == "backward":
         runs = shorter(runs)
     counted = [n for n in module.graph.nodes if n.op == "call_function" and refused.get(n.name) not in NO_OPS]
-    report = Report(kind, nodes=len(counted), programs=len(runs))
+    report = Report(kind, nodes=len(counted), programs=len(runs), gradients=gradients)
     for name, why in left.items():
         if "computes sizes" in why or why in NO_OPS:
             continue
@@ -245,6 +241,11 @@ def compile_runs(kind, chosen, module, refused, frozen, written, donation, names
     fused.recompile()
     reports.append(report)
     channels_last.tell_backward(fused.graph, saved, written)
+    return called(kind, fused, names, saved, donation)
+
+
+def called(kind: str, fused: torch.fx.GraphModule, names: list[str], saved: set[torch.fx.Node], donation: Donation):
+    """The function of a graph whose programs are compiled. `names` and `saved` are of its results."""
     if kind == "forward":
         donation.tell(names, fused.graph, saved)
     fn = boxed(fused)
@@ -261,17 +262,11 @@ def compile_part(kind: str, chosen: Settings, module: torch.fx.GraphModule, call
     names = [getattr(n, "name", "") for n in results]
     items = {user.args[1]: user for user in call.users if is_item(user)}
     outputs = [items[k] for k in sorted(items)] or [call]
-    for n in module.graph.find_nodes(op="get_attr"):
-        n.meta.setdefault("val", getattr(module, n.target))
     last, of_forward = donation.of(call, kind)
     program = Program(list(call.args), unbuilt.part, outputs, chosen.options, outputs[0].meta["val"].device, {}, None, donated=last, saved=of_forward)
     setattr(module, call.target, Piece(program))
     reports.append(Report(kind, unbuilt.ops, 1, program.kernels, compiled=[weakref.ref(program.compiled)], gradients="kiln's"))
-    if kind == "forward":
-        donation.tell(names, module.graph, saved_only(kind, module.graph, written))
-    fn = boxed(module)
-    fn.calls_host, fn.moves_generator = program.compiled.calls_host(), False
-    return fn
+    return called(kind, module, names, saved_only(kind, module.graph, written), donation)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -329,6 +324,9 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
     captured = CudaGraphs(example_inputs) if chosen.cudagraphs else None
     # What a CUDA graph saves is not written from outside of it; the minifier calls a graph several times.
     donation = Donation(captured is None and not debugged)
+    own = None
+    if chosen.joint_graph and not debugged and torch.is_grad_enabled():
+        own = JointGraph(module, dict(chosen.options).get("autocast", "off"), chosen.fallback_random or chosen.align_random)
 
     def compiler(kind):
         def compiled(gm, inputs):
@@ -337,9 +335,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
                 allow_kept_graphs()
             constants = freezing.of_graph(gm, parameters, len(example_inputs)) if parameters and kind == "inference" else {}
             writes = Writes(gm)
-            fn = compile_graph(kind, chosen, gm, constants, writes.count, donation)
-            if own is not None and own.refused and reports:
-                reports[-1].gradients = f"autograd's, since the graph {own.refused}"
+            fn = compile_graph(kind, chosen, gm, constants, writes.count, donation, own.report if own else "")
             if captured and device_of(gm).type == "cuda":
                 fn = captured.wrap(kind, gm, inputs, fn)
             return writes.after(fn)
@@ -350,40 +346,16 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
             return repro.debugged(compiled, {**(options or {}), **({"mode": mode} if mode else {})})
         return compiled
 
-    own = JointGraph(chosen, module) if chosen.joint_graph and not debugged and torch.is_grad_enabled() else None
-    attention = sdpa_kernel(SDPBackend.MATH) if own is not None and own.refused is None else contextlib.nullcontext()
+    attention = sdpa_kernel(SDPBackend.MATH) if own and own.refused is None else contextlib.nullcontext()
     with attention:
         return aot_autograd(
             fw_compiler=compiler("forward"),
             bw_compiler=compiler("backward"),
             inference_compiler=compiler("inference"),
             decompositions=table(chosen.fallback_random or chosen.align_random),
-            partition_fn=functools.partial(partition, limit=chosen.chunk_bytes, own=own),
+            partition_fn=functools.partial(partition, limit=chosen.chunk_bytes, own=own.split if own else None),
             keep_inference_input_mutations=writes_in_graph(example_inputs),
         )(keep_whole(module, chosen.train_attention), example_inputs)
-
-
-class JointGraph:
-    """The partition of one frame's joint graph by kiln."""
-
-    def __init__(self, chosen: Settings, module: torch.fx.GraphModule):
-        self.autocast = dict(chosen.options).get("autocast", "off")
-        self.refused = None
-        """Why autograd's gradients are used."""
-        if chosen.fallback_random or chosen.align_random:
-            self.refused = "draws eager's random numbers"
-        else:
-            self.refused = joint_graph.state_stops(module)
-
-    def __call__(self, joint: torch.fx.GraphModule, returned: int):
-        """The forward and the backward graph; None where autograd's gradients are used."""
-        if self.refused is None:
-            try:
-                return joint_graph.split(joint, returned, torch._functorch.config.activation_memory_budget, self.autocast)
-            except joint_graph.Refused as refused:
-                self.refused = str(refused)
-        log.info("gradients are autograd's: %s", self.refused)
-        return None
 
 
 # By which scripts of PyTorch's minifier find the backend, also where it was given as a function.

@@ -6,19 +6,22 @@ ATen ops one by one; kiln's are those of softmax, norms and losses as wholes. St
 from __future__ import annotations
 
 import dataclasses
+import logging
 import operator
 
 import torch
 from torch.fx.graph_module import GraphModule
 
 from . import _kiln
-from .decompositions import conversions_as_aten, decompose, state_dtypes
-from .factors import factor_transposed
+from .canonical import canonicalise
+from .decompositions import decompose
 from .graph import Unserialisable, serialise
 from .partition import device_of, runs_of
-from .program import DTYPES
-from .views import rebase, resize_as_strided, return_views
+from .program import DTYPES, NAMES
+from .views import return_views
 from .writes import COPY
+
+log = logging.getLogger("kiln_torch")
 
 # With an index twice PyTorch gives both elements the gradient, though one of them is overwritten.
 OTHER_GRADIENTS = (torch.ops.aten.max_unpool2d.default, torch.ops.aten.max_unpool3d.default)
@@ -136,6 +139,7 @@ class Signature:
     """Writes to primals."""
     gradients: list
     """One for each primal, or None."""
+    gradient_descriptions: list
 
     @staticmethod
     def of(joint: GraphModule, returned: int) -> Signature:
@@ -148,14 +152,14 @@ class Signature:
             val = n.meta["val"]
             if not is_static(val):
                 raise Refused(f"has sizes that are dynamic, at {n.name}")
-            if val.dtype not in DTYPES.values() or val.is_neg():
+            if val.dtype not in NAMES or val.is_neg():
                 raise Refused(f"has an argument of {val.dtype}, {n.name}")
         tangents = [n for n in given if "tangents" in n.target]
         primals = [n for n in given if n not in tangents]
         copies = joint.graph.find_nodes(op="call_function", target=COPY)
         if any(n.args[0] not in primals for n in copies):
             raise Refused("writes to what is no argument")
-        return Signature(primals, tangents, results[:returned], descriptions[:returned], copies, results[returned:])
+        return Signature(primals, tangents, results[:returned], descriptions[:returned], copies, results[returned:], descriptions[returned:])
 
     def wanted(self) -> list[torch.fx.Node]:
         """The values that the forward pass computes for its results and writes."""
@@ -199,11 +203,7 @@ class Forward:
         self.module = GraphModule(joint, graph)
         self.inputs = {copies[n]: n for n in joint.graph.nodes if n in needed and n.op in ("placeholder", "get_attr")}
         """Of the joint graph, by their copies."""
-        conversions_as_aten(graph)
-        state_dtypes(graph)
-        resize_as_strided(graph)
-        rebase(graph)
-        factor_transposed(graph)
+        canonicalise(graph)
 
     @property
     def outputs(self) -> list[torch.fx.Node]:
@@ -246,8 +246,9 @@ class Builder:
     def copy(self, node: torch.fx.Node) -> torch.fx.Node:
         """An argument of the graph, or a constant."""
         if node not in self.copies:
-            self.copies[node] = self.graph.node_copy(node)
-            self.copies[node].meta.setdefault("val", getattr(self.joint, node.target, None) if node.op == "get_attr" else None)
+            self.copies[node] = copy = self.graph.node_copy(node)
+            if node.op == "get_attr":
+                copy.meta.setdefault("val", getattr(self.joint, node.target))
         return self.copies[node]
 
     def call(self, made: dict, part: str, inputs: list[torch.fx.Node], values: list[torch.Tensor]) -> list[torch.fx.Node]:
@@ -324,7 +325,30 @@ def split(joint: GraphModule, returned: int, budget: float, autocast: str = "off
         placeholders[node].meta["val"] = node.meta["val"]
     takes = [placeholders.get(n, n) for n in takes] + [back.copy(n) for n in signature.tangents]
     gradients = iter(back.call(made, "backward", takes, [n.meta["val"] for n in signature.gradients if n is not None]))
-    descriptions = next(iter(joint.graph.find_nodes(op="output"))).meta["desc"]
     first = front.module([*outputs, *saved], [*signature.descriptions, *map(SavedForBackwardsAOTOutput, range(len(saved)))])
-    second = back.module([None if n is None else next(gradients) for n in signature.gradients], list(descriptions[returned:]))
+    second = back.module([None if n is None else next(gradients) for n in signature.gradients], signature.gradient_descriptions)
     return first, second
+
+
+class JointGraph:
+    """What kiln makes of one frame's joint graph."""
+
+    def __init__(self, module: GraphModule, autocast: str, eager_random: bool):
+        self.autocast = autocast
+        self.refused = "draws eager's random numbers" if eager_random else state_stops(module)
+        """Why autograd's gradients are used."""
+
+    def split(self, joint: GraphModule, returned: int) -> tuple[GraphModule, GraphModule] | None:
+        """The forward and the backward graph; None where autograd's gradients are used."""
+        if self.refused is None:
+            try:
+                return split(joint, returned, torch._functorch.config.activation_memory_budget, self.autocast)
+            except Refused as refused:
+                self.refused = str(refused)
+        log.info("gradients are autograd's: %s", self.refused)
+        return None
+
+    @property
+    def report(self) -> str:
+        """For [`Report.gradients`] of a graph that is none of kiln's parts."""
+        return f"autograd's, since the graph {self.refused}" if self.refused else ""
