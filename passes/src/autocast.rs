@@ -20,13 +20,13 @@
 mod policy;
 
 use crate::{
-    options::OptionValue,
+    options::named_values,
     pass::{Numerics, Pass},
 };
 use kiln_dialects::{
     ir::*,
     ops::*,
-    rules::{GRAPH_LEVELS, Level, is_driver, tensor_type},
+    rules::{GRAPH_LEVELS, Level, non_drivers, tensor_type},
     value::DType,
 };
 use policy::{Policy, policy};
@@ -43,20 +43,7 @@ pub enum Lower {
     F16,
 }
 
-impl OptionValue for Lower {
-    fn parse(text: &str) -> Result<Lower> {
-        let found = [Lower::Off, Lower::Bf16, Lower::F16].into_iter().find(|l| l.print() == text);
-        found.ok_or_else(|| format!("expects off, bf16 or f16, not '{text}'").into())
-    }
-    fn print(&self) -> String {
-        match self {
-            Lower::Off => "off",
-            Lower::Bf16 => "bf16",
-            Lower::F16 => "f16",
-        }
-        .into()
-    }
-}
+named_values!(Lower, "off, bf16 or f16": "off" => Off, "bf16" => Bf16, "f16" => F16);
 
 crate::pass_options! {
     /// The pass.
@@ -79,8 +66,7 @@ impl Pass for Autocast {
             Lower::Bf16 => DType::BF16,
             Lower::F16 => DType::F16,
         };
-        let all = blocks(root).into_iter().flat_map(|b| b.ops());
-        for func in all.filter(|o| o.isa::<func::Func>() && !is_driver(*o)) {
+        for func in non_drivers(root) {
             let mut casts = Casts { lower, narrowed: HashSet::new(), made: HashMap::new() };
             for block in blocks(func) {
                 casts.block(block)?;

@@ -47,7 +47,7 @@ use crate::{
 };
 use kiln_dialects::{
     ir::*,
-    rules::{Level, is_driver, tensor_type},
+    rules::{Level, non_drivers, tensor_type},
     sym::Dim,
 };
 
@@ -71,8 +71,7 @@ impl Pass for Differentiate {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<()> {
-        let all = blocks(root).into_iter().flat_map(|b| b.ops());
-        for func in all.filter(|o| o.isa::<func::Func>() && !is_driver(*o)) {
+        for func in non_drivers(root) {
             self.function(func).at(func)?;
         }
         Ok(())
@@ -94,17 +93,7 @@ impl Differentiate {
             // An argument that the results do not depend on has gradient 0.
             results.push(gradient.map_or_else(|| m.full_like(*x, 0.0), Ok)?);
         }
-        b.ret(&results)?;
-        end.erase();
-        let types = |values: &[Value]| values.iter().map(|v| v.ty()).collect::<Vec<_>>();
-        let ty = Type::function(func.ctx(), &types(&block.args()), &types(&results));
-        func.set_attr("function_type", Attr::ty(ty));
-        for (name, n) in [("arg_attrs", block.args().len()), ("res_attrs", results.len())] {
-            let Some(mut listed) = func.attr(name).and_then(Attr::as_array) else { continue };
-            listed.resize(n, Attr::dictionary(func.ctx(), &[]));
-            func.set_attr(name, Attr::array(func.ctx(), &listed));
-        }
-        Ok(())
+        set_returned(func, &results)
     }
 
     /// The arguments to differentiate by.

@@ -27,7 +27,7 @@ mod matrix;
 
 use crate::{
     decompose::tools::Math,
-    options::OptionValue,
+    options::named_values,
     pass::{Numerics, Pass},
     readers::erase_dead,
     refine_shapes::Facts,
@@ -52,21 +52,7 @@ pub enum Recipe {
     Rowwise,
 }
 
-impl OptionValue for Recipe {
-    fn parse(text: &str) -> Result<Recipe> {
-        let all = [Recipe::Off, Recipe::Tensorwise, Recipe::Rowwise];
-        let found = all.into_iter().find(|r| r.print() == text);
-        found.ok_or_else(|| format!("expects off, tensorwise or rowwise, not '{text}'").into())
-    }
-    fn print(&self) -> String {
-        match self {
-            Recipe::Off => "off",
-            Recipe::Tensorwise => "tensorwise",
-            Recipe::Rowwise => "rowwise",
-        }
-        .into()
-    }
-}
+named_values!(Recipe, "off, tensorwise or rowwise": "off" => Off, "tensorwise" => Tensorwise, "rowwise" => Rowwise);
 
 crate::pass_options! {
     /// The pass.

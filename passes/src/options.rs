@@ -23,6 +23,27 @@ macro_rules! from_str {
 }
 from_str!(bool: "true or false", usize: "a non-negative integer", i64: "an integer", f64: "a number");
 
+/// Names of an enum's values; the text before the colon is what an error expects.
+macro_rules! named_values {
+    ($ty:ident, $what:literal: $($name:literal => $value:ident),+) => {
+        impl $crate::options::OptionValue for $ty {
+            fn parse(text: &str) -> $crate::options::Result<Self> {
+                match text {
+                    $($name => Ok($ty::$value),)+
+                    _ => Err(format!("expects {}, not '{text}'", $what).into()),
+                }
+            }
+            fn print(&self) -> String {
+                let name = match self {
+                    $($ty::$value => $name,)+
+                };
+                name.into()
+            }
+        }
+    };
+}
+pub(crate) use named_values;
+
 impl OptionValue for String {
     fn parse(text: &str) -> Result<Self> {
         Ok(text.into())

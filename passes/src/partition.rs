@@ -30,7 +30,7 @@ use crate::{
 use kiln_dialects::{
     ir::*,
     ops::OpKind,
-    rules::{Level, is_driver},
+    rules::{Level, non_drivers},
 };
 
 crate::pass_options! {
@@ -87,8 +87,7 @@ impl Pass for Partition {
             return Err(format!("has a budget of {}, not one from 0 to 1", self.budget).into());
         }
         let kinds = Kinds { heavy: kinds(&self.heavy)?, never: kinds(&self.never)? };
-        let all: Vec<Op> = blocks(root).into_iter().flat_map(|b| b.ops()).collect();
-        for func in all.into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o)) {
+        for func in non_drivers(root) {
             self.function(func, &kinds).at(func)?;
         }
         Ok(())

@@ -29,8 +29,10 @@ fn described<'py>(py: Python<'py>, saved: &Saved) -> PyResult<Bound<'py, PyAny>>
 }
 
 /// Differentiates a graph, given as JSON, by arguments `wrt`, with cotangents of `results`, and
-/// partitions it at a budget from 0 to 1. `autocast`: as the option of that name. Returns a dict: `forward` and `backward`, each a
-/// [`Part`]; `saved`, what the second takes before the cotangents; and `bytes`, of saved values.
+/// partitions it at a budget from 0 to 1. `autocast`: as the option of that name.
+///
+/// Returns a dict: `forward` and `backward`, each a [`Part`]; `saved`, what the second takes before
+/// the cotangents; and `bytes`, of saved values.
 #[pyfunction]
 pub fn joint<'py>(
     py: Python<'py>,

@@ -3,6 +3,7 @@
 mod apply;
 mod files;
 mod list;
+mod modes;
 mod passes;
 mod rows;
 mod values;

@@ -196,7 +196,8 @@ impl Search<'_> {
             own.find(&l.kernel).map(|k| alone::program(&own, *op, l, k).map(text))
         };
         let alone: Vec<_> = launches.iter().map(alone).collect();
-        returning(func, &wanted);
+        func.remove_attr("res_attrs");
+        set_returned(func, &wanted)?;
         let values =
             match interpreted(&own, &self.options.function, &self.inputs, Mode::Rounded, &|n, s| {
                 self.weights.read(n, s)
@@ -331,19 +332,6 @@ fn symbols(func: Op, inputs: &[Tensor]) -> HashMap<String, usize> {
         }
     }
     all
-}
-
-/// Makes a function return these values.
-fn returning(func: Op, values: &[Value]) {
-    let Some(block) = func.regions().first().and_then(|r| r.first()) else { return };
-    let Some(end) = block.terminator() else { return };
-    if Builder::before(end).is_some_and(|b| b.ret(values).is_ok()) {
-        end.erase();
-        let inputs: Vec<Type> = block.args().iter().map(|v| v.ty()).collect();
-        let results: Vec<Type> = values.iter().map(|v| v.ty()).collect();
-        func.set_attr("function_type", Attr::ty(Type::function(func.ctx(), &inputs, &results)));
-        func.remove_attr("res_attrs");
-    }
 }
 
 impl fmt::Display for Bisection {

@@ -2,7 +2,7 @@
 use super::{Error, Model};
 use crate::{
     dialects::{
-        ir::{Attr, Builder, Context, Module, Op, Type, Value},
+        ir::{Attr, Context, Module, Op, Value, set_returned},
         rules::tensor_type,
         sym::Dim,
         value::DType,
@@ -58,7 +58,7 @@ impl Model {
         let context = Context::new();
         let (module, _) = self.module(&context)?;
         let main = function(&module, "main")?;
-        let count = returned(main)?.operand_count();
+        let count = returned(main)?.len();
         let list = |all: &[usize]| all.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let pipeline = format!(
             "builtin.module(kiln-refine-shapes,\
@@ -98,17 +98,18 @@ fn function(module: &Module, name: &str) -> Result<Op, Error> {
     found.ok_or_else(|| CompileError::Module(format!("has no function @{name}")).into())
 }
 
-fn returned(func: Op) -> Result<Op, Error> {
+/// The values that a function returns.
+fn returned(func: Op) -> Result<Vec<Value>, Error> {
     let block = func.regions().first().and_then(|r| r.first());
     let end = block.and_then(|b| b.terminator());
-    end.ok_or_else(|| CompileError::Module("has a function without a body".into()).into())
+    let end = end.ok_or_else(|| CompileError::Module("has a function without a body".into()))?;
+    Ok(end.operands())
 }
 
 /// Drops results of a forward function that are arguments or earlier results, which a program
 /// would copy. Returns what its results from `count` on are.
 fn merge_saved(func: Op, count: usize) -> Result<Vec<Saved>, Error> {
-    let end = returned(func)?;
-    let all = end.operands();
+    let all = returned(func)?;
     let (results, values) = all.split_at(count);
     let (mut kept, mut saved) = (results.to_vec(), vec![]);
     for v in values {
@@ -123,27 +124,6 @@ fn merge_saved(func: Op, count: usize) -> Result<Vec<Saved>, Error> {
             kept.push(*v);
         }
     }
-    set_results(func, end, &kept)?;
+    set_returned(func, &kept)?;
     Ok(saved)
-}
-
-/// Lets a function return other values, the first ones of which are those before.
-fn set_results(func: Op, end: Op, values: &[Value]) -> Result<(), Error> {
-    let ctx = func.ctx();
-    let b = Builder::before(end)
-        .ok_or_else(|| CompileError::Module("has a function without a body".into()))?;
-    b.ret(values)?;
-    end.erase();
-    let (inputs, _) = func
-        .attr("function_type")
-        .and_then(Attr::as_type)
-        .and_then(Type::signature)
-        .ok_or_else(|| CompileError::Module("has a function without a type".into()))?;
-    let types: Vec<Type> = values.iter().map(|v| v.ty()).collect();
-    func.set_attr("function_type", Attr::ty(Type::function(ctx, &inputs, &types)));
-    if let Some(mut listed) = func.attr("res_attrs").and_then(Attr::as_array) {
-        listed.resize(values.len(), Attr::dictionary(ctx, &[]));
-        func.set_attr("res_attrs", Attr::array(ctx, &listed));
-    }
-    Ok(())
 }

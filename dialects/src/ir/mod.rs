@@ -9,6 +9,7 @@ mod attrs;
 mod builder;
 mod context;
 mod diagnostics;
+mod function;
 #[cfg(debug_assertions)]
 mod generation;
 mod loc;
@@ -30,6 +31,7 @@ pub use builder::{Builder, RegionBody, RegionFill, State};
 pub use context::{Context, Ctx};
 pub(crate) use diagnostics::emit;
 pub use diagnostics::{Diagnostic, Severity, collect};
+pub use function::set_returned;
 pub use loc::Loc;
 pub use module::{BYTECODE_MAGIC, Module, NESTING_LIMIT, ParseError, PrintOptions};
 pub use op::{Block, Op, Region, Value};

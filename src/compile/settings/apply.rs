@@ -1,7 +1,8 @@
 //! Settings from the environment, and by the names of options and modes.
 use super::{
     Settings,
-    rows::{MODES, ROWS, Row},
+    modes::MODES,
+    rows::{ROWS, Row},
     values::Invalid,
 };
 use crate::{

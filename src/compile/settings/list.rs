@@ -1,5 +1,8 @@
 //! The options and modes as lists, for `kiln options` and the pages.
-use super::rows::{AppliesTo, MODES, ROWS, Row};
+use super::{
+    modes::MODES,
+    rows::{AppliesTo, ROWS, Row},
+};
 
 /// An entry of [`list_options`].
 #[derive(Clone, Debug, PartialEq, Eq)]

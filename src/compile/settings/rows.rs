@@ -1,4 +1,4 @@
-//! The option table and the modes, which are sets of options.
+//! The option table.
 use super::{
     Settings, passes,
     values::{
@@ -491,12 +491,4 @@ pub(super) const ROWS: &[Row] = &[
         summary: "breaks the graph after every op, so that each op is a program of its own; if results change with it, fusion has changed them",
         set: |s, t| assign(&mut s.each_op, flag(t)),
     },
-];
-
-/// The modes and the options that they set.
-pub(super) const MODES: &[(&str, &[(&str, &str)])] = &[
-    ("default", &[]),
-    ("reduce-overhead", &[("cudagraphs", "true")]),
-    ("max-autotune", &[("max_autotune", "true"), ("cudagraphs", "true")]),
-    ("max-autotune-no-cudagraphs", &[("max_autotune", "true")]),
 ];
