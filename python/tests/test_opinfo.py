@@ -1,7 +1,6 @@
 """PyTorch's operator tests through torch.compile: a few of each family. tests/opinfo/compiled.py runs all."""
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -34,9 +33,9 @@ def known():
 def test_operator_as_eager(name, dtype, gradients, known, device):
     if name == "linalg.solve" and gradients and factors_transposes():
         pytest.skip("this PyTorch's derivative reads other factors than kiln's, and stays eager")
-    op, a = known[name], SimpleNamespace(gradients=gradients, dynamic=False)
+    op = known[name]
     for k, sample in enumerate(op.sample_inputs(device, getattr(torch, dtype), requires_grad=gradients)):
         if k == 2:
             break
-        what, detail = checked(op, sample, a)
+        what, detail = checked(op, sample, gradients)
         assert what in GOOD, f"{what}: {detail}"

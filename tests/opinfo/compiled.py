@@ -149,13 +149,13 @@ def faked(case):
         return None
 
 
-def checked(op, sample, a):
+def checked(op, sample, gradients=False, dynamic=False, joint=False):
     """Outcome and detail of one sample."""
     import kiln_torch
     import torch
     from check import compared, is_within
 
-    case, dynamic = Case(op, sample, a.gradients), True if a.dynamic else False
+    case = Case(op, sample, gradients)
     try:
         want, raw = case.call(op.op)
     except Exception as error:
@@ -166,7 +166,7 @@ def checked(op, sample, a):
     torch._dynamo.utils.counters.clear()
     kiln_torch.reports.clear()
     try:
-        have, mine = case.call(torch.compile(op.op, backend="kiln", dynamic=dynamic, options={"joint_graph": a.joint}))
+        have, mine = case.call(torch.compile(op.op, backend="kiln", dynamic=dynamic, options={"joint_graph": joint}))
     except Exception as error:
         return ("not traced" if by_pytorch(case, dynamic) is None else "failed"), say(error)
     reports, breaks = list(kiln_torch.reports), dict(torch._dynamo.utils.counters["graph_break"])
@@ -189,7 +189,7 @@ def checked(op, sample, a):
             return "not traced", f"PyTorch traces other results: {detail}"
         return what, f"result {worst}: {detail}"
     eager = {op.split(" at ")[0]: why for r in reports for op, why in r.eager.items()}
-    if a.joint:
+    if joint:
         eager |= {"gradients": r.gradients for r in reports if r.gradients.startswith("autograd")}
     if eager:
         return "falls back", "; ".join(f"{op}: {why}" for op, why in eager.items())[:500]
@@ -220,7 +220,7 @@ def work(a):
                     break
                 say_line(op=name, begins=k)
                 state = torch.get_rng_state()
-                what, detail = checked(op, sample, a)
+                what, detail = checked(op, sample, a.gradients, a.dynamic, a.joint)
                 torch.set_rng_state(state)
                 say_line(op=name, sample=k, outcome=what, detail=detail)
         except Exception as error:
