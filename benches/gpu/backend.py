@@ -127,6 +127,7 @@ def compare(a, name, training):
         if kiln_torch.reports:
             row["sides"][side]["graphs"] = [[r.kind, r.programs, r.kernels, len(r.eager)] for r in kiln_torch.reports]
             row["sides"][side]["eager_ops"] = sorted({op.split(" at ")[0] for r in kiln_torch.reports for op in r.eager})
+            row["sides"][side]["gradients"] = sorted({r.gradients for r in kiln_torch.reports})
     allowed = 2 * row["sides"]["eager"]["error"] + 1e-2
     once = lambda fn: kernel_us(lambda *xs: call(fn, xs), inputs, 10)
     for fn in fns.values():
@@ -149,7 +150,7 @@ def report(row):
         us = statistics.median(s["us"])
         ratio = f"{us / best:5.2f} of Inductor's best" if best and name.startswith("kiln") else ""
         print(f"  {name:26} {us / 1e3:8.3f} ms ({min(s['us']) / 1e3:.3f} to {max(s['us']) / 1e3:.3f}), first {s['first_s']:6.1f} s, {s['peak_GiB']:6.2f} GiB, "
-              f"error {s['error']:.1e} {ratio} {s.get('graphs', '')} {s.get('eager_ops', '')}", flush=True)
+              f"error {s['error']:.1e} {ratio} {s.get('graphs', '')} {s.get('eager_ops', '')} {s.get('gradients', '')}", flush=True)
         for kernel, launches, ms in s.get("kernels", []):
             print(f"    {ms:9.3f} ms {launches:5} x {kernel[:100]}")
 

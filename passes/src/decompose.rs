@@ -161,7 +161,7 @@ pub(crate) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
         | Select | Clamp | Convert | Bitcast | Constant | Splat | Iota | BroadcastInDim
         | Reshape | Transpose | Slice | Pad | Concat | InsertSlice | Reverse | Gather | Scatter
         | DynamicSlice | DynamicUpdateSlice | Reduce | ArgMax | ArgMin | Cumulative | Sort
-        | TopK | Fft | DotGeneral | Convolution | ReduceWindow | WinogradInput | WinogradOutput
+        | TopK | Fft | DotGeneral | Convolution | ReduceWindow | ConvolutionWeightGradient | WinogradInput | WinogradOutput
         | Philox | RandomBits | RandomUniform | RandomNormal | If | While | Scan | Yield
         | CustomCall | UnbackedSize | PtxCall => Err(PRIM.into()),
     };

@@ -34,7 +34,7 @@ mod rule;
 mod window;
 
 pub use crate::decompose::attention_gradient::{AttentionBackward, attention_gradients, row_sums};
-pub use convolution::ConvolutionGradient;
+pub use convolution::{ConvolutionGradient, transposed_weight};
 pub use derivative::{Derivative, derivative};
 pub use norm::normalised;
 pub use reverse::vjp;

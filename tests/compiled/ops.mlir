@@ -946,3 +946,45 @@ func.func @f(%x: tensor<3x33x80xi8>, %v: tensor<3x24x80xi8>, %w: tensor<40x80xi8
   %5 = kiln.convert %4 : tensor<3x33x40xf32> to bf16
   return %0, %5 : tensor<3x33x24xi32>, tensor<3x33x40xbf16>
 }
+
+// -----
+
+// CASE: a convolution's gradient by its weight, of two splits
+func.func @f(%x: tensor<4x7x8x64xbf16>, %g: tensor<4x7x8x72xbf16>) -> tensor<2x72x3x3x64xf32> {
+  %0 = kiln.convolution_weight_gradient %x, %g window = [3, 3] strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {splits = 2 : i64} : tensor<4x7x8x64xbf16>, tensor<4x7x8x72xbf16>
+  return %0 : tensor<2x72x3x3x64xf32>
+}
+
+// -----
+
+// CASE: the same of strides and dilation
+func.func @f(%x: tensor<3x13x12x128xf16>, %g: tensor<3x6x11x8xf16>) -> tensor<8x3x2x128xf16> {
+  %0 = kiln.convolution_weight_gradient %x, %g window = [3, 2] strides = [2, 1] pad = [0, 0] x [0, 1] dilation = [1, 2] : tensor<3x13x12x128xf16>, tensor<3x6x11x8xf16>
+  %1 = kiln.reduce sum %0 dims = [0] : tensor<1x8x3x2x128xf32>
+  %2 = kiln.convert %1 : tensor<8x3x2x128xf32> to f16
+  return %2 : tensor<8x3x2x128xf16>
+}
+
+// -----
+
+// CASE: the same where a position has less than 64 columns
+func.func @f(%x: tensor<6x9x9x24xbf16>, %g: tensor<6x9x9x16xbf16>) -> tensor<3x16x3x3x24xf32> {
+  %0 = kiln.convolution_weight_gradient %x, %g window = [3, 3] strides = [1, 1] pad = [2, 2] x [2, 2] dilation = [2, 2] {splits = 3 : i64} : tensor<6x9x9x24xbf16>, tensor<6x9x9x16xbf16>
+  return %0 : tensor<3x16x3x3x24xf32>
+}
+
+// -----
+
+// CASE: the same whose window rows are contiguous
+func.func @f(%x: tensor<2x15x17x8xbf16>, %g: tensor<2x5x6x16xbf16>) -> tensor<1x16x7x7x8xf32> {
+  %0 = kiln.convolution_weight_gradient %x, %g window = [7, 7] strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x15x17x8xbf16>, tensor<2x5x6x16xbf16>
+  return %0 : tensor<1x16x7x7x8xf32>
+}
+
+// -----
+
+// CASE: the same of one row of pixels
+func.func @f(%x: tensor<5x1x40x64xbf16>, %g: tensor<5x1x38x64xbf16>) -> tensor<5x64x1x3x64xf32> {
+  %0 = kiln.convolution_weight_gradient %x, %g window = [1, 3] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {splits = 5 : i64} : tensor<5x1x40x64xbf16>, tensor<5x1x38x64xbf16>
+  return %0 : tensor<5x64x1x3x64xf32>
+}

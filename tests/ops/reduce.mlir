@@ -408,6 +408,45 @@ func.func @f(%x: tensor<?x6x10x?xf32>, %y: tensor<16x2x1x3x5xf64>) -> (tensor<36
 
 // -----
 
+func.func @f(%x: tensor<4x7x8x3xbf16>, %g: tensor<4x3x8x5xbf16>) -> tensor<2x5x3x2x3xf32> {
+  %0 = kiln.convolution_weight_gradient %x, %g window = [3, 2] strides = [2, 1] pad = [0, 0] x [0, 1] dilation = [1, 1] {splits = 2 : i64} : tensor<4x7x8x3xbf16>, tensor<4x3x8x5xbf16>
+  return %0 : tensor<2x5x3x2x3xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4x7x8x3xf64>) {
+  // expected-error @+1 {{takes two tensors of one float dtype of at most 32 bits, has f64 and f64}}
+  %0 = kiln.convolution_weight_gradient %x, %x window = [1, 1] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<4x7x8x3xf64>, tensor<4x7x8x3xf64>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x7x8x3xf32>) {
+  // expected-error @+1 {{has sizes 5 and 7 of windows and gradient along dimension 1}}
+  %0 = kiln.convolution_weight_gradient %x, %x window = [3, 1] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<4x7x8x3xf32>, tensor<4x7x8x3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x7x8x3xf32>) {
+  // expected-error @+1 {{has 4 images, which 3 splits do not divide}}
+  %0 = kiln.convolution_weight_gradient %x, %x window = [1, 1] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {splits = 3 : i64} : tensor<4x7x8x3xf32>, tensor<4x7x8x3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x7x3xf32>) {
+  // expected-error @+1 {{takes rank 4, has rank 3 and 3}}
+  %0 = kiln.convolution_weight_gradient %x, %x window = [1, 1] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<4x7x3xf32>, tensor<4x7x3xf32>
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<1x7x6x1xf32>) {
   // expected-error @+1 {{has 7 pixels, which are not 2 more than tiles of 4}}
   %0 = kiln.winograd_input %x tile = 4 : tensor<1x7x6x1xf32>

@@ -183,6 +183,23 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
                 },
             )
         }
+        OpKind::ConvolutionWeightGradient => {
+            let o = ConvolutionWeightGradient::read(view)?;
+            let (x, g) = (get(o.input)?, get(o.gradient)?);
+            let ConvolutionWeightGradient {
+                window, strides, pad_low, pad_high, dilation, splits, ..
+            } = o;
+            let p = r::ConvParams {
+                strides,
+                pad_low,
+                pad_high,
+                dilation,
+                groups: 1,
+                transposed: false,
+                output_padding: None,
+            };
+            r::convolution_weight_gradient(&x, &g, &window, &p, splits)
+        }
         OpKind::ReduceWindow => {
             let o = ReduceWindow::read(view)?;
             let x = get(o.input)?;

@@ -106,6 +106,9 @@ fn winograd_output(x: &TensorType, tile: i64) -> Result<Vec<TensorType>> {
 pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     match view.kind {
         OpKind::Convolution => convolution(&Convolution::read(view)?, v),
+        OpKind::ConvolutionWeightGradient => {
+            weight_gradient(&ConvolutionWeightGradient::read(view)?, v)
+        }
         OpKind::ReduceWindow => {
             let o = ReduceWindow::read(view)?;
             let x = v.tensor(o.input)?;
@@ -274,4 +277,38 @@ fn convolution(o: &Convolution, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     };
     let sizes: Vec<_> = (0..n).map(size).collect::<Result<_, _>>()?;
     Ok(vec![TensorType { dtype: x.dtype, dims: [vec![x.dims[0].clone(), out], sizes].concat() }])
+}
+
+fn weight_gradient(o: &ConvolutionWeightGradient, v: &dyn Sizes) -> Result<Vec<TensorType>> {
+    let (x, g) = (v.tensor(o.input)?, v.tensor(o.gradient)?);
+    ensure(x.dtype.is_float() && x.dtype == g.dtype && x.dtype != DType::F64, || {
+        let (x, g) = (x.dtype.name(), g.dtype.name());
+        format!("takes two tensors of one float dtype of at most 32 bits, has {x} and {g}")
+    })?;
+    let ([n, height, width, c], [images, p, q, f]) = (&x.dims[..], &g.dims[..]) else {
+        return Err(format!("takes rank 4, has rank {} and {}", x.dims.len(), g.dims.len()).into());
+    };
+    for (list, name, least) in [
+        (&o.window, "window", 1),
+        (&o.strides, "strides", 1),
+        (&o.pad_low, "pad_low", 0),
+        (&o.pad_high, "pad_high", 0),
+        (&o.dilation, "dilation", 1),
+    ] {
+        ensure_len(list, 2, name)?;
+        all(list, least, name)?;
+    }
+    unify(n, images, || "of input and gradient, their images".into())?;
+    for (i, (size, out)) in [(height, p), (width, q)].into_iter().enumerate() {
+        let window = Dim::Known(o.window[i]);
+        let (low, high) = (o.pad_low[i], o.pad_high[i]);
+        let all = windows(size, low, high, &window, o.strides[i], o.dilation[i])?;
+        unify(&all, out, || format!("of windows and gradient along dimension {}", i + 1))?;
+    }
+    ensure(o.splits >= 1 && n.known().is_none_or(|n| n % o.splits == 0), || {
+        format!("has {n} images, which {} splits do not divide", o.splits)
+    })?;
+    let [kh, kw] = [o.window[0], o.window[1]].map(Dim::Known);
+    let dims = vec![Dim::Known(o.splits), f.clone(), kh, kw, c.clone()];
+    Ok(vec![TensorType { dtype: DType::F32, dims }])
 }

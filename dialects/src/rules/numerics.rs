@@ -86,6 +86,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
             "exact for max, min, any, all and for integers; sum and prod reassociate"
         }
         OpKind::DotGeneral | OpKind::Convolution | OpKind::Linear | OpKind::Matmul => SUM,
+        OpKind::ConvolutionWeightGradient => SUM,
         OpKind::WinogradInput | OpKind::WinogradOutput => SUM,
         OpKind::AvgPool | OpKind::AdaptiveAvgPool | OpKind::Mean | OpKind::Var | OpKind::Std => SUM,
         OpKind::LayerNorm | OpKind::GroupNorm | OpKind::RmsNorm => SUM,

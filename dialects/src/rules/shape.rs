@@ -333,6 +333,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         | OpKind::AttentionGradient => contract::infer(view, v),
         OpKind::Convolution
         | OpKind::ReduceWindow
+        | OpKind::ConvolutionWeightGradient
         | OpKind::WinogradInput
         | OpKind::WinogradOutput
         | OpKind::Interpolate

@@ -172,6 +172,7 @@ pub fn verify(op: Op) -> Result<()> {
         | OpKind::DotGeneral
         | OpKind::Convolution
         | OpKind::ReduceWindow
+        | OpKind::ConvolutionWeightGradient
         | OpKind::WinogradInput
         | OpKind::WinogradOutput => Ok(()),
         OpKind::Fft => Ok(()),

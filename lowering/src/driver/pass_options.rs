@@ -28,6 +28,7 @@ pub fn chip_options(chip: Chip, features: Features) -> PassOptions {
         "kiln-raise-attention",
         "kiln-decompose{keep=kernels}",
         "kiln-merge-groups",
+        "kiln-weight-gradients",
         "kiln-expose-padding",
         "kiln-space-to-depth",
         "kiln-pad-biases",

@@ -140,6 +140,12 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-merge-groups",
         "before padding is exposed and layouts are chosen, which its mark decides",
     ),
+    cuda(
+        Level::Prims,
+        On::Module,
+        "kiln-weight-gradients",
+        "before padding is exposed and layouts are chosen, which would take them for images",
+    ),
     step(
         Level::Prims,
         On::Module,

@@ -49,6 +49,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<cpu::tile::Tile>(),
     PassRow::of::<linalg::ToLinalg>(),
     PassRow::of::<kernels::update_in_place::UpdateInPlace>(),
+    PassRow::of::<kernels::weight_gradients::WeightGradients>(),
     PassRow::of::<kernels::winograd::Winograd>(),
 ];
 

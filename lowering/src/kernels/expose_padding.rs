@@ -15,9 +15,12 @@
 //! before:  %0 = kiln.convolution %x, %w … pad = [1, 1] x [1, 1] …
 //! after:   %p = kiln.pad %x, %zero low = [0, 0, 1, 1] high = [0, 0, 1, 1]   %0 = kiln.convolution %p, %w … pad = [0, 0] x [0, 0] …
 //! ```
-use crate::kernels::{
-    frozen::{STORED, VIEW, is_movement},
-    op_facts::{contracts, fits_im2col, folded_transpose, folding_op, is_dense, is_depthwise},
+use crate::{
+    kernels::{
+        frozen::{STORED, VIEW, is_movement},
+        op_facts::{contracts, fits_im2col, folded_transpose, folding_op, is_dense, is_depthwise},
+    },
+    target::Chip,
 };
 use kiln_dialects::{
     ir::*,
@@ -25,7 +28,7 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     value::DType,
 };
-use kiln_passes::{Numerics, Pass};
+use kiln_passes::{Numerics, Pass, differentiate::transposed_weight};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -53,6 +56,9 @@ impl Pass for ExposePadding {
                     None
                 }
                 Some(OpKind::Convolution) => convolution(&b, op).at(op)?,
+                Some(OpKind::ConvolutionWeightGradient) if !self.loads_by_tma() => {
+                    weight_gradient(&b, op).at(op)?
+                }
                 Some(OpKind::ReduceWindow) => window(&b, op).at(op)?,
                 _ => None,
             };
@@ -66,6 +72,10 @@ impl Pass for ExposePadding {
 }
 
 impl ExposePadding {
+    /// Whether TMA pads the image of a weight's gradient, which `kiln-weight-gradients` makes for it.
+    fn loads_by_tma(&self) -> bool {
+        self.chip == Chip::Sm90a.name()
+    }
     /// Whether a GPU kernel pads the convolution's input as it loads it, once the layout is NHWC,
     /// which `kiln-layout` may still choose. TMA (im2col mode) needs 16-bit floats whose channels
     /// are a multiple of 16 bytes, and its pixel-box offsets are 8 bits. A depthwise convolution
@@ -209,8 +219,7 @@ fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value> {
         .chain((0..spatial).map(|i| reach(i) - o.pad_high[i] + extra[i]))
         .collect();
     x = padded(b, x, 0.0, &low, &high)?;
-    let reversed = b.add(&Reverse { input: o.weight, dims: (2..2 + spatial as i64).collect() })?;
-    let weight = swapped(b, reversed, o.groups)?;
+    let weight = transposed_weight(b, o.weight, o.groups)?;
     let ones = || vec![1; spatial];
     let plain = Convolution {
         input: x,
@@ -249,25 +258,15 @@ fn linear(b: &Builder, size: Size, factor: i64, add: i64) -> Result<Size> {
     }
 }
 
-/// Transposes a weight from `[C, O / groups, ..]` to `[O, C / groups, ..]`.
-fn swapped(b: &Builder, weight: Value, groups: i64) -> Result<Value> {
-    let sizes = b.sizes_of(weight)?;
-    let rest = sizes.len() as i64;
-    if groups == 1 {
-        return b.add(&Transpose {
-            input: weight,
-            permutation: [1, 0].into_iter().chain(2..rest).collect(),
-        });
+fn weight_gradient(b: &Builder, op: Op) -> Result<Option<Value>> {
+    let mut o = ConvolutionWeightGradient::of(op).ok_or_malformed(op)?;
+    if o.pad_low.iter().chain(&o.pad_high).all(|p| *p == 0) {
+        return Ok(None);
     }
-    let channels = sizes[0].known().ok_or("has a weight of unknown size")? / groups;
-    let filters = sizes[1].known().ok_or("has a weight of unknown size")?;
-    let shape = |front: &[i64]| [&Size::all(front)[..], &sizes[2..]].concat();
-    let split = b.add(&Reshape { input: weight, sizes: shape(&[groups, channels, filters]) })?;
-    let transposed = b.add(&Transpose {
-        input: split,
-        permutation: [0, 2, 1].into_iter().chain(3..=rest).collect(),
-    })?;
-    b.add(&Reshape { input: transposed, sizes: shape(&[groups * filters, channels]) })
+    let around = |p: &[i64]| [&[0], p, &[0]].concat();
+    o.input = padded(b, o.input, 0.0, &around(&o.pad_low), &around(&o.pad_high))?;
+    (o.pad_low, o.pad_high) = (vec![0; 2], vec![0; 2]);
+    b.add(&o).map(Some)
 }
 
 fn window(b: &Builder, op: Op) -> Result<Option<Value>> {

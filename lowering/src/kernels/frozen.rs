@@ -77,6 +77,7 @@ pub fn is_expensive(op: Op) -> bool {
                 | DotGeneral
                 | Convolution
                 | ReduceWindow
+                | ConvolutionWeightGradient
                 | WinogradInput
                 | WinogradOutput
                 | ArgMax

@@ -174,7 +174,7 @@ impl Graph<'_> {
             Reshape => Role::View,
             Gather | DynamicSlice => Role::Compute(Class::Pointwise),
             Reduce => Role::Compute(Class::Reduce),
-            DotGeneral => Role::Compute(Class::Contract),
+            DotGeneral | ConvolutionWeightGradient => Role::Compute(Class::Contract),
             Attention | AttentionGradient => Role::Compute(Class::Attention),
             Convolution => {
                 Role::Compute(if contracts(op) { Class::Contract } else { Class::Single })
@@ -257,6 +257,12 @@ impl Graph<'_> {
                 Role::Compute(Class::Single) if op.kind() == Some(OpKind::InsertSlice) => {
                     let start = InsertSlice::of(*op).and_then(|o| o.start);
                     must.extend(std::iter::successors(start, |v| moved_element(*v)).last());
+                }
+                // TMA reads pixels through no movement.
+                Role::Compute(Class::Contract)
+                    if op.kind() == Some(OpKind::ConvolutionWeightGradient) =>
+                {
+                    must.extend(op.operands());
                 }
                 Role::Compute(Class::Contract) => {
                     let operands = folding_op(*op).unwrap_or(*op).operands().into_iter().map(base);
@@ -403,6 +409,8 @@ impl Graph<'_> {
             3 * size(if o.by_keys { o.query } else { o.key }, 2)
         } else if let Some(o) = Convolution::of(op) {
             self.count(&self.facts.dims(o.weight)[1..])
+        } else if let Some(o) = ConvolutionWeightGradient::of(op) {
+            self.count(&self.facts.dims(o.gradient)[..3]) / o.splits
         } else if let Some(o) = ReduceWindow::of(op) {
             return elements.saturating_mul(o.window.iter().product());
         } else if let Some(o) = Fft::of(op) {

@@ -29,4 +29,5 @@ pub mod split_concats;
 pub mod split_products;
 pub(crate) mod transpose_folding;
 pub mod update_in_place;
+pub mod weight_gradients;
 pub mod winograd;

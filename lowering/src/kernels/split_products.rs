@@ -206,14 +206,25 @@ impl SplitProducts {
         let (gemm, model) = (Gemm { batch, rows, columns, k: depth }, Chip::Sm90a);
         let few = model.skinny_gemm(gemm);
         let whole = model.tiled_gemm(gemm, Left::default()).min(few.unwrap_or(f64::MAX));
+        self.fastest(gemm, whole, |n| *n <= steps && steps % n == 0)
+    }
+    /// The split factor of those that `divides` allows that takes least time, if that is less than
+    /// `whole`, in clocks.
+    pub(super) fn fastest(
+        &self,
+        gemm: Gemm,
+        whole: f64,
+        divides: impl Fn(&i64) -> bool,
+    ) -> Option<i64> {
+        let (model, Gemm { batch, rows, columns, k }) = (Chip::Sm90a, gemm);
         let time = |n: i64| {
             let bytes = 2 * 4 * n * batch * rows * columns;
-            let sum = bytes as f64 / (Chip::Sm90a.processors() * self.bandwidth) as f64
+            let sum = bytes as f64 / (model.processors() * self.bandwidth) as f64
                 + self.launch as f64;
             // Without a further split inside the kernel: its CTAs would only wait for each other.
-            model.unsplit_gemm(Gemm { batch: batch * n, k: depth / n, ..gemm }) + sum
+            model.unsplit_gemm(Gemm { batch: batch * n, k: k / n, ..gemm }) + sum
         };
-        let all = (2..=self.most.min(steps)).filter(|n| steps % n == 0).map(|n| (n, time(n)));
+        let all = (2..=self.most).filter(divides).map(|n| (n, time(n)));
         let (parts, time) = all.min_by(|a, b| a.1.total_cmp(&b.1))?;
         // 10% margin: the cost model is no more accurate.
         (time < 0.9 * whole).then_some(parts)

@@ -188,8 +188,20 @@ fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
         .and_then(|t| Some((t.input, k.stored(t.input)?)))
         .filter(|_| contracts(op))
         .ok_or("is transposed or padded; kiln-expose-padding comes first")?;
-    let around = |p: &[i64]| [&[0], p, &[0]].concat();
-    let (low, high) = (around(&o.pad_low), around(&o.pad_high));
+    let spatial = o.strides.len();
+    let plain = Convolution { pad_low: vec![0; spatial], pad_high: vec![0; spatial], ..o.clone() };
+    with_padding(k, (source, tensor), [&o.pad_low, &o.pad_high], &mut || convolution(k, op, &plain))
+}
+
+/// Lowers what reads an NHWC image of which pixels are padded with zeros. `pads`: below and above, of
+/// height and width.
+pub fn with_padding(
+    k: &Kernel,
+    (source, tensor): (Value, Value),
+    pads: [&[i64]; 2],
+    lower: &mut dyn FnMut() -> Tensors,
+) -> Tensors {
+    let [low, high] = pads.map(|p| [&[0], p, &[0]].concat());
     let c = k.b.ctx;
     let d = storage(dtype(source)?);
     let grown = |(n, (l, h)): (SymDim, (&i64, &i64))| {
@@ -215,12 +227,7 @@ fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
             .result(0);
     // Other readers of the input in this kernel read it unpadded.
     k.record_tensor(source, padded);
-    let spatial = o.strides.len();
-    let made = convolution(
-        k,
-        op,
-        &Convolution { pad_low: vec![0; spatial], pad_high: vec![0; spatial], ..o },
-    );
+    let made = lower();
     k.record_tensor(source, tensor);
     made
 }

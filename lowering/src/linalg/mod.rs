@@ -32,6 +32,7 @@ mod power;
 pub mod scalar;
 pub(crate) mod scan;
 pub(crate) mod stage;
+mod weight_gradient;
 mod winograd;
 
 use crate::{

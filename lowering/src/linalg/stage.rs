@@ -12,6 +12,7 @@ use crate::{
         kernel::{Kernel, Nest, slice},
         scalar::storage,
         scan::{MaskedScan, Scan, cumulative},
+        weight_gradient::weight_gradient,
         winograd,
     },
 };
@@ -25,6 +26,9 @@ pub fn stage(k: &Kernel, op: Op) -> Tensors {
         Some(OpKind::Convolution) => convolution(k, op, &Convolution::of(op).ok_or_malformed(op)?),
         Some(OpKind::ReduceWindow) => {
             reduce_window(k, op, &ReduceWindow::of(op).ok_or_malformed(op)?)
+        }
+        Some(OpKind::ConvolutionWeightGradient) => {
+            weight_gradient(k, &ConvolutionWeightGradient::of(op).ok_or_malformed(op)?)
         }
         Some(OpKind::WinogradInput) => {
             winograd::input(k, op, &WinogradInput::of(op).ok_or_malformed(op)?)
@@ -64,6 +68,7 @@ pub fn is_stage(kind: OpKind) -> bool {
             | DotGeneral
             | Convolution
             | ReduceWindow
+            | ConvolutionWeightGradient
             | WinogradInput
             | WinogradOutput
             | ArgMax

@@ -26,6 +26,9 @@ impl ConvolutionGradient {
     /// The gradient by the input `[N, C, …]`, of these sizes, from that of the result `[N, O, …]`.
     pub fn by_input(&self, b: &Builder, g: Value, weight: Value, sizes: &[Size]) -> Result<Value> {
         let (m, n) = (Math { b }, self.strides.len());
+        if let Some(v) = self.by_input_of_stride_1(b, g, weight, sizes)? {
+            return Ok(v);
+        }
         let node = Convolution {
             input: g,
             weight,
@@ -51,6 +54,41 @@ impl ConvolutionGradient {
         let value = b.splat(dtype(v)?, &[], 0.0)?;
         b.add(&Pad { input: v, value, low: vec![Size::Static(0); n + 2], high })
     }
+    /// The same where the window moves by one pixel: a convolution by the reversed weight, padded by
+    /// what the window reaches beyond the padding.
+    fn by_input_of_stride_1(
+        &self,
+        b: &Builder,
+        g: Value,
+        weight: Value,
+        sizes: &[Size],
+    ) -> Result<Option<Value>> {
+        let n = self.strides.len();
+        let known = g.ty().dims().iter().skip(2).all(|d| d.known().is_some())
+            && sizes.iter().skip(2).all(|d| d.known().is_some());
+        if !known || self.strides.iter().any(|s| *s != 1) {
+            return Ok(None);
+        }
+        let reaches = (0..n).map(|i| Ok(self.reach(weight, i)? - 1)).collect::<Result<Vec<_>>>()?;
+        let beyond = |pads: &[i64]| reaches.iter().zip(pads).map(|(r, p)| r - p).collect();
+        let (pad_low, pad_high): (Vec<i64>, Vec<i64>) =
+            (beyond(&self.pad_low), beyond(&self.pad_high));
+        if pad_low.iter().chain(&pad_high).any(|p| *p < 0) {
+            return Ok(None);
+        }
+        let node = Convolution {
+            input: g,
+            weight: transposed_weight(b, weight, self.groups)?,
+            strides: self.strides.clone(),
+            pad_low,
+            pad_high,
+            dilation: self.dilation.clone(),
+            groups: self.groups,
+            transposed: false,
+            output_padding: None,
+        };
+        b.add(&node).map(Some)
+    }
     /// The gradient by the weight, in its shape: the input, its batch as channels, convolved with
     /// the gradient, its batch as channels too.
     pub fn by_weight(&self, b: &Builder, x: Value, g: Value, weight: Value) -> Result<Value> {
@@ -60,14 +98,19 @@ impl ConvolutionGradient {
         else {
             return Err("has tensors of rank below 2".into());
         };
-        let groups = Size::Static(self.groups);
-        let each = m.size(SymKind::Floordiv, *channels, groups)?;
-        let rest = (3..n as i64 + 3).collect::<Vec<_>>();
-        let split = m.reshape(x, &[&[*batch, groups, each], pixels].concat())?;
-        let input = m.transpose(split, &[vec![2, 1, 0], rest].concat())?;
-        let merged = m.size(SymKind::Mul, groups, *batch)?;
-        let input = m.reshape(input, &[&[each, merged], pixels].concat())?;
         let swapped = [vec![1, 0], (2..n as i64 + 2).collect()].concat();
+        let input = match self.groups {
+            1 => m.transpose(x, &swapped)?,
+            _ => {
+                let groups = Size::Static(self.groups);
+                let each = m.size(SymKind::Floordiv, *channels, groups)?;
+                let rest = (3..n as i64 + 3).collect::<Vec<_>>();
+                let split = m.reshape(x, &[&[*batch, groups, each], pixels].concat())?;
+                let input = m.transpose(split, &[vec![2, 1, 0], rest].concat())?;
+                let merged = m.size(SymKind::Mul, groups, *batch)?;
+                m.reshape(input, &[&[each, merged], pixels].concat())?
+            }
+        };
         let weights = m.transpose(g, &swapped)?;
         let mut pad_high = vec![];
         for i in 0..n {
@@ -92,9 +135,9 @@ impl ConvolutionGradient {
             transposed: false,
             output_padding: None,
         };
-        let v = m.transpose(b.add(&node)?, &swapped)?;
-        let sizes = b.sizes_of(weight)?;
-        first(b, v, sizes)
+        let mut sizes = b.sizes_of(weight)?;
+        sizes.swap(0, 1);
+        m.transpose(first(b, b.add(&node)?, sizes)?, &swapped)
     }
     /// As [`ConvolutionGradient::by_input`], of a transposed convolution: a convolution.
     pub fn by_transposed_input(
@@ -123,6 +166,36 @@ impl ConvolutionGradient {
             false => Ok(v),
         }
     }
+}
+
+/// The weight with which a plain convolution computes a transposed one of stride 1: reversed along its
+/// spatial dimensions, with its first two swapped in each group.
+///
+/// # Errors
+/// Its channels have no known number, but are in groups.
+pub fn transposed_weight(b: &Builder, weight: Value, groups: i64) -> Result<Value> {
+    let sizes = b.sizes_of(weight)?;
+    let rest = sizes.len() as i64;
+    let one = sizes.iter().skip(2).all(|n| n.known() == Some(1));
+    let weight = match one {
+        true => weight,
+        false => b.add(&Reverse { input: weight, dims: (2..rest).collect() })?,
+    };
+    if groups == 1 {
+        return b.add(&Transpose {
+            input: weight,
+            permutation: [1, 0].into_iter().chain(2..rest).collect(),
+        });
+    }
+    let channels = sizes[0].known().ok_or("has a weight of unknown size")? / groups;
+    let filters = sizes[1].known().ok_or("has a weight of unknown size")?;
+    let shape = |front: &[i64]| [&Size::all(front)[..], &sizes[2..]].concat();
+    let split = b.add(&Reshape { input: weight, sizes: shape(&[groups, channels, filters]) })?;
+    let transposed = b.add(&Transpose {
+        input: split,
+        permutation: [0, 2, 1].into_iter().chain(3..=rest).collect(),
+    })?;
+    b.add(&Reshape { input: transposed, sizes: shape(&[groups * filters, channels]) })
 }
 
 /// The first elements along each dimension.

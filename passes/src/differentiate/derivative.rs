@@ -95,7 +95,7 @@ pub fn derivative(kind: OpKind) -> Derivative {
         CustomCall => Refused("calls a function outside of the graph"),
         PtxCall => Refused("calls an external kernel"),
         Bitcast => Refused("reads the bits of a number"),
-        WinogradInput | WinogradOutput => Refused(BELOW),
+        ConvolutionWeightGradient | WinogradInput | WinogradOutput => Refused(BELOW),
         InsertSlice => Refused("writes into the buffer of another value"),
         Launch | Arena | ArenaSize | Reuse | Output => Refused(BELOW),
         StructuredIndex

@@ -96,7 +96,7 @@ pub fn batching(kind: OpKind) -> Batching {
         Require | RequireIndex => Refused("is a condition on each example"),
         AdvanceRng => Refused("states how far the generator moves, of one example"),
         UnbackedSize => Refused("binds a size for each example"),
-        WinogradInput | WinogradOutput => Refused(BELOW),
+        ConvolutionWeightGradient | WinogradInput | WinogradOutput => Refused(BELOW),
         InsertSlice => Refused("writes into the buffer of another value"),
         Launch | Arena | ArenaSize | Reuse | Output => Refused(BELOW),
         StructuredIndex

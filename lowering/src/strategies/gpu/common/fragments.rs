@@ -41,15 +41,18 @@ pub struct WarpFragment<'a> {
 impl ProductResults<'_> {
     /// Row count (M).
     pub fn rows(&self, c: Code) -> Result<Value> {
-        self.product
-            .roles
-            .rows
-            .iter()
-            .try_fold(c.index(1)?, |all, d| c.mul(all, self.scope.poly(c, &self.nest.extents[*d])?))
+        self.count(c, &self.product.roles.rows)
+    }
+    fn count(&self, c: Code, dims: &[usize]) -> Result<Value> {
+        let size = |d: &usize| self.scope.poly(c, &self.nest.extents[*d]);
+        match dims {
+            [one] => size(one),
+            _ => dims.iter().try_fold(c.index(1)?, |all, d| c.mul(all, size(d)?)),
+        }
     }
     /// Column count (N).
     pub fn columns(&self, c: Code) -> Result<Value> {
-        self.scope.poly(c, &self.nest.extents[self.product.roles.columns[0]])
+        self.count(c, &self.product.roles.columns)
     }
     /// Trip count of the K loop, one at least.
     pub fn steps(&self, c: Code) -> Result<Value> {
@@ -72,7 +75,7 @@ impl ProductResults<'_> {
     }
     /// How many of a thread's two contiguous elements one op takes.
     pub fn lanes(&self) -> Lanes {
-        let over = self.product.roles.columns[0];
+        let over = self.product.roles.columns.last().copied().unwrap_or_default();
         // The operands go through shared memory, so that their accesses do not limit the vector
         // width.
         let mut kernel = self.scope.kernel.clone();
@@ -91,17 +94,29 @@ impl ProductResults<'_> {
         let roles = &self.product.roles;
         let mut dims = vec![LaneValue::Uniform(c.index(0)?); self.nest.extents.len()];
         roles.batch.iter().zip(batch).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
-        let sizes: Vec<Value> = roles
-            .rows
-            .iter()
-            .map(|d| self.scope.poly(c, &self.nest.extents[*d]))
-            .collect::<Result<_>>()?;
-        roles
-            .rows
-            .iter()
-            .zip(decode(c, row, &sizes)?)
-            .for_each(|(d, i)| dims[*d] = LaneValue::Uniform(i));
-        dims[roles.columns[0]] = column;
+        let along = |all: &[usize], at: Value| -> Result<Vec<Value>> {
+            let sizes: Vec<Value> = all
+                .iter()
+                .map(|d| self.scope.poly(c, &self.nest.extents[*d]))
+                .collect::<Result<_>>()?;
+            decode(c, at, &sizes)
+        };
+        let rows = along(&roles.rows, row)?;
+        roles.rows.iter().zip(rows).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(i));
+        if let [one] = roles.columns[..] {
+            dims[one] = column;
+            return Ok(dims);
+        }
+        // The lanes differ in the last dimension alone.
+        let (first, lanes) = match column {
+            LaneValue::Strided(first, step) => (first, Some(step)),
+            LaneValue::Uniform(first) => (first, None),
+            _ => return Err("has columns that do not follow each other".into()),
+        };
+        for (d, i) in roles.columns.iter().zip(along(&roles.columns, first)?) {
+            let lanes = lanes.filter(|_| Some(d) == roles.columns.last());
+            dims[*d] = lanes.map_or(LaneValue::Uniform(i), |step| LaneValue::Strided(i, step));
+        }
         Ok(dims)
     }
     /// Contiguous accumulators of each right operand: a scalar, or a vector of the lanes. Returns

@@ -19,6 +19,7 @@ pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static
     let r = &p.roles;
     let plain = p.rights.len() == 1
         && p.window.is_none()
+        && p.depth.is_none()
         && r.rows.len() == 1
         && r.columns.len() == 1
         && r.k.len() == 1

@@ -37,8 +37,7 @@ impl Window {
     }
     /// Merges a window row into the channel dimension if that takes fewer K steps. The pixels of a
     /// window row are contiguous, so this is possible where no padding occurs along the width.
-    /// Returns also the number of start positions in an image row of this width.
-    fn with_merged_rows(self, width: Poly) -> (Window, Poly) {
+    fn with_merged_rows(self) -> Window {
         let row = self.sizes[1];
         let one =
             Window { sizes: [self.sizes[0], 1], channels: self.channels * row, ..self.clone() };
@@ -48,9 +47,9 @@ impl Window {
             || self.high[1] != 0
             || one.steps() >= self.steps()
         {
-            return (self, width);
+            return self;
         }
-        (one, width.plus(&Poly::number(1 - row)))
+        one
     }
     /// The extent of the dilated window less one: the distance from its first to its last position.
     pub fn reach(&self, i: usize) -> i64 {
@@ -176,52 +175,29 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, MatrixOperand, Matri
     {
         return None;
     }
-    let whole = |p: &StridedView| {
-        p.offset.is_zero() && k.buffers.get(p.buffer).is_some_and(|b| b.sizes == p.sizes)
-    };
-    let padded = k.pads.get(&input.buffer);
-    let argument = match k.buffers.get(input.buffer)?.role {
-        Role::Input(i) | Role::Padded(i) => argument(k, i)?,
-        _ => return None,
-    };
+    let image = Image::of(k, input)?;
     let Role::Input(of_weight) = k.buffers.get(filters.buffer)?.role else { return None };
-    if !whole(input) || !filters.offset.is_zero() || input.sizes.get(3)?.known() != Some(all) {
+    if !filters.offset.is_zero() || image.sizes[3].known() != Some(all) {
         return None;
     }
-    let sizes: Vec<Poly> = padded
-        .map_or_else(|| input.sizes.clone(), |all| all.iter().map(|(_, n)| n.clone()).collect());
-    let low = |d: usize| padded.map_or(0, |all| all[d].0);
-    let high = |d: usize| Some(input.sizes.get(d)?.known()? - sizes.get(d)?.known()? - low(d));
-    let (height, width) = (sizes.get(1)?.clone(), sizes.get(2)?.clone());
     let found = Window {
         out: [out.sizes.get(1)?.clone(), out.sizes.get(2)?.clone()],
         sizes: [size_h, size_w],
         strides: [stride_h, stride_w],
         dilation: [dilation_h, dilation_w],
-        low: [low(1), low(2)],
-        high: [high(1)?, high(2)?],
+        low: image.low,
+        high: image.high,
         channels,
         filters: group.map(|g| g.filters),
     };
-    if padded.is_some_and(|all| all[0].0 != 0 || all[3].0 != 0) || !fits_descriptor(&found) {
+    if !fits_descriptor(&found) {
         return None;
     }
-    let pixel = Poly::number(all);
-    let row = width.times(&pixel);
-    let (found, width) = found.with_merged_rows(width);
+    let wide = found.sizes[1];
+    let found = found.with_merged_rows();
     let [size_h, size_w] = found.sizes;
     let c = Poly::number(found.channels);
-    let image_channels = if found.filters.is_some() { pixel.clone() } else { c.clone() };
-    let image = MatrixOperand {
-        buffer: input.buffer,
-        argument,
-        offset: Poly::default(),
-        k_major: true,
-        dims: vec![],
-        batch: vec![],
-        sizes: vec![image_channels, width, height.clone(), sizes.first()?.clone()],
-        strides: vec![pixel, row.clone(), row.times(&height)],
-    };
+    let image = image.operand(&found, wide - size_w);
     let places = Poly::number(size_h * size_w);
     // If channels are a multiple of the stage's K, window positions and channels merge into one
     // contiguous dimension, whose boxes load faster.
@@ -243,9 +219,64 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, MatrixOperand, Matri
     Some((found, image, weight))
 }
 
+/// An NHWC image in memory, of known padding.
+pub(super) struct Image {
+    buffer: usize,
+    argument: usize,
+    /// Sizes without padding.
+    pub(super) sizes: [Poly; 4],
+    /// Zero padding of height and width, before and after.
+    pub(super) low: [i64; 2],
+    pub(super) high: [i64; 2],
+}
+
+impl Image {
+    pub(super) fn of(k: &Kernel, view: &StridedView) -> Option<Image> {
+        let whole = k.buffers.get(view.buffer).is_some_and(|b| b.sizes == view.sizes);
+        let argument = match k.buffers.get(view.buffer)?.role {
+            Role::Input(i) | Role::Padded(i) => argument(k, i)?,
+            _ => return None,
+        };
+        let padded = k.pads.get(&view.buffer);
+        let sizes: Vec<Poly> = padded
+            .map_or_else(|| view.sizes.clone(), |all| all.iter().map(|(_, n)| n.clone()).collect());
+        let low = |d: usize| padded.map_or(0, |all| all[d].0);
+        let high = |d: usize| Some(view.sizes.get(d)?.known()? - sizes.get(d)?.known()? - low(d));
+        let (low, high) = ([0, 1, 2, 3].map(low), [high(1)?, high(2)?]);
+        let fits = whole && view.offset.is_zero() && low[0] == 0 && low[3] == 0;
+        let image = Image {
+            buffer: view.buffer,
+            argument,
+            sizes: sizes.try_into().ok()?,
+            low: [low[1], low[2]],
+            high,
+        };
+        fits.then_some(image)
+    }
+
+    /// As TMA addresses it. `merged`: positions of a window row that are channels of its first.
+    pub(super) fn operand(&self, w: &Window, merged: i64) -> MatrixOperand {
+        let [images, height, width, pixel] = self.sizes.clone();
+        let row = width.times(&pixel);
+        let starts = width.plus(&Poly::number(-merged));
+        let channels =
+            if w.filters.is_some() { pixel.clone() } else { Poly::number(w.channels) };
+        MatrixOperand {
+            buffer: self.buffer,
+            argument: self.argument,
+            offset: Poly::default(),
+            k_major: true,
+            dims: vec![],
+            batch: vec![],
+            sizes: vec![channels, starts, height.clone(), images],
+            strides: vec![pixel, row.clone(), row.times(&height)],
+        }
+    }
+}
+
 /// Whether strides, corners and offsets fit a descriptor in im2col mode: corners and offsets have 8
 /// bits.
-fn fits_descriptor(w: &Window) -> bool {
+pub(super) fn fits_descriptor(w: &Window) -> bool {
     (0..2).all(|i| {
         let behind = w.high[i] - w.reach(i);
         (1..=8).contains(&w.strides[i])

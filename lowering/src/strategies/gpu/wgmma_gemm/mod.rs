@@ -8,6 +8,7 @@ pub(crate) mod im2col;
 mod im2col_load;
 mod k_range;
 mod operand;
+mod pixel_depth;
 mod producer;
 mod promotion;
 mod register_operand;
@@ -18,6 +19,7 @@ mod tile;
 pub(crate) mod tiles;
 
 pub use operand::{DEPTH, MatrixOperand, ROW};
+pub use pixel_depth::PixelDepth;
 
 use crate::{
     analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, Stage},
@@ -178,6 +180,8 @@ pub struct TensorCoreProduct {
     /// The window of an im2col convolution; the left operand's rows are then the output pixels of
     /// all images.
     pub window: Option<Window>,
+    /// Of a gradient whose K are pixels, where its columns are in the image.
+    pub depth: Option<PixelDepth>,
 }
 
 impl TensorCoreProduct {
@@ -263,7 +267,7 @@ pub fn fits(p: &Params, nest: &Nest, product: &TensorCoreProduct) -> Result<()> 
 /// the base and of all strides but the contiguous one. K is not 0. The caller decides whether f32
 /// may be rounded to tf32.
 pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
-    aligned_product(k, plan, TMA_BYTES)
+    pixel_depth::product(k, plan).or_else(|| aligned_product(k, plan, TMA_BYTES))
 }
 
 /// The same for operands whose base and strides are multiples of `bytes`.
@@ -293,6 +297,7 @@ pub fn aligned_product(k: &Kernel, plan: &NestPlan, bytes: usize) -> Option<Tens
             rights: vec![right],
             stages,
             window: Some(window),
+            depth: None,
         });
     }
     let roles = with_one_row(roles, a)?;
@@ -314,6 +319,7 @@ pub fn aligned_product(k: &Kernel, plan: &NestPlan, bytes: usize) -> Option<Tens
         rights,
         stages,
         window: None,
+        depth: None,
     })
 }
 
@@ -365,6 +371,7 @@ fn with_prologue(k: &Kernel, nest: &Nest, bytes: usize) -> Option<TensorCoreProd
         rights: vec![right],
         stages,
         window: None,
+        depth: None,
     })
 }
 

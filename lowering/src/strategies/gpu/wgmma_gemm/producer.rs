@@ -50,6 +50,9 @@ impl WgmmaTile<'_> {
         let left = (&product.left, self.left_map);
         let at = (coord.row, depth, batch);
         self.load_operand(c, left, (self.left, stage), (self.m, None), at)?;
+        if let Some(pixels) = &product.depth {
+            return self.load_pixels(c, (pixels, coord, batch), stage, step);
+        }
         let count = product.rights.len();
         for (i, (o, map)) in product.rights.iter().zip(&self.right_maps).enumerate() {
             let part = (self.operand_columns(), (count > 1).then_some((i, count)));

@@ -33,7 +33,7 @@ pub fn staged_results(k: &Kernel, nest: &Nest, p: &TensorCoreProduct) -> Vec<Sta
 }
 
 fn one(k: &Kernel, nest: &Nest, p: &TensorCoreProduct, o: &Output) -> Option<StagedResult> {
-    let [over] = p.roles.columns.as_slice() else { return None };
+    let over = p.roles.columns.last()?;
     let (a, buffer) = (&o.access, k.buffers.get(o.access.buffer)?);
     let Role::Output(number) = buffer.role else { return None };
     let element = buffer
@@ -45,8 +45,16 @@ fn one(k: &Kernel, nest: &Nest, p: &TensorCoreProduct, o: &Output) -> Option<Sta
         return None;
     }
     let tensor = tensor(k, nest, p, a, number, element);
-    let rows = a.at.coefficient(*over).known() == Some(1) && a.at.divisions.is_empty();
+    let rows = a.at.coefficient(*over).known() == Some(1)
+        && a.at.divisions.is_empty()
+        && are_joined(nest, a, &p.roles.columns);
     (tensor.is_some() || rows).then(|| StagedResult { access: a.clone(), element, tensor })
+}
+
+/// Whether dimensions are one in memory: each is contiguous with the next.
+fn are_joined(nest: &Nest, a: &Access, dims: &[usize]) -> bool {
+    let next = |d: &[usize]| a.at.coefficient(d[1]).times(&nest.extents[d[1]]);
+    dims.windows(2).all(|d| a.at.coefficient(d[0]) == next(d))
 }
 
 /// Result `number` as TMA addresses it: N contiguous, then rows, then batch.
@@ -58,10 +66,12 @@ fn tensor(
     number: usize,
     element: DType,
 ) -> Option<MatrixOperand> {
-    let (rows, over) = (p.roles.rows.as_slice(), p.roles.columns.first()?);
+    let (rows, columns) = (p.roles.rows.as_slice(), p.roles.columns.as_slice());
     let tensors = crate::strategies::gpu::wgmma_gemm::im2col::tensors(k)?;
-    let dims: Vec<usize> = [*over]
-        .into_iter()
+    let dims: Vec<usize> = columns
+        .iter()
+        .rev()
+        .copied()
         .chain(rows.iter().rev().copied())
         .chain(p.roles.batch.iter().copied())
         .collect();
@@ -71,13 +81,11 @@ fn tensor(
         &dims,
         16 / element.byte_size() as i64,
     )?;
-    // Several row dimensions merge if each is contiguous with the next.
-    let joined = rows
-        .windows(2)
-        .all(|d| a.at.coefficient(d[0]) == a.at.coefficient(d[1]).times(&nest.extents[d[1]]));
+    let joined = are_joined(nest, a, rows) && are_joined(nest, a, columns);
+    strides.drain(..columns.len() - 1);
     strides.drain(1..rows.len());
     let size = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d]));
-    let sizes = [size(&[*over]), size(rows)]
+    let sizes = [size(columns), size(rows)]
         .into_iter()
         .chain(p.roles.batch.iter().map(|d| size(&[*d])))
         .collect();

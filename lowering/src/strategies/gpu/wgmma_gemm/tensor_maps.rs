@@ -68,8 +68,8 @@ pub fn maps(k: &Kernel, nest: &Nest, p: &TensorCoreProduct, s: &Params) -> Resul
     // The prologue's operand is loaded unrounded, in slices of 128 bytes per row.
     let raw = || map(k, &p.left, Type::scalar(c, p.raw), &[p.k_per_stage() / p.slices(), m], None);
     let mut all = vec![];
-    match &p.window {
-        Some(w) => {
+    match (&p.window, &p.depth) {
+        (Some(w), _) => {
             let right = &p.rights[0];
             let weight: &[usize] =
                 if right.sizes.len() == 2 { &[DEPTH, n] } else { &[DEPTH, 1, n] };
@@ -78,7 +78,14 @@ pub fn maps(k: &Kernel, nest: &Nest, p: &TensorCoreProduct, s: &Params) -> Resul
                 map(k, right, element, weight, None)?,
             ]);
         }
-        None => {
+        (None, Some(d)) => {
+            let pixels = [DEPTH, p.k_per_stage()];
+            all.extend([
+                side(&p.left, m)?,
+                map(k, &p.rights[0], element, &pixels, Some(&d.window))?,
+            ]);
+        }
+        (None, None) => {
             all.push(if p.prologue.is_some() { raw()? } else { side(&p.left, m)? });
             for right in &p.rights {
                 all.push(side(right, n)?);

@@ -95,7 +95,7 @@ pub fn choose(nest: &Nest, p: &TensorCoreProduct) -> (Params, f64) {
         rights: p.rights.len(),
         left,
         max_split: most,
-        pixels: p.window.is_some(),
+        pixels: [p.window.is_some(), p.depth.is_some()],
         promoted: p.is_promoted(),
     };
     let (time, (m, n, stages, resident), parts) = fastest(sizes, how);
@@ -132,8 +132,8 @@ struct ProductTraits {
     left: Left,
     /// The greatest split-K factor.
     max_split: usize,
-    /// Whether the left operand is loaded in im2col mode.
-    pixels: bool,
+    /// Which operands are loaded in im2col mode.
+    pixels: [bool; 2],
     /// Whether sums of K steps are promoted.
     promoted: bool,
 }
@@ -144,7 +144,7 @@ impl ProductTraits {
         rights: 1,
         left: Left { clocks: 0.0, slices: 1 },
         max_split: 1,
-        pixels: false,
+        pixels: [false; 2],
         promoted: false,
     };
 }
@@ -199,7 +199,11 @@ fn time_of(
     let row = 2 * DEPTH;
     let loaded = (m * left.slices + n) * row;
     let load = loaded as f64 / (BANDWIDTH[0] / busy).min(BANDWIDTH[1]);
-    let pixels = if how.pixels { m as f64 * PIXEL } else { 0.0 };
+    let pixels = match how.pixels {
+        [true, _] => m as f64 * PIXEL,
+        [_, true] => n as f64 * PIXEL,
+        _ => 0.0,
+    };
     // TMA writes both operands; for each 64 rows a wgmma reads those rows and all columns.
     let shared = (loaded + m / 64 * (64 + n) * row) as f64 / SHARED_BANDWIDTH;
     let wait = LATENCY / (stages as f64 * (resident as f64).min(each));

@@ -1,0 +1,96 @@
+//! The gradient of a convolution by its weight.
+use crate::{
+    error::Result,
+    reference::{
+        convolution::{ConvParams, output_sizes},
+        shape::for_each_index,
+    },
+    value::{DType, Tensor, count},
+};
+
+/// Sums over the images of each split, of an input \[N, H, W, C\] and the gradient of a result
+/// \[N, P, Q, O\]: \[splits, O, KH, KW, C\] in f32. `p` are the parameters of the convolution.
+///
+/// Err: other ranks, sizes that are not those of the convolution, integers, splits that do not
+/// divide the images.
+pub fn convolution_weight_gradient(
+    x: &Tensor,
+    gradient: &Tensor,
+    window: &[i64],
+    p: &ConvParams,
+    splits: i64,
+) -> Result<Tensor> {
+    let (&[images, height, width, c], &[n, rows, columns, filters]) = (x.shape(), gradient.shape())
+    else {
+        return Err(format!("{:?} and {:?} are not of rank 4", x.shape(), gradient.shape()).into());
+    };
+    let size = |n: i64| usize::try_from(n).map_err(|_| format!("size {n} is negative"));
+    let [kh, kw] = window.iter().map(|n| size(*n)).collect::<Result<Vec<_>, _>>()?[..] else {
+        return Err(format!("window {window:?} has not two sizes").into());
+    };
+    let splits = size(splits)?;
+    let windows = output_sizes(&[height, width], &[kh, kw], p)?;
+    if images != n || windows != [rows, columns] || splits == 0 || images % splits != 0 {
+        return Err(format!("{:?} is no gradient of {splits} splits", gradient.shape()).into());
+    }
+    let (v, g, each) = (x.as_f()?, gradient.as_f()?, images / splits);
+    // The pixel that position `at` of an output pixel's window reads, if it is no padding.
+    let pixel = |i: usize, out: usize, at: usize, size: usize| -> Option<usize> {
+        let place = out as i64 * p.strides[i] + at as i64 * p.dilation[i] - p.pad_low[i];
+        usize::try_from(place).ok().filter(|place| *place < size)
+    };
+    let shape = vec![splits, filters, kh, kw, c];
+    let mut out = Vec::with_capacity(count(&shape)?);
+    for_each_index(&shape, |index| {
+        let &[s, o, i, j, k] = index else { return Err("has another rank".into()) };
+        let mut sum = 0.0;
+        for n in s * each..(s + 1) * each {
+            for r in 0..rows {
+                let Some(h) = pixel(0, r, i, height) else { continue };
+                for q in 0..columns {
+                    let Some(w) = pixel(1, q, j, width) else { continue };
+                    sum += v[((n * height + h) * width + w) * c + k]
+                        * g[((n * rows + r) * columns + q) * filters + o];
+                }
+            }
+        }
+        out.push(sum);
+        Ok(())
+    })?;
+    Tensor::floats(DType::F32, shape, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::{convolution, transpose};
+
+    #[test]
+    fn it_is_a_convolution_of_the_batch_by_the_gradient() -> Result<()> {
+        let numbers = |shape: &[usize]| {
+            let values = (1..=shape.iter().product()).map(|i: usize| (i as f64).sin()).collect();
+            Tensor::floats(DType::F32, shape.to_vec(), values)
+        };
+        let p = ConvParams {
+            strides: vec![2, 1],
+            pad_low: vec![1, 0],
+            pad_high: vec![0, 1],
+            dilation: vec![1, 2],
+            groups: 1,
+            transposed: false,
+            output_padding: None,
+        };
+        let (x, g) = (numbers(&[4, 6, 7, 3])?, numbers(&[4, 3, 4, 2])?);
+        let split = convolution_weight_gradient(&x, &g, &[3, 3], &p, 2)?;
+        let swapped = ConvParams { strides: p.dilation.clone(), dilation: p.strides.clone(), ..p };
+        let by_batch = |t: &Tensor| transpose(t, &[3, 0, 1, 2]);
+        let want = convolution(&by_batch(&x)?, &by_batch(&g)?, &swapped)?;
+        let want = transpose(&want, &[1, 2, 3, 0])?;
+        let want = want.as_f()?;
+        for (k, w) in want.iter().enumerate() {
+            let sum: f64 = split.as_f()?.iter().skip(k).step_by(want.len()).sum();
+            assert!((sum - w).abs() < 1e-6, "{k}: {sum}, but {w}");
+        }
+        Ok(())
+    }
+}

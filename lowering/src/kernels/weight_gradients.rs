@@ -1,0 +1,263 @@
+//! `kiln-weight-gradients`: computes gradients of convolutions by their weights on Hopper's tensor
+//! cores.
+//!
+//! Why: `kiln-differentiate` writes such a gradient as a convolution of the input by the gradient of
+//! the result, each with its batch as channels. Its window is a whole image and its result a few
+//! pixels, so that no kernel for convolutions fits: channels last, the contraction runs over the
+//! outermost dimension of both operands. As `kiln.convolution_weight_gradient` it is a product of
+//! filters by window positions and channels, whose K are the pixels of all images, and TMA's im2col
+//! mode loads the pixels. A window of one pixel is a `kiln.dot_general`; so are windows that do not
+//! overlap, of an image whose channels TMA cannot read.
+//!
+//! A gradient has few tiles and a large K: images are split among CTAs as far as the cost model of
+//! `kiln-split-products` says, and a second kernel sums the parts in a fixed order.
+//!
+//! Numerics: reassociates. Partial sums stay f32 and are rounded once.
+//!
+//! ```text
+//! before:  %0 = kiln.convolution (kiln.transpose %x [1, 0, 2, 3]), (kiln.transpose %g [1, 0, 2, 3]) …
+//! after:   %p = kiln.convolution_weight_gradient (kiln.transpose %x [0, 2, 3, 1]), (kiln.transpose %g [0, 2, 3, 1]) … {splits = 8}
+//!          %s = kiln.reduce sum %p dims = [0]   %c = kiln.convert %s : … to bf16   %0 = kiln.transpose %c [3, 0, 1, 2]
+//! ```
+use crate::{
+    kernels::{op_facts::fits_im2col, split_products::SplitProducts},
+    target::{
+        Chip,
+        costs::{Costs as _, Gemm, Left},
+    },
+};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::{Level, tensor_type},
+    value::DType,
+};
+use kiln_passes::{Numerics, Pass, readers::only_reader};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct WeightGradients {
+        /// Target GPU: only for sm_90a the pass does something
+        pub chip: String = String::new(),
+        /// Least number of times that the pixels of the window outnumber those of the result
+        pub pixels: i64 = 8,
+    }
+}
+
+/// 16-bit channels per 16-byte TMA unit.
+const UNIT: i64 = 8;
+
+impl Pass for WeightGradients {
+    const FLAG: &'static str = "kiln-weight-gradients";
+    const SUMMARY: &'static str =
+        "Computes gradients of convolutions by their weights on Hopper's tensor cores";
+    const LEVELS: &'static [Level] = &[Level::Prims];
+    const NUMERICS: Numerics = Numerics::Reassociates;
+
+    fn run(&self, root: Op) -> Result<()> {
+        if self.chip != Chip::Sm90a.name() {
+            return Ok(());
+        }
+        for op in walk(root) {
+            if let Some(form) = Form::of(op).filter(|f| f.is_gradient(self.pixels)) {
+                let b = Builder::before(op).ok_or_at(op, "is in no block")?;
+                form.rewrite(&b).at(op)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A convolution of images \[C, N, H, W\] by windows \[O, N, P, Q\], as the gradient that it is.
+struct Form {
+    /// Its result, or the part of it that is read: \[C, O, KH, KW\].
+    result: Value,
+    input: Value,
+    gradient: Value,
+    dtype: DType,
+    channels: i64,
+    images: i64,
+    size: [i64; 2],
+    filters: i64,
+    outs: [i64; 2],
+    window: [i64; 2],
+    /// Of the convolution whose weight's gradient it is.
+    strides: Vec<i64>,
+    dilation: Vec<i64>,
+    pad_low: Vec<i64>,
+    pad_high: Vec<i64>,
+}
+
+fn known(v: Value) -> Option<[i64; 4]> {
+    let all: Option<Vec<i64>> = v.ty().dims().iter().map(|d| d.known()).collect();
+    all?.try_into().ok()
+}
+
+impl Form {
+    fn of(op: Op) -> Option<Form> {
+        let o = Convolution::of(op).filter(|o| o.groups == 1 && !o.transposed)?;
+        let ([channels, images, height, width], [filters, _, rows, columns]) =
+            (known(o.input)?, known(o.weight)?);
+        let dtype = tensor_type(o.input.ty()).ok()?.dtype;
+        let narrow = matches!(dtype, DType::BF16 | DType::F16);
+        // A stride leaves pixels over, and windows that are cut off.
+        let whole = op.result(0);
+        let first = only_reader(whole).and_then(|r| {
+            let s = Slice::of(r).filter(|s| s.strides.iter().all(|n| *n == 1))?;
+            s.offsets.iter().all(|n| n.known() == Some(0)).then(|| r.result(0))
+        });
+        let result = first.unwrap_or(whole);
+        let [read, by, kh, kw] = known(result)?;
+        let complete = [read, by] == [channels, filters];
+        let sizes = [channels, images, height, width, filters, rows, columns, kh, kw];
+        (narrow && complete && sizes.iter().all(|n| *n > 0)).then_some(Form {
+            result,
+            input: o.input,
+            gradient: o.weight,
+            dtype,
+            channels,
+            images,
+            size: [height, width],
+            filters,
+            outs: [rows, columns],
+            window: [kh, kw],
+            strides: o.dilation,
+            dilation: o.strides,
+            pad_low: o.pad_low,
+            pad_high: o.pad_high,
+        })
+    }
+
+    /// Whether it is the gradient of a convolution that TMA can read.
+    fn is_gradient(&self, pixels: i64) -> bool {
+        let [rows, columns] = self.outs;
+        // The images that the windows read, of the convolution and of its gradient.
+        let o = Convolution {
+            input: self.input,
+            weight: self.gradient,
+            strides: self.strides.clone(),
+            pad_low: self.pad_low.clone(),
+            pad_high: self.pad_high.clone(),
+            dilation: self.dilation.clone(),
+            groups: 1,
+            transposed: false,
+            output_padding: None,
+        };
+        let reads = |i: usize| {
+            let reach = self.dilation[i] * (self.window[i] - 1);
+            let room = self.size[i] + self.pad_low[i] + self.pad_high[i] - reach - 1;
+            room >= 0 && room / self.strides[i] + 1 == self.outs[i]
+        };
+        let many = rows * columns >= pixels * self.window[0] * self.window[1];
+        let readable = self.is_pixel() || self.is_apart() || fits_im2col(&o, &self.window);
+        many && self.filters % UNIT == 0 && readable && (0..2).all(reads)
+    }
+
+    fn is_plain(&self) -> bool {
+        self.pad_low.iter().chain(&self.pad_high).all(|n| *n == 0)
+    }
+    /// Whether the window is one pixel, and each pixel has one.
+    fn is_pixel(&self) -> bool {
+        self.window == [1, 1] && self.strides == [1, 1] && self.is_plain() && self.outs == self.size
+    }
+    /// Whether windows cover the image and do not overlap, and TMA cannot read the channels.
+    fn is_apart(&self) -> bool {
+        let covers = |i: usize| {
+            self.strides[i] == self.window[i] && self.outs[i] * self.window[i] == self.size[i]
+        };
+        self.channels % UNIT != 0
+            && self.dilation == [1, 1]
+            && self.is_plain()
+            && (0..2).all(covers)
+    }
+
+    fn rewrite(&self, b: &Builder) -> Result<()> {
+        let sizes = [self.filters, self.window[0], self.window[1], self.channels];
+        let sum = if self.is_pixel() || self.is_apart() {
+            let made = self.product(b)?;
+            b.add(&Reshape { input: made, sizes: Size::all(&sizes) })?
+        } else {
+            self.partial_sums(b, sizes)?
+        };
+        let new = b.add(&Transpose { input: sum, permutation: vec![3, 0, 1, 2] })?;
+        self.result.replace_uses(new);
+        let erases = |k| matches!(k, OpKind::Slice | OpKind::Convolution | OpKind::Transpose);
+        kiln_passes::readers::erase_dead(vec![self.result], erases);
+        Ok(())
+    }
+
+    /// A value \[C, N, H, W\] with channels last.
+    fn last(b: &Builder, v: Value) -> Result<Value> {
+        b.add(&Transpose { input: v, permutation: vec![1, 2, 3, 0] })
+    }
+
+    /// The gradient \[O, KH KW C\] as a product over the pixels of all images.
+    fn product(&self, b: &Builder) -> Result<Value> {
+        let rows = |input: Value, columns: i64| {
+            let [p, q] = self.outs;
+            b.add(&Reshape { input, sizes: Size::all(&[self.images * p * q, columns]) })
+        };
+        let ([p, q], [kh, kw]) = (self.outs, self.window);
+        let pixels = match self.is_pixel() {
+            true => Form::last(b, self.input)?,
+            false => {
+                let apart = Size::all(&[self.channels, self.images, p, kh, q, kw]);
+                let input = b.add(&Reshape { input: self.input, sizes: apart })?;
+                b.add(&Transpose { input, permutation: vec![1, 2, 4, 3, 5, 0] })?
+            }
+        };
+        let lhs = rows(Form::last(b, self.gradient)?, self.filters)?;
+        let rhs = rows(pixels, kh * kw * self.channels)?;
+        b.add(&DotGeneral {
+            lhs,
+            rhs,
+            lhs_batch: vec![],
+            rhs_batch: vec![],
+            lhs_contract: vec![0],
+            rhs_contract: vec![0],
+            element_type: None,
+        })
+    }
+
+    /// The gradient \[O, KH, KW, C\] as a sum of partial sums.
+    fn partial_sums(&self, b: &Builder, sizes: [i64; 4]) -> Result<Value> {
+        let mut input = Form::last(b, self.input)?;
+        let channels = (self.channels + UNIT - 1) / UNIT * UNIT;
+        if channels != self.channels {
+            let value = b.splat(self.dtype, &[], 0.0)?;
+            let high = Size::all(&[0, 0, 0, channels - self.channels]);
+            input = b.add(&Pad { input, value, low: Size::all(&[0; 4]), high })?;
+        }
+        let parts = b.add(&ConvolutionWeightGradient {
+            input,
+            gradient: Form::last(b, self.gradient)?,
+            window: self.window.to_vec(),
+            strides: self.strides.clone(),
+            pad_low: self.pad_low.clone(),
+            pad_high: self.pad_high.clone(),
+            dilation: self.dilation.clone(),
+            splits: self.splits(channels),
+        })?;
+        let input =
+            b.add(&Reduce { kind: ReduceKind::Sum, input: parts, dims: vec![0], maybe_empty: false })?;
+        let narrow = b.add(&Convert { input, dtype: Type::scalar(b.ctx, self.dtype) })?;
+        match channels == self.channels {
+            true => Ok(narrow),
+            false => {
+                let (offsets, sizes) = (Size::all(&[0; 4]), Size::all(&sizes));
+                b.add(&Slice { input: narrow, offsets, sizes, strides: vec![1; 4] })
+            }
+        }
+    }
+
+    /// Into how many parts the images are split.
+    fn splits(&self, channels: i64) -> i64 {
+        let [p, q] = self.outs;
+        let columns = self.window[0] * self.window[1] * channels;
+        let gemm =
+            Gemm { batch: 1, rows: self.filters, columns, k: self.images * p * q };
+        let whole = Chip::Sm90a.tiled_gemm(gemm, Left::default());
+        let divides = |n: &i64| self.images % n == 0;
+        SplitProducts::default().fastest(gemm, whole, divides).unwrap_or(1)
+    }
+}

@@ -1,0 +1,52 @@
+//! Gradients of convolutions by their weights.
+use crate::{
+    analysis::index_expr::IndexExpr,
+    linalg::{
+        common::Tensors,
+        contract::{Contraction, contract, with_padding},
+        kernel::Kernel,
+    },
+};
+use kiln_dialects::{ir::*, ops::*, value::DType};
+
+/// Lowers `kiln.convolution_weight_gradient`. The rows are filters, the columns window positions and
+/// channels; K are images and pixels.
+pub fn weight_gradient(k: &Kernel, o: &ConvolutionWeightGradient) -> Tensors {
+    let tensor = k.stored(o.input).ok_or("has an input that is not in memory")?;
+    match o.pad_low.iter().chain(&o.pad_high).all(|p| *p == 0) {
+        true => products(k, o),
+        false => {
+            let pads = [o.pad_low.as_slice(), &o.pad_high];
+            with_padding(k, (o.input, tensor), pads, &mut || products(k, o))
+        }
+    }
+}
+
+fn products(k: &Kernel, o: &ConvolutionWeightGradient) -> Tensors {
+    let (x, g) = (k.sizes_of(o.input)?, k.sizes_of(o.gradient)?);
+    let images = g[0].known().ok_or("has an unknown number of images")?;
+    let each = images / o.splits;
+    let [kh, kw] = [o.window[0], o.window[1]].map(Size::Static);
+    let all = [Size::Static(o.splits), g[3], kh, kw, x[3], Size::Static(each), g[1], g[2]];
+    let parallel = 5;
+    // A sum over one image, or one row of pixels, needs no loop.
+    let kept: Vec<usize> =
+        (0..all.len()).filter(|d| *d < parallel || all[*d].known() != Some(1)).collect();
+    let at = |d: usize| {
+        let place = kept.iter().position(|e| *e == d);
+        place.map_or(IndexExpr::number(0), IndexExpr::dim)
+    };
+    let image = at(0).times(IndexExpr::number(each)).plus(at(5));
+    let pixel = |i: usize| {
+        let start = at(6 + i).times(IndexExpr::number(o.strides[i]));
+        start.plus(at(2 + i).times(IndexExpr::number(o.dilation[i])))
+    };
+    let c = Contraction {
+        sizes: kept.iter().map(|d| all[*d]).collect(),
+        parallel,
+        order: (0..parallel).collect(),
+        lhs: vec![image.clone(), at(6), at(7), at(1)],
+        rhs: vec![image, pixel(0), pixel(1), at(4)],
+    };
+    contract(k, o.gradient, o.input, DType::F32, &c)
+}

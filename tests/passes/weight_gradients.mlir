@@ -1,0 +1,76 @@
+// RUN: kiln-weight-gradients{chip=sm_90a},canonicalize
+
+// Images are split into as many parts as give all SMs a tile.
+// CASE: window
+// CHECK: kiln.convolution_weight_gradient
+// CHECK-SAME: window = [3, 3] strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1]
+// CHECK: kiln.reduce sum
+// IMPLICIT-CHECK-NOT: kiln.convolution %
+// NO-RUN: its images are large; tests/compiled/ops.mlir has smaller ones
+module {
+  func.func @main(%x: tensor<64x64x28x28xbf16>, %g: tensor<64x128x28x28xbf16>) -> tensor<128x64x3x3xbf16> {
+    %0 = kiln.transpose %x permutation = [1, 0, 2, 3] : tensor<64x64x28x28xbf16>
+    %1 = kiln.transpose %g permutation = [1, 0, 2, 3] : tensor<64x128x28x28xbf16>
+    %2 = kiln.convolution %0, %1 strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<64x64x28x28xbf16>, tensor<128x64x28x28xbf16>
+    %3 = kiln.transpose %2 permutation = [1, 0, 2, 3] : tensor<64x128x3x3xbf16>
+    return %3 : tensor<128x64x3x3xbf16>
+  }
+}
+
+// -----
+// The stride of the convolution is the dilation of its gradient; what the stride leaves over is not
+// computed. Three channels are padded to the 16 bytes that TMA reads.
+// CASE: stride_of_few_channels
+// CHECK: kiln.pad
+// CHECK: kiln.convolution_weight_gradient
+// CHECK-SAME: window = [3, 3] strides = [2, 2] pad = [1, 1] x [0, 0] dilation = [1, 1]
+// CHECK: kiln.slice
+// IMPLICIT-CHECK-NOT: kiln.convolution %
+module {
+  func.func @main(%x: tensor<3x2x18x18xf16>, %g: tensor<16x2x9x9xf16>) -> tensor<3x16x3x3xf16> {
+    %0 = kiln.convolution %x, %g strides = [1, 1] pad = [1, 1] x [0, 0] dilation = [2, 2] : tensor<3x2x18x18xf16>, tensor<16x2x9x9xf16>
+    %1 = kiln.slice %0 offsets = [0, 0, 0, 0] sizes = [3, 16, 3, 3] strides = [1, 1, 1, 1] : tensor<3x16x3x3xf16>
+    return %1 : tensor<3x16x3x3xf16>
+  }
+}
+
+// -----
+// A window of one pixel: the product of two matrices over all pixels.
+// CASE: pixel
+// CHECK: kiln.dot_general
+// CHECK-SAME: contract = [0] x [0]
+// IMPLICIT-CHECK-NOT: kiln.convolution
+module {
+  func.func @main(%x: tensor<5x2x3x4xbf16>, %g: tensor<8x2x3x4xbf16>) -> tensor<5x8x1x1xbf16> {
+    %0 = kiln.convolution %x, %g strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<5x2x3x4xbf16>, tensor<8x2x3x4xbf16>
+    return %0 : tensor<5x8x1x1xbf16>
+  }
+}
+
+// -----
+// Windows that do not overlap, as of an image's patches.
+// CASE: patches
+// CHECK: kiln.dot_general
+// IMPLICIT-CHECK-NOT: kiln.convolution
+module {
+  func.func @main(%x: tensor<3x2x12x12xbf16>, %g: tensor<8x2x6x6xbf16>) -> tensor<3x8x2x2xbf16> {
+    %0 = kiln.convolution %x, %g strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [2, 2] : tensor<3x2x12x12xbf16>, tensor<8x2x6x6xbf16>
+    %1 = kiln.slice %0 offsets = [0, 0, 0, 0] sizes = [3, 8, 2, 2] strides = [1, 1, 1, 1] : tensor<3x8x2x2xbf16>
+    return %1 : tensor<3x8x2x2xbf16>
+  }
+}
+
+// -----
+// A convolution of images, f32, groups, and filters that TMA cannot read stay.
+// CASE: others
+// CHECK-COUNT-4: kiln.convolution %
+// IMPLICIT-CHECK-NOT: kiln.convolution_weight_gradient
+module {
+  func.func @main(%x: tensor<2x8x9x9xbf16>, %w: tensor<8x8x3x3xbf16>, %y: tensor<8x2x9x9xf32>, %v: tensor<8x2x9x9xf32>, %z: tensor<8x4x9x9xbf16>, %u: tensor<8x2x9x9xbf16>, %t: tensor<5x4x9x9xbf16>) -> (tensor<2x8x9x9xbf16>, tensor<8x8x3x3xf32>, tensor<8x8x3x3xbf16>, tensor<8x5x3x3xbf16>) {
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<2x8x9x9xbf16>, tensor<8x8x3x3xbf16>
+    %1 = kiln.convolution %y, %v strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<8x2x9x9xf32>, tensor<8x2x9x9xf32>
+    %2 = kiln.convolution %z, %u strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 2 : i64} : tensor<8x4x9x9xbf16>, tensor<8x2x9x9xbf16>
+    %3 = kiln.convolution %z, %t strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<8x4x9x9xbf16>, tensor<5x4x9x9xbf16>
+    return %0, %1, %2, %3 : tensor<2x8x9x9xbf16>, tensor<8x8x3x3xf32>, tensor<8x8x3x3xbf16>, tensor<8x5x3x3xbf16>
+  }
+}
