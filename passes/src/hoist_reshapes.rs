@@ -65,7 +65,10 @@ impl HoistReshapes {
                 )
             });
             let rank = dot.lhs.ty().dims().len();
-            return stored && dot.lhs_batch.is_empty() && rank == dot.lhs_contract.len() + 1;
+            // A split M that is contiguous would leave short rows, which TMA does not read.
+            let k_major = dot.lhs_contract.contains(&(rank as i64 - 1));
+            let plain = dot.lhs_batch.is_empty() && rank == dot.lhs_contract.len() + 1;
+            return stored && k_major && plain;
         }
         op.kind().is_some_and(OpKind::is_arithmetic)
             && op.operands().into_iter().any(|o| self.reaches_matmul(o, depth - 1))

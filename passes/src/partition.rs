@@ -51,11 +51,14 @@ crate::pass_options! {
             "dot_general".into(),
             "linear".into(),
             "matmul".into(),
+            "mean".into(),
             "reduce".into(),
             "reduce_window".into(),
             "scatter".into(),
             "sort".into(),
-            "top_k".into()
+            "std".into(),
+            "top_k".into(),
+            "var".into()
         ],
         /// Ops, by mnemonic, that are never recomputed
         pub never: Vec<String> = vec![

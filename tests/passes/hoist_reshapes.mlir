@@ -39,3 +39,14 @@ func.func @f(%x: tensor<2x8x4xf32>, %w: tensor<4x16xf32>) -> (tensor<2x8x16xf32>
   %1 = kiln.reshape %0 sizes = [2, 8, 16] : tensor<16x16xf32>
   return %1, %0 : tensor<2x8x16xf32>, tensor<16x16xf32>
 }
+
+// -----
+// M is contiguous in memory: a part of it would be too short a row for TMA.
+// CASE: contiguous_m
+// CHECK: kiln.dot_general %arg0
+// CHECK: kiln.reshape
+func.func @f(%x: tensor<8x16xf32>, %w: tensor<8x4xf32>) -> tensor<16x1x4xf32> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [0] x [0] : tensor<8x16xf32>, tensor<8x4xf32>
+  %1 = kiln.reshape %0 sizes = [16, 1, 4] : tensor<16x4xf32>
+  return %1 : tensor<16x1x4xf32>
+}

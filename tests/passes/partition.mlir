@@ -165,6 +165,26 @@ func.func @f(%x: tensor<4x3xf32> {kiln.layout = #kiln.layout<[1, 4], offset = 0,
 }
 
 // -----
+// CASE: statistics_of_what_is_saved_are_saved_too
+// NO-RUN: it has several functions
+// CHECK: func.func @f_forward
+// CHECK-DAG: kiln.mean
+// CHECK-DAG: kiln.var
+// CHECK: func.func @f_backward
+// CHECK-NOT: kiln.mean
+// CHECK-NOT: kiln.var
+func.func @f(%x: tensor<8x64xf32>, %g: tensor<8x64xf32>) -> (tensor<8x64xf32>, tensor<8x64xf32>) {
+  %0 = kiln.mean %x dims = [1] keep_dims : tensor<8x64xf32>
+  %1 = kiln.var %x dims = [1] keep_dims {correction = 0.0 : f64} : tensor<8x64xf32>
+  %2 = kiln.broadcast_in_dim %0 dims = [0, 1] sizes = [8, 64] : tensor<8x1xf32>
+  %3 = kiln.broadcast_in_dim %1 dims = [0, 1] sizes = [8, 64] : tensor<8x1xf32>
+  %4 = kiln.sub %x, %2 : tensor<8x64xf32>
+  %5 = kiln.mul %4, %3 : tensor<8x64xf32>
+  %6 = kiln.mul %g, %5 : tensor<8x64xf32>
+  return %5, %6 : tensor<8x64xf32>, tensor<8x64xf32>
+}
+
+// -----
 // CASE: heavy_ops_without_operands_are_saved
 // NO-RUN: one function becomes two
 // RUN: kiln-partition{cotangents=1 heavy=iota}

@@ -27,8 +27,10 @@ module {
 // CHECK: kiln.slice
 // IMPLICIT-CHECK-NOT: kiln.convolution %
 module {
-  func.func @main(%x: tensor<3x2x18x18xf16>, %g: tensor<16x2x9x9xf16>) -> tensor<3x16x3x3xf16> {
-    %0 = kiln.convolution %x, %g strides = [1, 1] pad = [1, 1] x [0, 0] dilation = [2, 2] : tensor<3x2x18x18xf16>, tensor<16x2x9x9xf16>
+  func.func @main(%x: tensor<2x3x18x18xf16>, %g: tensor<2x16x9x9xf16>) -> tensor<3x16x3x3xf16> {
+    %2 = kiln.transpose %x permutation = [1, 0, 2, 3] : tensor<2x3x18x18xf16>
+    %3 = kiln.transpose %g permutation = [1, 0, 2, 3] : tensor<2x16x9x9xf16>
+    %0 = kiln.convolution %2, %3 strides = [1, 1] pad = [1, 1] x [0, 0] dilation = [2, 2] : tensor<3x2x18x18xf16>, tensor<16x2x9x9xf16>
     %1 = kiln.slice %0 offsets = [0, 0, 0, 0] sizes = [3, 16, 3, 3] strides = [1, 1, 1, 1] : tensor<3x16x3x3xf16>
     return %1 : tensor<3x16x3x3xf16>
   }
@@ -41,8 +43,10 @@ module {
 // CHECK-SAME: contract = [0] x [0]
 // IMPLICIT-CHECK-NOT: kiln.convolution
 module {
-  func.func @main(%x: tensor<5x2x3x4xbf16>, %g: tensor<8x2x3x4xbf16>) -> tensor<5x8x1x1xbf16> {
-    %0 = kiln.convolution %x, %g strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<5x2x3x4xbf16>, tensor<8x2x3x4xbf16>
+  func.func @main(%x: tensor<2x3x4x5xbf16>, %g: tensor<2x8x3x4xbf16>) -> tensor<5x8x1x1xbf16> {
+    %1 = kiln.transpose %x permutation = [3, 0, 1, 2] : tensor<2x3x4x5xbf16>
+    %2 = kiln.transpose %g permutation = [1, 0, 2, 3] : tensor<2x8x3x4xbf16>
+    %0 = kiln.convolution %1, %2 strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<5x2x3x4xbf16>, tensor<8x2x3x4xbf16>
     return %0 : tensor<5x8x1x1xbf16>
   }
 }
@@ -53,8 +57,10 @@ module {
 // CHECK: kiln.dot_general
 // IMPLICIT-CHECK-NOT: kiln.convolution
 module {
-  func.func @main(%x: tensor<3x2x12x12xbf16>, %g: tensor<8x2x6x6xbf16>) -> tensor<3x8x2x2xbf16> {
-    %0 = kiln.convolution %x, %g strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [2, 2] : tensor<3x2x12x12xbf16>, tensor<8x2x6x6xbf16>
+  func.func @main(%x: tensor<2x3x12x12xbf16>, %g: tensor<2x8x6x6xbf16>) -> tensor<3x8x2x2xbf16> {
+    %2 = kiln.transpose %x permutation = [1, 0, 2, 3] : tensor<2x3x12x12xbf16>
+    %3 = kiln.transpose %g permutation = [1, 0, 2, 3] : tensor<2x8x6x6xbf16>
+    %0 = kiln.convolution %2, %3 strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [2, 2] : tensor<3x2x12x12xbf16>, tensor<8x2x6x6xbf16>
     %1 = kiln.slice %0 offsets = [0, 0, 0, 0] sizes = [3, 8, 2, 2] strides = [1, 1, 1, 1] : tensor<3x8x2x2xbf16>
     return %1 : tensor<3x8x2x2xbf16>
   }
@@ -66,11 +72,15 @@ module {
 // CHECK-COUNT-4: kiln.convolution %
 // IMPLICIT-CHECK-NOT: kiln.convolution_weight_gradient
 module {
-  func.func @main(%x: tensor<2x8x9x9xbf16>, %w: tensor<8x8x3x3xbf16>, %y: tensor<8x2x9x9xf32>, %v: tensor<8x2x9x9xf32>, %z: tensor<8x4x9x9xbf16>, %u: tensor<8x2x9x9xbf16>, %t: tensor<5x4x9x9xbf16>) -> (tensor<2x8x9x9xbf16>, tensor<8x8x3x3xf32>, tensor<8x8x3x3xbf16>, tensor<8x5x3x3xbf16>) {
+  func.func @main(%x: tensor<2x8x9x9xbf16>, %w: tensor<8x8x3x3xbf16>, %y: tensor<2x8x9x9xf32>, %z: tensor<4x8x9x9xbf16>, %u: tensor<2x8x9x9xbf16>, %t: tensor<4x5x9x9xbf16>) -> (tensor<2x8x9x9xbf16>, tensor<8x8x3x3xf32>, tensor<8x8x3x3xbf16>, tensor<8x5x3x3xbf16>) {
     %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<2x8x9x9xbf16>, tensor<8x8x3x3xbf16>
-    %1 = kiln.convolution %y, %v strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<8x2x9x9xf32>, tensor<8x2x9x9xf32>
-    %2 = kiln.convolution %z, %u strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 2 : i64} : tensor<8x4x9x9xbf16>, tensor<8x2x9x9xbf16>
-    %3 = kiln.convolution %z, %t strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<8x4x9x9xbf16>, tensor<5x4x9x9xbf16>
-    return %0, %1, %2, %3 : tensor<2x8x9x9xbf16>, tensor<8x8x3x3xf32>, tensor<8x8x3x3xbf16>, tensor<8x5x3x3xbf16>
+    %1 = kiln.transpose %y permutation = [1, 0, 2, 3] : tensor<2x8x9x9xf32>
+    %2 = kiln.convolution %1, %1 strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<8x2x9x9xf32>, tensor<8x2x9x9xf32>
+    %3 = kiln.transpose %z permutation = [1, 0, 2, 3] : tensor<4x8x9x9xbf16>
+    %4 = kiln.transpose %u permutation = [1, 0, 2, 3] : tensor<2x8x9x9xbf16>
+    %5 = kiln.convolution %3, %4 strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 2 : i64} : tensor<8x4x9x9xbf16>, tensor<8x2x9x9xbf16>
+    %6 = kiln.transpose %t permutation = [1, 0, 2, 3] : tensor<4x5x9x9xbf16>
+    %7 = kiln.convolution %3, %6 strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<8x4x9x9xbf16>, tensor<5x4x9x9xbf16>
+    return %0, %2, %5, %7 : tensor<2x8x9x9xbf16>, tensor<8x8x3x3xf32>, tensor<8x8x3x3xbf16>, tensor<8x5x3x3xbf16>
   }
 }

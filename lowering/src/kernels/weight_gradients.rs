@@ -39,8 +39,6 @@ kiln_passes::pass_options! {
     pub struct WeightGradients {
         /// Target GPU: only for sm_90a the pass does something
         pub chip: String = String::new(),
-        /// Least number of times that the pixels of the window outnumber those of the result
-        pub pixels: i64 = 8,
     }
 }
 
@@ -58,8 +56,9 @@ impl Pass for WeightGradients {
         if self.chip != Chip::Sm90a.name() {
             return Ok(());
         }
-        for op in walk(root) {
-            if let Some(form) = Form::of(op).filter(|f| f.is_gradient(self.pixels)) {
+        let is_convolution = |op: &Op| op.kind() == Some(OpKind::Convolution);
+        for op in walk(root).into_iter().filter(is_convolution).collect::<Vec<_>>() {
+            if let Some(form) = Form::of(op).filter(Form::is_gradient) {
                 let b = Builder::before(op).ok_or_at(op, "is in no block")?;
                 form.rewrite(&b).at(op)?;
             }
@@ -129,8 +128,11 @@ impl Form {
     }
 
     /// Whether it is the gradient of a convolution that TMA can read.
-    fn is_gradient(&self, pixels: i64) -> bool {
-        let [rows, columns] = self.outs;
+    fn is_gradient(&self) -> bool {
+        // Their batch is the channels of other values.
+        let swapped = |v: Value| {
+            v.def().and_then(Transpose::of).is_some_and(|t| t.permutation.first() != Some(&0))
+        };
         // The images that the windows read, of the convolution and of its gradient.
         let o = Convolution {
             input: self.input,
@@ -148,9 +150,12 @@ impl Form {
             let room = self.size[i] + self.pad_low[i] + self.pad_high[i] - reach - 1;
             room >= 0 && room / self.strides[i] + 1 == self.outs[i]
         };
-        let many = rows * columns >= pixels * self.window[0] * self.window[1];
         let readable = self.is_pixel() || self.is_apart() || fits_im2col(&o, &self.window);
-        many && self.filters % UNIT == 0 && readable && (0..2).all(reads)
+        swapped(self.input)
+            && swapped(self.gradient)
+            && self.filters % UNIT == 0
+            && readable
+            && (0..2).all(reads)
     }
 
     fn is_plain(&self) -> bool {

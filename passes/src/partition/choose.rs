@@ -114,7 +114,9 @@ pub(super) fn choose(joint: &Joint<'_>, costs: &Costs, kinds: &Kinds, budget: f6
     let is_heavy = |op: Op| {
         let Some(kind) = op.kind().filter(|k| kinds.heavy.contains(k)) else { return false };
         let (read, made) = (elements(op.operands()), elements(op.results()));
-        kind != OpKind::Reduce || read >= made.saturating_mul(4)
+        let reduces =
+            matches!(kind, OpKind::Reduce | OpKind::Mean | OpKind::Var | OpKind::Std);
+        !reduces || read >= made.saturating_mul(4)
     };
     // With a region, such as a checkpoint's: as heavy as what is in it.
     let is_heavy = |op: &Op| walk(*op).into_iter().any(is_heavy);
