@@ -44,6 +44,8 @@ kiln_passes::pass_options! {
 
 /// 16-bit channels per 16-byte TMA unit.
 const UNIT: i64 = 8;
+/// Columns of a slice of a tile.
+const TILE: i64 = 64;
 
 impl Pass for WeightGradients {
     const FLAG: &'static str = "kiln-weight-gradients";
@@ -151,7 +153,11 @@ impl Form {
             room >= 0 && room / self.strides[i] + 1 == self.outs[i]
         };
         let readable = self.is_pixel() || self.is_apart() || fits_im2col(&o, &self.window);
-        swapped(self.input)
+        // Rows of windows that are rows of the image merge with each other, too.
+        let wide = self.size[1] + self.pad_low[1] + self.pad_high[1];
+        let apart = !self.merges_rows() || wide > self.window[1] || self.is_apart();
+        apart
+            && swapped(self.input)
             && swapped(self.gradient)
             && self.filters % UNIT == 0
             && readable
@@ -174,6 +180,12 @@ impl Form {
             && self.dilation == [1, 1]
             && self.is_plain()
             && (0..2).all(covers)
+    }
+
+    /// Whether the pixels of a window row are one row of channels, since those of a pixel do not fill
+    /// tiles. Padding would lie between such pixels: it is stored.
+    fn merges_rows(&self) -> bool {
+        self.channels % TILE != 0 && self.dilation[1] == 1 && self.window[1] > 1
     }
 
     fn rewrite(&self, b: &Builder) -> Result<()> {
@@ -228,18 +240,26 @@ impl Form {
     fn partial_sums(&self, b: &Builder, sizes: [i64; 4]) -> Result<Value> {
         let mut input = Form::last(b, self.input)?;
         let channels = (self.channels + UNIT - 1) / UNIT * UNIT;
-        if channels != self.channels {
+        let none = || vec![0; 2];
+        let (stored, loaded) = match self.merges_rows() {
+            true => ([self.pad_low.clone(), self.pad_high.clone()], [none(), none()]),
+            false => ([none(), none()], [self.pad_low.clone(), self.pad_high.clone()]),
+        };
+        if channels != self.channels || stored.iter().flatten().any(|n| *n > 0) {
             let value = b.splat(self.dtype, &[], 0.0)?;
-            let high = Size::all(&[0, 0, 0, channels - self.channels]);
-            input = b.add(&Pad { input, value, low: Size::all(&[0; 4]), high })?;
+            let around = |pads: &[i64], last: i64| Size::all(&[&[0], pads, &[last]].concat());
+            let [low, high] = stored;
+            let (low, high) = (around(&low, 0), around(&high, channels - self.channels));
+            input = b.add(&Pad { input, value, low, high })?;
         }
+        let [pad_low, pad_high] = loaded;
         let parts = b.add(&ConvolutionWeightGradient {
             input,
             gradient: Form::last(b, self.gradient)?,
             window: self.window.to_vec(),
             strides: self.strides.clone(),
-            pad_low: self.pad_low.clone(),
-            pad_high: self.pad_high.clone(),
+            pad_low,
+            pad_high,
             dilation: self.dilation.clone(),
             splits: self.splits(channels),
         })?;
