@@ -147,23 +147,136 @@ pub(crate) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
         Attention => return attention::expand(op, b),
         AttentionGradient => return attention_gradient::expand(op, b),
         StructuredAttentionGradient => Err(PRIM.into()),
-        StructuredIndex | StructuredContract | StructuredScan | StructuredFft
-        | StructuredAttention | TileWarpSpecialize | TilePipeline | TileFirstStage
-        | TileNextStage | TileAcquire | TileWait | TileRelease | TileTmaLoad | TileView
-        | TileZeroRows | TileMma | TileMmaWait | TileIota | TileBroadcast | TileMap
-        | TileReduce | TileConvert | TileStore | TileLocalLoad | TileLoad | TileSplit
-        | TileClusterReduce | TileEpilogue | OptimizationBarrier | Sym | SymExpr | Dim
-        | BindShape | Require | RequireIndex | AdvanceRng | Global | GetGlobal | Launch | Arena
-        | ArenaSize | Reuse | Output | Neg | Abs | Sign | Exp | Exp2 | Expm1 | Log | Log1p
-        | Log2 | Sqrt | Rsqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Erf
-        | Ceil | Floor | RoundEven | Trunc | Not | IsFinite | IsNan | Add | Sub | Mul | Div
-        | Rem | FloorDiv | Pow | Max | Min | Atan2 | And | Or | Xor | Shl | Shr | Compare
-        | Select | Clamp | Convert | Bitcast | Constant | Splat | Iota | BroadcastInDim
-        | Reshape | Transpose | Slice | Pad | Concat | InsertSlice | Reverse | Gather | Scatter
-        | DynamicSlice | DynamicUpdateSlice | Reduce | ArgMax | ArgMin | Cumulative | Sort
-        | TopK | Fft | DotGeneral | Convolution | ReduceWindow | ConvolutionWeightGradient | WinogradInput | WinogradOutput
-        | Philox | RandomBits | RandomUniform | RandomNormal | If | While | Scan | Yield
-        | CustomCall | UnbackedSize | PtxCall => Err(PRIM.into()),
+        StructuredIndex
+        | StructuredContract
+        | StructuredScan
+        | StructuredFft
+        | StructuredAttention
+        | TileWarpSpecialize
+        | TilePipeline
+        | TileFirstStage
+        | TileNextStage
+        | TileAcquire
+        | TileWait
+        | TileRelease
+        | TileTmaLoad
+        | TileView
+        | TileZeroRows
+        | TileMma
+        | TileMmaWait
+        | TileIota
+        | TileBroadcast
+        | TileMap
+        | TileReduce
+        | TileConvert
+        | TileStore
+        | TileLocalLoad
+        | TileLoad
+        | TileSplit
+        | TileClusterReduce
+        | TileEpilogue
+        | OptimizationBarrier
+        | Sym
+        | SymExpr
+        | Dim
+        | BindShape
+        | Require
+        | RequireIndex
+        | AdvanceRng
+        | Global
+        | GetGlobal
+        | Launch
+        | Arena
+        | ArenaSize
+        | Reuse
+        | Output
+        | Neg
+        | Abs
+        | Sign
+        | Exp
+        | Exp2
+        | Expm1
+        | Log
+        | Log1p
+        | Log2
+        | Sqrt
+        | Rsqrt
+        | Sin
+        | Cos
+        | Tan
+        | Asin
+        | Acos
+        | Atan
+        | Sinh
+        | Cosh
+        | Tanh
+        | Erf
+        | Ceil
+        | Floor
+        | RoundEven
+        | Trunc
+        | Not
+        | IsFinite
+        | IsNan
+        | Add
+        | Sub
+        | Mul
+        | Div
+        | Rem
+        | FloorDiv
+        | Pow
+        | Max
+        | Min
+        | Atan2
+        | And
+        | Or
+        | Xor
+        | Shl
+        | Shr
+        | Compare
+        | Select
+        | Clamp
+        | Convert
+        | Bitcast
+        | Constant
+        | Splat
+        | Iota
+        | BroadcastInDim
+        | Reshape
+        | Transpose
+        | Slice
+        | Pad
+        | Concat
+        | InsertSlice
+        | Reverse
+        | Gather
+        | Scatter
+        | DynamicSlice
+        | DynamicUpdateSlice
+        | Reduce
+        | ArgMax
+        | ArgMin
+        | Cumulative
+        | Sort
+        | TopK
+        | Fft
+        | DotGeneral
+        | Convolution
+        | ReduceWindow
+        | ConvolutionWeightGradient
+        | WinogradInput
+        | WinogradOutput
+        | Philox
+        | RandomBits
+        | RandomUniform
+        | RandomNormal
+        | If
+        | While
+        | Scan
+        | Yield
+        | CustomCall
+        | UnbackedSize
+        | PtxCall => Err(PRIM.into()),
     };
     one.map(|v| vec![v])
 }

@@ -43,22 +43,19 @@ crate::pass_options! {
         /// Share of the saved bytes, from 1: all that `heavy` ops make, to 0: as few as can be; as
         /// torch._functorch.config.activation_memory_budget
         pub budget: f64 = 1.0,
-        /// Ops, by mnemonic, that are not recomputed while the budget allows it; reductions count
-        /// where they read four times what they make
+        /// Ops, by mnemonic, that are not recomputed while the budget allows it; reductions, means
+        /// and variances count where they read four times what they make
         pub heavy: Vec<String> = vec![
             "attention".into(),
             "convolution".into(),
             "dot_general".into(),
             "linear".into(),
             "matmul".into(),
-            "mean".into(),
             "reduce".into(),
             "reduce_window".into(),
             "scatter".into(),
             "sort".into(),
-            "std".into(),
-            "top_k".into(),
-            "var".into()
+            "top_k".into()
         ],
         /// Ops, by mnemonic, that are never recomputed
         pub never: Vec<String> = vec![

@@ -187,7 +187,13 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
             let o = ConvolutionWeightGradient::read(view)?;
             let (x, g) = (get(o.input)?, get(o.gradient)?);
             let ConvolutionWeightGradient {
-                window, strides, pad_low, pad_high, dilation, splits, ..
+                window,
+                strides,
+                pad_low,
+                pad_high,
+                dilation,
+                splits,
+                ..
             } = o;
             let p = r::ConvParams {
                 strides,

@@ -78,7 +78,11 @@ pub fn convolution(x: &Tensor, weight: &Tensor, p: &ConvParams) -> Result<Tensor
 }
 
 /// Spatial sizes of the result.
-pub(super) fn output_sizes(input: &[usize], kernel: &[usize], p: &ConvParams) -> Result<Vec<usize>> {
+pub(super) fn output_sizes(
+    input: &[usize],
+    kernel: &[usize],
+    p: &ConvParams,
+) -> Result<Vec<usize>> {
     let rank = input.len();
     steps("strides", &p.strides, rank)?;
     steps("dilation", &p.dilation, rank)?;

@@ -219,8 +219,8 @@ impl SplitProducts {
         let (model, Gemm { batch, rows, columns, k }) = (Chip::Sm90a, gemm);
         let time = |n: i64| {
             let bytes = 2 * 4 * n * batch * rows * columns;
-            let sum = bytes as f64 / (model.processors() * self.bandwidth) as f64
-                + self.launch as f64;
+            let sum =
+                bytes as f64 / (model.processors() * self.bandwidth) as f64 + self.launch as f64;
             // Without a further split inside the kernel: its CTAs would only wait for each other.
             model.unsplit_gemm(Gemm { batch: batch * n, k: k / n, ..gemm }) + sum
         };

@@ -263,8 +263,12 @@ impl Form {
             dilation: self.dilation.clone(),
             splits: self.splits(channels),
         })?;
-        let input =
-            b.add(&Reduce { kind: ReduceKind::Sum, input: parts, dims: vec![0], maybe_empty: false })?;
+        let input = b.add(&Reduce {
+            kind: ReduceKind::Sum,
+            input: parts,
+            dims: vec![0],
+            maybe_empty: false,
+        })?;
         let narrow = b.add(&Convert { input, dtype: Type::scalar(b.ctx, self.dtype) })?;
         match channels == self.channels {
             true => Ok(narrow),
@@ -279,8 +283,7 @@ impl Form {
     fn splits(&self, channels: i64) -> i64 {
         let [p, q] = self.outs;
         let columns = self.window[0] * self.window[1] * channels;
-        let gemm =
-            Gemm { batch: 1, rows: self.filters, columns, k: self.images * p * q };
+        let gemm = Gemm { batch: 1, rows: self.filters, columns, k: self.images * p * q };
         let whole = Chip::Sm90a.tiled_gemm(gemm, Left::default());
         let divides = |n: &i64| self.images % n == 0;
         SplitProducts::default().fastest(gemm, whole, divides).unwrap_or(1)

@@ -66,7 +66,8 @@ impl ConvolutionGradient {
         let n = self.strides.len();
         let known = g.ty().dims().iter().skip(2).all(|d| d.known().is_some())
             && sizes.iter().skip(2).all(|d| d.known().is_some());
-        if !known || self.strides.iter().any(|s| *s != 1) {
+        // A group of one channel has a kernel of its own, which reads no reversed weight.
+        if !known || self.groups != 1 || self.strides.iter().any(|s| *s != 1) {
             return Ok(None);
         }
         let reaches = (0..n).map(|i| Ok(self.reach(weight, i)? - 1)).collect::<Result<Vec<_>>>()?;

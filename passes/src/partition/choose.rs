@@ -112,11 +112,12 @@ pub(super) fn choose(joint: &Joint<'_>, costs: &Costs, kinds: &Kinds, budget: f6
     }
     let elements = |values: Vec<Value>| values.first().map_or(1, |v| costs.elements(*v));
     let is_heavy = |op: Op| {
-        let Some(kind) = op.kind().filter(|k| kinds.heavy.contains(k)) else { return false };
-        let (read, made) = (elements(op.operands()), elements(op.results()));
         let reduces =
-            matches!(kind, OpKind::Reduce | OpKind::Mean | OpKind::Var | OpKind::Std);
-        !reduces || read >= made.saturating_mul(4)
+            matches!(op.kind(), Some(OpKind::Reduce | OpKind::Mean | OpKind::Var | OpKind::Std));
+        let kind = if reduces { Some(OpKind::Reduce) } else { op.kind() };
+        let (read, made) = (elements(op.operands()), elements(op.results()));
+        let listed = kind.is_some_and(|k| kinds.heavy.contains(&k));
+        listed && (!reduces || read >= made.saturating_mul(4))
     };
     // With a region, such as a checkpoint's: as heavy as what is in it.
     let is_heavy = |op: &Op| walk(*op).into_iter().any(is_heavy);

@@ -259,8 +259,7 @@ impl Image {
         let [images, height, width, pixel] = self.sizes.clone();
         let row = width.times(&pixel);
         let starts = width.plus(&Poly::number(-merged));
-        let channels =
-            if w.filters.is_some() { pixel.clone() } else { Poly::number(w.channels) };
+        let channels = if w.filters.is_some() { pixel.clone() } else { Poly::number(w.channels) };
         MatrixOperand {
             buffer: self.buffer,
             argument: self.argument,
