@@ -6,7 +6,7 @@ use super::{
 use kiln::dialects::{ir::*, ops::*, value::DType};
 
 impl Graph {
-    /// A step of kind winograd, convolution, or pieces.
+    /// A step of kind winograd, convolution, weight_gradient, or pieces.
     pub fn convolutions(&mut self, kind: &str) -> Made {
         let b = self.b;
         let none = Ok(vec![]);
@@ -45,6 +45,29 @@ impl Graph {
                     groups,
                     transposed,
                     output_padding,
+                }))
+            }
+            "weight_gradient" => {
+                let floats = [DType::F32, DType::F16, DType::BF16];
+                let Some(x) = self.value(|d, t| {
+                    floats.contains(&t) && d.len() == 2 && d.iter().all(|d| d.known() != Some(0))
+                }) else {
+                    return none;
+                };
+                // A column of pixels, as many windows of two, and one gradient of each.
+                let sizes = b.sizes_of(x)?;
+                let column = vec![sizes[0], sizes[1], Size::Static(1), Size::Static(1)];
+                let gradient = b.splat(dtype(x), &column, 0.5)?;
+                let input = b.add(&Reshape { input: x, sizes: column })?;
+                one(b.add(&ConvolutionWeightGradient {
+                    input,
+                    gradient,
+                    window: vec![2, 1],
+                    strides: vec![1, 1],
+                    pad_low: vec![1, 0],
+                    pad_high: vec![0, 0],
+                    dilation: vec![1, 1],
+                    splits: 1,
                 }))
             }
             _ => {

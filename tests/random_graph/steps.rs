@@ -3,7 +3,7 @@ use super::values::{Graph, SMOOTH, dtype};
 use kiln::dialects::{ir::*, ops::*, value::DType};
 
 /// Kinds of steps.
-pub const STEPS: &str = "unary unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
+pub const STEPS: &str = "unary unary unary weight_gradient binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
     transpose slice pad concat reverse gather scatter dynamic_slice dynamic_update_slice reduce arg cumulative sort dot window random \
     convolution winograd pieces joined place control control";
 
@@ -313,7 +313,7 @@ impl Graph {
                     _ => b.add(&RandomNormal { key, sizes, dtype, mean: 0.0, std: 1.0 }),
                 })
             }
-            "winograd" | "convolution" | "pieces" => self.convolutions(kind),
+            "winograd" | "convolution" | "weight_gradient" | "pieces" => self.convolutions(kind),
             "joined" => {
                 let Some(x) = self.value(|d, t| {
                     t != DType::I1 && d.len() == 2 && d.iter().all(|d| d.known() != Some(0))

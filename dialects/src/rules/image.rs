@@ -114,16 +114,7 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
             let x = v.tensor(o.input)?;
             numeric(&x)?;
             let n = x.dims.len();
-            for (list, name, least) in [
-                (&o.window, "window", 1),
-                (&o.strides, "strides", 1),
-                (&o.pad_low, "pad_low", 0),
-                (&o.pad_high, "pad_high", 0),
-                (&o.dilation, "dilation", 1),
-            ] {
-                ensure_len(list, n, name)?;
-                all(list, least, name)?;
-            }
+            window_lists(n, [&o.window, &o.strides, &o.pad_low, &o.pad_high, &o.dilation])?;
             let size = |i: usize| {
                 windows(
                     &x.dims[i],
@@ -187,6 +178,24 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
         }
         other => Err(format!("({}) is not a windowed op", other.name()).into()),
     }
+}
+
+/// Checks the attributes of windows over `rank` dimensions.
+fn window_lists(
+    rank: usize,
+    [window, strides, pad_low, pad_high, dilation]: [&Vec<i64>; 5],
+) -> Result<()> {
+    for (list, name, least) in [
+        (window, "window", 1),
+        (strides, "strides", 1),
+        (pad_low, "pad_low", 0),
+        (pad_high, "pad_high", 0),
+        (dilation, "dilation", 1),
+    ] {
+        ensure_len(list, rank, name)?;
+        all(list, least, name)?;
+    }
+    Ok(())
 }
 
 fn pool(
@@ -288,16 +297,7 @@ fn weight_gradient(o: &ConvolutionWeightGradient, v: &dyn Sizes) -> Result<Vec<T
     let ([n, height, width, c], [images, p, q, f]) = (&x.dims[..], &g.dims[..]) else {
         return Err(format!("takes rank 4, has rank {} and {}", x.dims.len(), g.dims.len()).into());
     };
-    for (list, name, least) in [
-        (&o.window, "window", 1),
-        (&o.strides, "strides", 1),
-        (&o.pad_low, "pad_low", 0),
-        (&o.pad_high, "pad_high", 0),
-        (&o.dilation, "dilation", 1),
-    ] {
-        ensure_len(list, 2, name)?;
-        all(list, least, name)?;
-    }
+    window_lists(2, [&o.window, &o.strides, &o.pad_low, &o.pad_high, &o.dilation])?;
     unify(n, images, || "of input and gradient, their images".into())?;
     for (i, (size, out)) in [(height, p), (width, q)].into_iter().enumerate() {
         let window = Dim::Known(o.window[i]);
@@ -305,9 +305,8 @@ fn weight_gradient(o: &ConvolutionWeightGradient, v: &dyn Sizes) -> Result<Vec<T
         let all = windows(size, low, high, &window, o.strides[i], o.dilation[i])?;
         unify(&all, out, || format!("of windows and gradient along dimension {}", i + 1))?;
     }
-    ensure(o.splits >= 1 && n.known().is_none_or(|n| n % o.splits == 0), || {
-        format!("has {n} images, which {} splits do not divide", o.splits)
-    })?;
+    let divides = o.splits == 1 || o.splits > 1 && n.known().is_some_and(|n| n % o.splits == 0);
+    ensure(divides, || format!("has {n} images, which {} splits do not divide", o.splits))?;
     let [kh, kw] = [o.window[0], o.window[1]].map(Dim::Known);
     let dims = vec![Dim::Known(o.splits), f.clone(), kh, kw, c.clone()];
     Ok(vec![TensorType { dtype: DType::F32, dims }])

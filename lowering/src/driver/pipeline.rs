@@ -24,12 +24,7 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-ptx-calls{keep=true}",
         "first, since no pass looks into its region",
     ),
-    step(
-        Level::Graph,
-        On::Module,
-        "kiln-refine-shapes",
-        "puts sizes that later passes need into the types",
-    ),
+    step(Level::Graph, On::Module, "kiln-refine-shapes", "later passes need sizes in the types"),
     step(
         Level::Graph,
         On::Module,
@@ -59,12 +54,7 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-chunk-rows",
         "losses are prims, and nothing has moved their reshapes and transposes yet",
     ),
-    step(
-        Level::Graph,
-        On::Module,
-        "kiln-verify-level",
-        "reports composites that were not expanded",
-    ),
+    step(Level::Graph, On::Module, "kiln-verify-level", "reports composites that remain"),
     cuda(
         Level::Prims,
         On::Module,

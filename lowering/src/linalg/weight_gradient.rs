@@ -24,10 +24,10 @@ pub fn weight_gradient(k: &Kernel, o: &ConvolutionWeightGradient) -> Tensors {
 
 fn products(k: &Kernel, o: &ConvolutionWeightGradient) -> Tensors {
     let (x, g) = (k.sizes_of(o.input)?, k.sizes_of(o.gradient)?);
-    let images = g[0].known().ok_or("has an unknown number of images")?;
-    let each = images / o.splits;
+    // The rule knows that splits divide the images, whose number is dynamic for one split only.
+    let each = g[0].known().map_or(g[0], |images| Size::Static(images / o.splits));
     let [kh, kw] = [o.window[0], o.window[1]].map(Size::Static);
-    let all = [Size::Static(o.splits), g[3], kh, kw, x[3], Size::Static(each), g[1], g[2]];
+    let all = [Size::Static(o.splits), g[3], kh, kw, x[3], each, g[1], g[2]];
     let parallel = 5;
     // A sum over one image, or one row of pixels, needs no loop.
     let kept: Vec<usize> =
@@ -36,7 +36,10 @@ fn products(k: &Kernel, o: &ConvolutionWeightGradient) -> Tensors {
         let place = kept.iter().position(|e| *e == d);
         place.map_or(IndexExpr::number(0), IndexExpr::dim)
     };
-    let image = at(0).times(IndexExpr::number(each)).plus(at(5));
+    let image = match each {
+        Size::Static(each) => at(0).times(IndexExpr::number(each)).plus(at(5)),
+        Size::Dynamic(_) => at(5),
+    };
     let pixel = |i: usize| {
         let start = at(6 + i).times(IndexExpr::number(o.strides[i]));
         start.plus(at(2 + i).times(IndexExpr::number(o.dilation[i])))
