@@ -91,6 +91,8 @@ extern "C" {
 void kilnRegisterPass(const KilnPassTable *t) { // the table must be static; once per pass, from one thread
   registerPass([t] { return std::make_unique<RustPass>(t, t->create(t)); });
 }
+// Upstream's C API emits errors only.
+void kilnEmitRemark(MlirLocation at, MlirStringRef message) { emitRemark(unwrap(at)) << unwrap(message); }
 bool kilnPassIsRegistered(MlirStringRef argument) { return PassInfo::lookup(text(argument)) != nullptr; }
 // The anchor to nest a pass on when the pipeline names none: "" for a module.
 MlirStringRef kilnPassNest(MlirContext c, MlirStringRef argument) {

@@ -8,7 +8,7 @@
 //! behaviour): products take 16-bit operands, exponentials, losses, norms and sums take f32, others
 //! take the widest type among their operands, to which numbers do not count. Bodies of control flow
 //! are cast, their arguments and results are not. Other ops, and those that have an f64 operand, stay
-//! as they are.
+//! as they are. Each cast is a remark.
 //!
 //! Numerics: approximates; an operand of a product has a relative error of at most 2^-8 (bf16).
 //!
@@ -22,6 +22,7 @@ mod policy;
 use crate::{
     options::named_values,
     pass::{Numerics, Pass},
+    remarks::remark,
 };
 use kiln_dialects::{
     ir::*,
@@ -170,7 +171,10 @@ impl Casts {
         if let Some(made) = self.made.get(&(v, to, b.block())) {
             return Ok(*made);
         }
+        let from = tensor_type(v.ty())?.dtype;
         let made = b.add(&Convert { input: v, dtype: Type::scalar(op.ctx(), to) })?;
+        let what = format!("casts an operand of {} from {} to {}", op.name(), from.name(), to.name());
+        remark(op, Autocast::FLAG, &what);
         if to == self.lower {
             self.narrowed.insert(made);
         }

@@ -29,6 +29,7 @@ mod rules;
 use crate::{
     pass::{Numerics, Pass},
     readers::erase_dead,
+    remarks::remark,
 };
 use kiln_dialects::{
     ir::*,
@@ -89,9 +90,10 @@ impl Pass for ChunkRows {
                     }
                     Ok(None) => {}
                     Err(why) => {
-                        let name = "kiln.not_chunked";
-                        tracing::info!(target: "kiln::passes", "{}: a large product is not chunked: {why}", product.loc());
-                        product.set_attr(name, Attr::string(product.ctx(), &why));
+                        let said = format!("a large product is not chunked: {why}");
+                        remark(product, Self::FLAG, &said);
+                        let why = Attr::string(product.ctx(), &why);
+                        product.set_attr("kiln.not_chunked", why);
                     }
                 }
             }

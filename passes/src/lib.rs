@@ -10,6 +10,7 @@ pub mod options;
 pub mod pass;
 pub mod permutation;
 pub mod readers;
+pub mod remarks;
 pub mod table;
 
 pub mod argument_order;

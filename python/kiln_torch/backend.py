@@ -61,7 +61,7 @@ class Report:
         return [program.launches() for ref in self.compiled if (program := ref())]
 
     def remarks(self) -> list[str]:
-        """What does not run on the GPU as planned, such as factorizations on the host, each once."""
+        """What passes did or missed, such as casts, and what does not run on the GPU as planned, each once."""
         return list(dict.fromkeys(text for ref in self.compiled if (program := ref()) for text in program.remarks()))
 
     @property

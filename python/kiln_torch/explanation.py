@@ -37,8 +37,8 @@ class Explanation(str):
 
 
 def explain(model, *args, options: dict | None = None, **kwargs) -> Explanation:
-    """Compiles a model for these arguments, calls it once, and says how many graphs, programs and kernels it is, what runs on the host, and
-    which ops stay eager and why."""
+    """Compiles a model for these arguments, calls it once, and says how many graphs, programs and kernels it is, what passes did or missed
+    (such as casts), what runs on the host, and which ops stay eager and why."""
     from . import backend
 
     before = len(backend.reports)

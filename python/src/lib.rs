@@ -14,7 +14,7 @@ use kiln_runtime::{
     CallError, Pool, View, ViewMut,
     cuda::Stream,
     pool::{OpenMp, Parallel},
-    program::Dim,
+    program::{Dim, PassRemark},
     view::byte_size,
 };
 use pyo3::{
@@ -196,9 +196,14 @@ impl Program {
     fn calls_host(&self) -> bool {
         self.exe.cuda().is_some_and(|loaded| loaded.calls_host())
     }
-    /// What does not run on the GPU as planned, and why.
+    /// What passes did or missed, and what does not run on the GPU as planned, and why.
     fn remarks(&self) -> Vec<String> {
-        self.exe.cuda().map(|loaded| loaded.remarks()).unwrap_or_default()
+        let placed = |r: &PassRemark| match r.source.is_empty() {
+            true => r.text.clone(),
+            false => format!("{} ({})", r.text, r.source),
+        };
+        let passes = self.exe.program().remarks.iter().map(placed);
+        passes.chain(self.exe.cuda().map(|loaded| loaded.remarks()).unwrap_or_default()).collect()
     }
     /// The inputs that are not taken row-major, with the order of their dimensions, outermost in
     /// memory first.

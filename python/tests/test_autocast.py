@@ -5,6 +5,7 @@ import pytest
 import torch
 from test_training import MODELS
 
+import kiln_torch
 from kiln_torch import kiln
 
 nn = torch.nn
@@ -62,3 +63,9 @@ def test_with_a_joint_graph_saved_tensors_have_16_bits(device):
         torch.compile(model, backend=kiln, options={"autocast": "bf16", "joint_graph": True})(x).sum().backward()
     parameters = {p.data_ptr() for p in model.parameters()} | {x.data_ptr()}
     assert {t.dtype for t in saved if t.data_ptr() not in parameters} == {torch.bfloat16}
+
+
+def test_explain_counts_casts(device):
+    model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8))
+    text = str(kiln_torch.explain(model, torch.randn(16, 32), options={"autocast": "bf16"}))
+    assert "remark: kiln-autocast: casts an operand of kiln.linear from f32 to bf16" in text, text

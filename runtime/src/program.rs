@@ -65,6 +65,9 @@ pub struct Program {
     /// The other donated inputs, for reports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_aliased: Vec<NotAliased>,
+    /// What passes did or missed, for reports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<PassRemark>,
     /// Weights and other constants.
     pub globals: Vec<Global>,
     /// The kernels that the entry launches, one for each launch, in order.
@@ -83,6 +86,16 @@ pub struct Program {
     /// then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Box<Control>>,
+}
+
+/// An optimisation remark of a pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassRemark {
+    /// The pass's flag, and what it did or missed.
+    pub text: String,
+    /// The source location of the op, such as `model.py:12:5`; empty if it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
 }
 
 /// A target CPU or GPU.

@@ -43,6 +43,8 @@ pub struct GraphInfo {
     pub kernels: Vec<(String, Vec<String>)>,
     /// Missed fusions: kernel and reason.
     pub not_fused: Vec<(String, String)>,
+    /// What passes did or missed, such as casts, with the source locations of the ops.
+    pub remarks: Vec<(String, Vec<String>)>,
     /// Strategy of each kernel, in the same order.
     pub kinds: Vec<String>,
     /// Arena bytes for intermediate buffers: a number, or an expression of symbols. A long
@@ -185,6 +187,14 @@ impl GraphInfo {
             self.kinds.push(k.kind.clone());
             self.not_fused.extend(k.not_fused.iter().map(|why| (k.name.clone(), why.clone())));
         }
+        for remark in &program.remarks {
+            let at = self.remarks.iter().position(|(text, _)| *text == remark.text);
+            let at = at.unwrap_or_else(|| {
+                self.remarks.push((remark.text.clone(), vec![]));
+                self.remarks.len() - 1
+            });
+            self.remarks[at].1.push(remark.source.clone());
+        }
         let bytes =
             |g: &Global| g.shape.iter().product::<u64>() * byte_size(&g.dtype).unwrap_or(1) as u64;
         let sum = |p: &Program, packed: bool| {
@@ -283,6 +293,9 @@ fn blockers(p: &Program) -> Vec<String> {
     all
 }
 
+/// Number of source locations printed of a remark.
+const PLACES: usize = 4;
+
 /// Number of passes printed.
 const PASSES: usize = 12;
 
@@ -298,6 +311,19 @@ impl fmt::Display for GraphInfo {
         self.not_fused
             .iter()
             .try_for_each(|(name, why)| writeln!(f, "  not fused: {name}: {why}"))?;
+        for (text, sources) in &self.remarks {
+            let times = if sources.len() == 1 { "once".into() } else { format!("{} times", sources.len()) };
+            let mut places: Vec<&str> = vec![];
+            for source in sources.iter().filter(|s| !s.is_empty()) {
+                if !places.contains(&source.as_str()) {
+                    places.push(source);
+                }
+            }
+            let more = if places.len() > PLACES { ", …" } else { "" };
+            places.truncate(PLACES);
+            let at = if places.is_empty() { String::new() } else { format!(" at {}{more}", places.join(", ")) };
+            writeln!(f, "  remark: {text}, {times}{at}")?;
+        }
         if !self.arena.is_empty() {
             writeln!(
                 f,

@@ -365,6 +365,7 @@ impl Model {
         };
         let mut made = compile(&module, &options.function, &how).map_err(Error::of_compilation)?;
         made.report.diagnostics.splice(..0, diagnostics);
+        made.program.remarks = made.report.pass_remarks();
         let package = Package {
             program: made.program,
             objects: made.objects.into_iter().collect(),

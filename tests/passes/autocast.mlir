@@ -7,9 +7,13 @@
 // CHECK: kiln.linear {{.*}} : tensor<4x8xbf16>, tensor<8x8xbf16>
 // CHECK: kiln.convert %{{.*}} : tensor<4x8xbf16> to f32
 func.func @f(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %b: tensor<8xf32>) -> tensor<4x8xf32> {
+  // expected-remark @+3 {{kiln-autocast: casts an operand of kiln.linear from f32 to bf16}}
+  // expected-remark @+2 {{kiln-autocast: casts an operand of kiln.linear from f32 to bf16}}
+  // expected-remark @+1 {{kiln-autocast: casts an operand of kiln.linear from f32 to bf16}}
   %0 = kiln.linear %x, %w bias %b : tensor<8xf32> : tensor<4x8xf32>, tensor<8x8xf32>
   %1 = kiln.relu %0 : tensor<4x8xf32>
   %2 = kiln.linear %1, %w : tensor<4x8xf32>, tensor<8x8xf32>
+  // expected-remark @+1 {{kiln-autocast: casts an operand of func.return from bf16 to f32}}
   return %2 : tensor<4x8xf32>
 }
 

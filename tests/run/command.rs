@@ -111,6 +111,9 @@ fn packages_and_the_other_commands() {
     ] {
         assert!(lines.contains(part), "no '{part}' in\n{lines}");
     }
+    let lines = text(&kiln(&["explain", "mlp.pt2", "--option", "autocast=bf16"]).stdout);
+    let cast = "remark: kiln-autocast: casts an operand of kiln.linear from f32 to bf16, ";
+    assert!(lines.contains(cast), "no '{cast}' in\n{lines}");
     let lines = text(
         &kiln(&["explain", "mlp.pt2", "--target", "cuda:sm_80", "--option", "cuda_blocking=true"])
             .stdout,

@@ -112,10 +112,15 @@ pub fn cases(file: &str) -> Vec<Case> {
 
 /// `// expected-error @+1 {{text}}` of a case: line and part of the message.
 pub fn expected_errors(text: &str) -> Vec<(usize, String)> {
+    expected(text, Severity::Error)
+}
+
+fn expected(text: &str, severity: Severity) -> Vec<(usize, String)> {
     let mut all = vec![];
+    let comment = format!("// expected-{}", severity.keyword());
     for (i, line) in text.lines().enumerate() {
-        let Some(rest) = line.split("// expected-error").nth(1) else { continue };
-        let (place, message) = rest.split_once("{{").expect("{{ behind expected-error");
+        let Some(rest) = line.split(&comment).nth(1) else { continue };
+        let (place, message) = rest.split_once("{{").expect("{{ behind the comment");
         let offset: i64 = match place.trim() {
             "" => 0,
             "@above" => -1,
@@ -128,21 +133,27 @@ pub fn expected_errors(text: &str) -> Vec<(usize, String)> {
     all
 }
 
-/// Compares errors with the expected ones; returns mismatches, one line each.
+/// Compares errors with the expected ones, and remarks if any is expected; returns mismatches, one
+/// line each.
 pub fn unmatched(text: &str, diagnostics: &[Diagnostic]) -> Vec<String> {
-    let mut expected = expected_errors(text);
+    let remarks = expected(text, Severity::Remark);
+    let mut checks = vec![(Severity::Error, expected_errors(text))];
+    checks.extend((!remarks.is_empty()).then_some((Severity::Remark, remarks)));
     let mut wrong = vec![];
-    for d in diagnostics.iter().filter(|d| d.severity == Severity::Error) {
-        let line = d.location.as_ref().map_or(0, |p| p.1 as usize);
-        match expected.iter().position(|(l, m)| *l == line && d.message.contains(m.as_str())) {
-            Some(i) => drop(expected.remove(i)),
-            // The generic message of a failing pass, after the reason.
-            None if d.message.contains("failed on '") => {}
-            None => wrong.push(format!("line {line}: unexpected error: {}", d.message)),
+    for (severity, mut expected) in checks {
+        let word = severity.keyword();
+        for d in diagnostics.iter().filter(|d| d.severity == severity) {
+            let line = d.location.as_ref().map_or(0, |p| p.1 as usize);
+            match expected.iter().position(|(l, m)| *l == line && d.message.contains(m.as_str())) {
+                Some(i) => drop(expected.remove(i)),
+                // The generic message of a failing pass, after the reason.
+                None if d.message.contains("failed on '") => {}
+                None => wrong.push(format!("line {line}: unexpected {word}: {}", d.message)),
+            }
         }
+        let missing = |(line, m)| format!("line {line}: no {word} {{{{{m}}}}}");
+        wrong.extend(expected.into_iter().map(missing));
     }
-    wrong
-        .extend(expected.into_iter().map(|(line, m)| format!("line {line}: no error {{{{{m}}}}}")));
     wrong
 }
 

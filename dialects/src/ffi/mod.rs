@@ -47,6 +47,7 @@ unsafe extern "C" {
         source: MlirStringRef,
         file: MlirStringRef,
     ) -> MlirModule;
+    pub(crate) fn kilnEmitRemark(at: MlirLocation, message: MlirStringRef);
     pub(crate) fn kilnPrintOpOnDiagnostic(c: MlirContext, on: bool);
     pub(crate) fn kilnDialectNames(c: MlirContext, take: MlirStringCallback, out: *mut c_void);
 }

@@ -1,6 +1,9 @@
 //! Which products are quantised.
-use super::matrix::{Matrix, NO_MATRIX, operands};
-use crate::refine_shapes::Facts;
+use super::{
+    Float8Products,
+    matrix::{Matrix, NO_MATRIX, operands},
+};
+use crate::{pass::Pass, refine_shapes::Facts, remarks::remark};
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
 use std::collections::HashSet;
 
@@ -16,7 +19,7 @@ pub(super) fn is_chosen(op: Op, facts: &Facts, heads: &HashSet<Value>, min_size:
     };
     let why = obstacle(op, &dot, facts, heads, min_size);
     if let Some(why) = why {
-        tracing::info!(target: "kiln::passes", "{}: a product stays in 16 bits: {why}", op.loc());
+        remark(op, Float8Products::FLAG, &format!("a product stays in 16 bits: {why}"));
         op.set_attr("kiln.not_quantized", Attr::string(op.ctx(), why));
     }
     why.is_none()
