@@ -14,7 +14,7 @@ pub mod strategies;
 pub mod target;
 
 pub use driver::cancellation::{CancellationError, CancellationToken};
-pub use driver::manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
+pub use driver::manager::{PassError, PassRun, Report, RunOptions, pass_remarks, run_pipeline};
 pub use driver::pass_options::PassOptions;
 pub use driver::pipeline::{On, PipelineStep, TargetFilter, steps};
 pub use driver::pipeline_text::{part_text, pipeline_text, pipeline_text_for};

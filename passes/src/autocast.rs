@@ -173,7 +173,8 @@ impl Casts {
         }
         let from = tensor_type(v.ty())?.dtype;
         let made = b.add(&Convert { input: v, dtype: Type::scalar(op.ctx(), to) })?;
-        let what = format!("casts an operand of {} from {} to {}", op.name(), from.name(), to.name());
+        let what =
+            format!("casts an operand of {} from {} to {}", op.name(), from.name(), to.name());
         remark(op, Autocast::FLAG, &what);
         if to == self.lower {
             self.narrowed.insert(made);

@@ -9,7 +9,9 @@
 //! them. `NAME_forward` returns the forward results and the saved values; `NAME_backward` takes
 //! these and the cotangents. Arguments that the backward pass reads are saved too, but cost
 //! nothing: they are alive. What a checkpoint recomputes, and effects that depend on cotangents,
-//! are the backward function's. `kiln.partition` on it reports values, bytes and flops.
+//! are the backward function's. What it recomputes is computed right before it is read. The cut is
+//! of bytes that are saved; then values that would be recomputed early and read late are saved too,
+//! if that lowers the peak. `kiln.partition` reports values, bytes, the peak, and flops.
 //!
 //! Numerics: exact.
 //!
@@ -22,6 +24,7 @@ mod choose;
 mod cost;
 mod emit;
 mod flow;
+mod peak;
 
 use crate::{
     names::hint,

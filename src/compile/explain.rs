@@ -312,7 +312,8 @@ impl fmt::Display for GraphInfo {
             .iter()
             .try_for_each(|(name, why)| writeln!(f, "  not fused: {name}: {why}"))?;
         for (text, sources) in &self.remarks {
-            let times = if sources.len() == 1 { "once".into() } else { format!("{} times", sources.len()) };
+            let times =
+                if sources.len() == 1 { "once".into() } else { format!("{} times", sources.len()) };
             let mut places: Vec<&str> = vec![];
             for source in sources.iter().filter(|s| !s.is_empty()) {
                 if !places.contains(&source.as_str()) {
@@ -321,7 +322,11 @@ impl fmt::Display for GraphInfo {
             }
             let more = if places.len() > PLACES { ", …" } else { "" };
             places.truncate(PLACES);
-            let at = if places.is_empty() { String::new() } else { format!(" at {}{more}", places.join(", ")) };
+            let at = if places.is_empty() {
+                String::new()
+            } else {
+                format!(" at {}{more}", places.join(", "))
+            };
             writeln!(f, "  remark: {text}, {times}{at}")?;
         }
         if !self.arena.is_empty() {

@@ -7,7 +7,7 @@ use crate::{
         sym::Dim,
         value::DType,
     },
-    lowering::{RunOptions, driver::compile::CompileError, run_pipeline},
+    lowering::{RunOptions, driver::compile::CompileError, pass_remarks, run_pipeline},
     passes::{autocast::Lower, options::OptionValue},
 };
 
@@ -38,7 +38,8 @@ pub enum Saved {
 
 /// A model as two programs.
 pub struct Joint {
-    /// `main`: the model's arguments to its results, and each [`Saved::Value`] in order.
+    /// `main`: the model's arguments to its results, and each [`Saved::Value`] in order. Remarks of
+    /// the joint graph's passes are this program's.
     pub forward: Model,
     /// `main`: all saved values and the cotangents to the gradients.
     pub backward: Model,
@@ -71,7 +72,7 @@ impl Model {
             options.results.len(),
             options.budget
         );
-        run_pipeline(&module, &pipeline, &RunOptions::default(), &|_, _, _| ())
+        let done = run_pipeline(&module, &pipeline, &RunOptions::default(), &|_, _, _| ())
             .map_err(|e| Error::of_compilation(e.into()))?;
         let saved = merge_saved(function(&module, FUNCTIONS[0])?, count)?;
         let report = function(&module, FUNCTIONS[1])?.attr("kiln.partition");
@@ -84,8 +85,10 @@ impl Model {
             function(&module, name)?.set_attr("sym_name", Attr::string(context.ctx(), "main"));
             Ok(Model::from_graph(&module, self.in_memory_weights.clone()))
         };
+        let mut forward = part(FUNCTIONS[0])?;
+        forward.remarks = pass_remarks(&done.diagnostics);
         Ok(Joint {
-            forward: part(FUNCTIONS[0])?,
+            forward,
             backward: part(FUNCTIONS[1])?,
             saved,
             bytes: bytes.map_or(0, i64::cast_unsigned),

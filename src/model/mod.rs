@@ -38,9 +38,10 @@ use crate::{
         Schedules, Target,
         cpu::llvm::version,
         driver::compile::{CompileError, CompileOptions, Debug, compile},
+        pass_remarks,
     },
     passes::pass::level_of,
-    runtime::{self, Package, Remark, Store, cuda, file},
+    runtime::{self, Package, Remark, Store, cuda, file, program::PassRemark},
 };
 use sha2::{Digest, Sha256};
 use std::{
@@ -58,6 +59,8 @@ pub struct Model {
     kind: Kind,
     /// In-memory weights, by global name.
     in_memory_weights: BTreeMap<String, Weight>,
+    /// Remarks of passes that have run on it.
+    remarks: Vec<PassRemark>,
     /// Progress callback of autotuning.
     progress: Option<Box<AutotuneProgress>>,
 }
@@ -95,7 +98,7 @@ pub fn load(path: impl Into<PathBuf>) -> Result<Model, Error> {
         }
         Kind::Ir(source)
     };
-    Ok(Model { path, kind, in_memory_weights: BTreeMap::new(), progress: None })
+    Ok(Model { path, kind, in_memory_weights: BTreeMap::new(), remarks: vec![], progress: None })
 }
 
 /// Err: neither the file name nor the magic bytes are of a format that kiln reads.
@@ -115,6 +118,7 @@ impl Model {
             path: folder.join("module.mlir"),
             kind: Kind::Ir(module.bytecode()),
             in_memory_weights: BTreeMap::new(),
+            remarks: vec![],
             progress: None,
         }
     }
@@ -125,6 +129,7 @@ impl Model {
             path: PathBuf::from("graph"),
             kind: Kind::Graph(json),
             in_memory_weights: weights,
+            remarks: vec![],
             progress: None,
         }
     }
@@ -365,7 +370,8 @@ impl Model {
         };
         let mut made = compile(&module, &options.function, &how).map_err(Error::of_compilation)?;
         made.report.diagnostics.splice(..0, diagnostics);
-        made.program.remarks = made.report.pass_remarks();
+        made.program.remarks =
+            [self.remarks.clone(), pass_remarks(&made.report.diagnostics)].concat();
         let package = Package {
             program: made.program,
             objects: made.objects.into_iter().collect(),

@@ -5,7 +5,7 @@ use crate::driver::{
     table,
 };
 pub use crate::driver::{
-    report::{PassRun, Report},
+    report::{PassRun, Report, pass_remarks},
     reproducer::{reproducer_line, reproducer_of_text, reproducer_text, split_reproducer},
 };
 use kiln_dialects::{

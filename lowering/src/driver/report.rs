@@ -1,5 +1,6 @@
 //! Report of a pipeline run: one row per pass run, and its tables.
-use kiln_dialects::ir::Diagnostic;
+use kiln_dialects::ir::{Diagnostic, Severity};
+use kiln_runtime::program::PassRemark;
 use std::path::PathBuf;
 
 /// One run of a pass on one op.
@@ -57,4 +58,17 @@ impl Report {
             ""
         )
     }
+}
+
+/// The remarks among diagnostics: what passes did or missed, in their order.
+pub fn pass_remarks(diagnostics: &[Diagnostic]) -> Vec<PassRemark> {
+    let remarks = diagnostics.iter().filter(|d| d.severity == Severity::Remark);
+    let remark = |d: &Diagnostic| PassRemark {
+        text: d.message.clone(),
+        source: match &d.location {
+            Some((file, line, _)) => format!("{file}:{line}"),
+            None => d.locations.first().map_or("", |name| name.trim_matches('"')).into(),
+        },
+    };
+    remarks.map(remark).collect()
 }

@@ -3,6 +3,7 @@ use super::{
     Kinds,
     cost::Costs,
     flow::{INFINITE, Network},
+    peak::{Memory, order},
 };
 use crate::differentiate::inputs_of;
 use kiln_dialects::{
@@ -31,8 +32,12 @@ pub(super) struct Plan {
     pub(super) flops: u64,
     /// Effects and facts of the forward pass.
     pub(super) forward_roots: Vec<Op>,
-    /// Effects and facts of the backward pass.
-    pub(super) backward_roots: Vec<Op>,
+    /// The ops of the backward function, in order.
+    pub(super) backward: Vec<Op>,
+    /// Bytes of saved values, and of what the backward function computes at its peak.
+    pub(super) peak: u64,
+    /// Of what is recomputed, ops whose values are alive at the peak and for long.
+    lasting: Vec<Op>,
     /// How many ops both functions compute, but for those of sizes.
     pub(super) recomputed_ops: usize,
 }
@@ -139,7 +144,7 @@ pub(super) fn choose(joint: &Joint<'_>, costs: &Costs, kinds: &Kinds, budget: f6
     let (most, least) = (graph.plan(&heavy)?, graph.plan(&[])?);
     let allowed = least.bytes as f64 + budget * most.bytes.saturating_sub(least.bytes) as f64;
     if most.bytes as f64 <= allowed {
-        return Ok(most);
+        return graph.lower_peak(most, heavy);
     }
     // How many of the heaviest are not recomputed; fewer of these save no more bytes.
     let (mut low, mut high, mut best) = (0, heavy.len(), least);
@@ -155,7 +160,31 @@ pub(super) fn choose(joint: &Joint<'_>, costs: &Costs, kinds: &Kinds, budget: f6
     Ok(best)
 }
 
+/// Of how many ops of the backward function a value is alive that lasts for long: one in so many.
+const LASTING: usize = 8;
+/// How often a plan is improved.
+const ROUNDS: usize = 8;
+
 impl Graph<'_> {
+    /// Saves what would be recomputed and then be alive for long, if less memory is in use at the
+    /// peak then. A sum over all layers, such as a residual stream, is the smallest cut if its terms
+    /// have 16 bits, but the last layer's derivative reads the whole of it, and the first layer's
+    /// what it was first.
+    fn lower_peak(&self, mut plan: Plan, mut kept: Vec<Op>) -> Result<Plan> {
+        for _ in 0..ROUNDS {
+            if plan.lasting.is_empty() {
+                break;
+            }
+            kept.extend(&plan.lasting);
+            let other = self.plan(&kept)?;
+            if other.peak >= plan.peak {
+                break;
+            }
+            plan = other;
+        }
+        Ok(plan)
+    }
+
     /// The minimum cut that recomputes none of `heavy`.
     fn plan(&self, heavy: &[Op]) -> Result<Plan> {
         let heavy: HashSet<&Op> = heavy.iter().collect();
@@ -226,6 +255,13 @@ impl Graph<'_> {
                 && self.costs.bytes(op.result(0)).is_some()
         };
         let recomputed: Vec<&Op> = self.ops.iter().filter(is_recomputed).collect();
+        let all: HashSet<Op> = ops.iter().chain(&self.backward_roots).copied().collect();
+        let driving = self.backward.iter().chain(&self.backward_roots).copied().collect();
+        let backward = order(self.joint.block, &all, &driving);
+        let memory = Memory::of(&backward, self.joint.gradients, self.costs);
+        let lasts =
+            |(op, steps): &(Op, usize)| *steps >= backward.len() / LASTING && is_recomputed(&op);
+        let lasting = memory.alive.iter().filter(|alive| lasts(alive)).map(|(op, _)| *op).collect();
         let flops =
             recomputed.iter().fold(0, |n: u64, op| n.saturating_add(self.costs.flops(**op)));
         let (mut most, mut seen) = (0u64, HashSet::new());
@@ -244,7 +280,9 @@ impl Graph<'_> {
             most,
             flops,
             forward_roots: self.forward_roots.clone(),
-            backward_roots: self.backward_roots.clone(),
+            peak: bytes.saturating_add(memory.bytes),
+            backward,
+            lasting,
             recomputed_ops: recomputed.len(),
         }
     }

@@ -19,7 +19,8 @@ pub(super) fn emit(func: Op, joint: &Joint<'_>, costs: &Costs, plan: &Plan) -> R
     let read = [given.clone(), read_by(&plan.forward_roots)].concat();
     let mut ops = makers(&read, &HashSet::new(), joint.block);
     ops.extend(&plan.forward_roots);
-    let forward = Part { joint, args: joint.primals, results: &given, ops: &ops };
+    let ops: Vec<Op> = joint.block.ops().into_iter().filter(|o| ops.contains(o)).collect();
+    let forward = Part { args: joint.primals, results: &given, ops: &ops };
     let front = forward.emit(&top, &format!("{name}_forward"), &|_, _| Ok(()))?;
     let count = joint.results.len();
     let saved: Vec<Option<usize>> = vec![None; plan.saved.len()];
@@ -27,11 +28,7 @@ pub(super) fn emit(func: Op, joint: &Joint<'_>, costs: &Costs, plan: &Plan) -> R
     copy_entries(func, front, "res_attrs", &[(0..count).map(Some).collect(), saved].concat());
 
     let args = [&plan.saved, joint.cotangents].concat();
-    let leaves: HashSet<Value> = args.iter().copied().collect();
-    let read = [joint.gradients, &read_by(&plan.backward_roots)].concat();
-    let mut ops = makers(&read, &leaves, joint.block);
-    ops.extend(&plan.backward_roots);
-    let backward = Part { joint, args: &args, results: joint.gradients, ops: &ops };
+    let backward = Part { args: &args, results: joint.gradients, ops: &plan.backward };
     let state = |b: &Builder, map: &mut Values| state(b, joint, costs, &args, map);
     let back = backward.emit(&top, &format!("{name}_backward"), &state)?;
     let gradients: Vec<_> = (count..count + joint.gradients.len()).map(Some).collect();
@@ -42,6 +39,7 @@ pub(super) fn emit(func: Op, joint: &Joint<'_>, costs: &Costs, plan: &Plan) -> R
         ("bytes", number(plan.bytes)),
         ("bytes_saved", number(plan.most.saturating_sub(plan.bytes))),
         ("flops_added", number(plan.flops)),
+        ("peak_bytes", number(plan.peak)),
         ("recomputed_ops", number(plan.recomputed_ops as u64)),
         ("values", number(plan.saved.len() as u64)),
     ];
@@ -66,12 +64,11 @@ fn copy_entries(from: Op, to: Op, name: &str, places: &[Option<usize>]) {
 /// Values of the joint function, and what they are in a part.
 type Values = HashMap<Value, Value>;
 
-/// A function of `args` that computes `results` by these ops.
+/// A function of `args` that computes `results` by these ops, in this order.
 struct Part<'a> {
-    joint: &'a Joint<'a>,
     args: &'a [Value],
     results: &'a [Value],
-    ops: &'a HashSet<Op>,
+    ops: &'a [Op],
 }
 
 impl Part<'_> {
@@ -86,7 +83,7 @@ impl Part<'_> {
             given.iter().zip(self.args).for_each(|(new, old)| new.set_arg_loc(old.loc()));
             let mut map: Values = self.args.iter().copied().zip(given).collect();
             begin(&b, &mut map)?;
-            for op in self.joint.block.ops().into_iter().filter(|o| self.ops.contains(o)) {
+            for op in self.ops.iter().copied() {
                 let made = op.results();
                 if !made.is_empty() && made.iter().all(|v| map.contains_key(v)) {
                     continue;

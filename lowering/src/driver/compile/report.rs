@@ -1,7 +1,7 @@
 //! The report of a compilation: times, counts, and diagnostics.
 use crate::PassRun;
-use kiln_dialects::ir::{Diagnostic, Severity};
-use kiln_runtime::{cache::Remark, program::PassRemark};
+use kiln_dialects::ir::Diagnostic;
+use kiln_runtime::cache::Remark;
 use std::time::Duration;
 
 /// Compile-time report.
@@ -41,18 +41,6 @@ pub struct PassTime {
 }
 
 impl CompileReport {
-    /// What passes did or missed, in their order.
-    pub fn pass_remarks(&self) -> Vec<PassRemark> {
-        let remarks = self.diagnostics.iter().filter(|d| d.severity == Severity::Remark);
-        let remark = |d: &Diagnostic| PassRemark {
-            text: d.message.clone(),
-            source: match &d.location {
-                Some((file, line, _)) => format!("{file}:{line}"),
-                None => d.locations.first().map_or("", |name| name.trim_matches('"')).into(),
-            },
-        };
-        remarks.map(remark).collect()
-    }
     pub(super) fn add(&mut self, passes: &[PassRun]) {
         for run in passes.iter().filter(|r| !r.skipped) {
             let at = self.passes.iter().position(|p| p.pass == run.pass).unwrap_or_else(|| {
