@@ -80,12 +80,14 @@ pub fn derivative(kind: OpKind) -> Derivative {
         Embedding => Own(indexed::embedding),
         LayerNorm => Own(norm::layer_norm),
         RmsNorm => Own(norm::rms_norm),
+        BatchNorm => Own(norm::batch_norm),
+        Var => Own(norm::variance),
         Softmax => Own(norm::softmax),
         LogSoftmax => Own(norm::log_softmax),
         CrossEntropy => Own(loss::cross_entropy),
         Attention => Own(attention::attention),
-        Matmul | GroupNorm | BatchNorm | Mean | Var | Std | Dropout | Interpolate | MaxPool
-        | AvgPool | AdaptiveAvgPool | AttentionGradient => Decomposed,
+        Matmul | GroupNorm | Mean | Std | Dropout | Interpolate | MaxPool | AvgPool
+        | AdaptiveAvgPool | AttentionGradient => Decomposed,
 
         OptimizationBarrier => Own(control::barrier),
         Checkpoint => Own(control::checkpoint),

@@ -73,6 +73,56 @@ fn norm(
     Ok(())
 }
 
+/// Both sums over the batch serve the parameters and the statistics: with statistics of the input
+/// (training), its gradient is two sums and a formula.
+pub(super) fn batch_norm(r: &mut Rule<'_>) -> Result<()> {
+    let o = r.node::<BatchNorm>()?;
+    let (b, m) = (r.m.b, &r.m);
+    let d = accumulator_type(dtype(o.input)?);
+    let (x, g) = (m.convert(o.input, d)?, m.convert(r.cotangent()?, d)?);
+    let (mean, variance) = (m.convert(o.mean, d)?, m.convert(o.variance, d)?);
+    let others: Vec<i64> = (0..rank(x) as i64).filter(|dim| *dim != 1).collect();
+    let scale = value(b, |f| 1.0 / (f.of(variance) + o.epsilon).sqrt())?;
+    let slope = match o.weight {
+        Some(w) => m.mul(scale, m.convert(w, d)?)?,
+        None => scale,
+    };
+    let by_x = m.mul(g, m.broadcast_to(slope, &[1], x)?)?;
+    let centred = m.sub(x, m.broadcast_to(mean, &[1], x)?)?;
+    let y = m.mul(centred, m.broadcast_to(scale, &[1], x)?)?;
+    let by_bias = m.reduce(ReduceKind::Sum, g, &others)?;
+    let by_weight = m.reduce(ReduceKind::Sum, m.mul(g, y)?, &others)?;
+    let by_mean = value(b, |f| -(f.of(slope) * f.of(by_bias)))?;
+    let by_variance = value(b, |f| f.of(slope) * f.of(scale) * f.of(by_weight) * -0.5)?;
+    r.give(o.input, by_x)?;
+    r.give(o.mean, by_mean)?;
+    r.give(o.variance, by_variance)?;
+    for (parameter, v) in [(o.weight, by_weight), (o.bias, by_bias)] {
+        parameter.map_or(Ok(()), |p| r.give(p, v))?;
+    }
+    Ok(())
+}
+
+/// `2 (x - mean x) / max(n - correction, 0)`: the sum of what the mean would add is 0.
+pub(super) fn variance(r: &mut Rule<'_>) -> Result<()> {
+    let (o, g) = (r.node::<Var>()?, r.cotangent()?);
+    if !r.wants(o.input) {
+        return Ok(());
+    }
+    let (b, m) = (r.m.b, &r.m);
+    let d = accumulator_type(dtype(o.input)?);
+    let (x, g) = (m.convert(o.input, d)?, m.convert(g, d)?);
+    let mean = b.add(&Mean { input: x, dims: o.dims.clone(), keep_dims: true })?;
+    let n = m.number(m.count(x, &o.dims)?, d)?;
+    let each = value(b, |f| 2.0 / (f.of(n) - o.correction).max(0.0))?;
+    let kept = match o.keep_dims {
+        true => g,
+        false => m.reshape(g, &m.sizes_of(mean)?)?,
+    };
+    let v = value(b, |f| (f.of(x) - f.of(mean)) * (f.of(kept) * f.of(each)))?;
+    r.give(o.input, v)
+}
+
 pub(super) fn softmax(r: &mut Rule<'_>) -> Result<()> {
     let axis = r.node::<Softmax>()?.axis;
     r.slope(0, |g, _, y| activation::softmax(g, y, axis))

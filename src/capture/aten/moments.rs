@@ -242,6 +242,27 @@ fn saved_statistics(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<DType> {
     Ok(narrow)
 }
 
+/// `kiln.batch_norm`, whose derivative is short; it has no negative epsilon.
+fn normalised_by(
+    cx: &Cx,
+    input: Value,
+    (mean, variance): (Value, Value),
+    [weight, bias]: [Option<Value>; 2],
+    epsilon: f64,
+) -> Result<Value> {
+    let d = dtype_of(input)?;
+    let wide = |p: Option<Value>| p.map(|p| cx.convert(p, d)).transpose();
+    let (weight, bias) = (wide(weight)?, wide(bias)?);
+    if epsilon >= 0.0 {
+        return cx.b.add(&BatchNorm { input, mean, variance, weight, bias, epsilon });
+    }
+    let sizes = cx.b.sizes_of(input)?;
+    let mean = along(cx, mean, vec![1], &sizes)?;
+    let variance = along(cx, variance, vec![1], &sizes)?;
+    let y = value(cx, |f| (f.of(input) - f.of(mean)) / (f.of(variance) + epsilon).sqrt())?;
+    affine(cx, y, weight, bias, &[1])
+}
+
 fn batch_norm(cx: &mut Cx, a: &Args<'_>, training: bool) -> Result<BatchNormed> {
     let x = cx.tensor(a, "input")?;
     let epsilon = a.float("eps", Some(1e-5))?;
@@ -270,8 +291,6 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, training: bool) -> Result<BatchNormed> 
     let dims: Vec<i64> = (0..n).filter(|d| *d != 1).collect();
     let mean = cx.b.add(&Mean { input: wide, dims: dims.clone(), keep_dims: true })?;
     let spread = variance(cx, wide, &dims)?;
-    let y = value(cx, |f| (f.of(wide) - f.of(mean)) / (f.of(spread) + epsilon).sqrt())?;
-    let y = cx.convert(affine(cx, y, weight, bias, &[1])?, narrow)?;
     let sizes = cx.b.sizes_of(x)?;
     let mut count = Size::Static(1);
     for d in &dims {
@@ -279,6 +298,8 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, training: bool) -> Result<BatchNormed> 
     }
     let channels = vec![cx.b.size_of(x, 1)?];
     let (mean, spread) = (cx.reshape(mean, channels.clone())?, cx.reshape(spread, channels)?);
+    let y = normalised_by(cx, wide, (mean, spread), [weight, bias], epsilon)?;
+    let y = cx.convert(y, narrow)?;
     let statistics = Some((mean, spread, count));
     Ok(BatchNormed { y, statistics, running: None, epsilon, saved })
 }
