@@ -74,6 +74,8 @@ struct Graph<'a> {
     /// Ops that only the backward pass computes.
     backward: HashSet<Op>,
     never: HashSet<Op>,
+    /// Ops that are heavy, and kernels of their own.
+    heavy: HashSet<Op>,
     forward_roots: Vec<Op>,
     backward_roots: Vec<Op>,
 }
@@ -139,7 +141,9 @@ pub(super) fn choose(joint: &Joint<'_>, costs: &Costs, kinds: &Kinds, budget: f6
     };
     heavy.sort_by(|a, b| per_byte(b).total_cmp(&per_byte(a)));
     let never = ops.iter().copied().filter(is_never).collect();
-    let graph = Graph { joint, costs, ops, backward, never, forward_roots, backward_roots };
+    let kernels = heavy.iter().copied().collect();
+    let graph =
+        Graph { joint, costs, ops, backward, never, heavy: kernels, forward_roots, backward_roots };
 
     let (most, least) = (graph.plan(&heavy)?, graph.plan(&[])?);
     let allowed = least.bytes as f64 + budget * most.bytes.saturating_sub(least.bytes) as f64;
@@ -160,7 +164,7 @@ pub(super) fn choose(joint: &Joint<'_>, costs: &Costs, kinds: &Kinds, budget: f6
     Ok(best)
 }
 
-/// Of how many ops of the backward function a value is alive that lasts for long: one in so many.
+/// A value lasts if it is alive at one in so many heavy ops of the backward function, and at two.
 const LASTING: usize = 8;
 /// How often a plan is improved.
 const ROUNDS: usize = 8;
@@ -258,9 +262,10 @@ impl Graph<'_> {
         let all: HashSet<Op> = ops.iter().chain(&self.backward_roots).copied().collect();
         let driving = self.backward.iter().chain(&self.backward_roots).copied().collect();
         let backward = order(self.joint.block, &all, &driving);
-        let memory = Memory::of(&backward, self.joint.gradients, self.costs);
-        let lasts =
-            |(op, steps): &(Op, usize)| *steps >= backward.len() / LASTING && is_recomputed(&op);
+        let memory = Memory::of(&backward, &self.heavy, self.joint.gradients, self.costs);
+        let kernels = backward.iter().filter(|op| self.heavy.contains(op)).count();
+        let least = (kernels / LASTING).max(2);
+        let lasts = |(op, crossed): &(Op, usize)| *crossed >= least && is_recomputed(&op);
         let lasting = memory.alive.iter().filter(|alive| lasts(alive)).map(|(op, _)| *op).collect();
         let flops =
             recomputed.iter().fold(0, |n: u64, op| n.saturating_add(self.costs.flops(**op)));

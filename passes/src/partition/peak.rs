@@ -36,7 +36,7 @@ pub(super) fn order(block: Block, ops: &HashSet<Op>, driving: &HashSet<Op>) -> V
 pub(super) struct Memory {
     /// Bytes at the op where they are most.
     pub(super) bytes: u64,
-    /// The ops whose values are alive there, with the number of ops for which they are.
+    /// The ops whose values are alive there, with the number of heavy ops for which they are.
     pub(super) alive: Vec<(Op, usize)>,
 }
 
@@ -48,8 +48,14 @@ fn is_free(op: Op) -> bool {
 }
 
 impl Memory {
-    /// `results` live to the end. Arguments are not counted.
-    pub(super) fn of(order: &[Op], results: &[Value], costs: &Costs) -> Memory {
+    /// `results` live to the end. Arguments are not counted, nor is what is not alive at a heavy op
+    /// after it: fusion keeps it in registers.
+    pub(super) fn of(
+        order: &[Op],
+        heavy: &HashSet<Op>,
+        results: &[Value],
+        costs: &Costs,
+    ) -> Memory {
         let mut last: HashMap<Value, usize> = results.iter().map(|v| (*v, order.len())).collect();
         let mut ends = vec![0; order.len()];
         for (i, op) in order.iter().enumerate().rev() {
@@ -62,22 +68,30 @@ impl Memory {
                 *end = at.max(*end);
             }
         }
-        let bytes = |op: Op| -> u64 {
+        // How many heavy ops there are up to each op.
+        let mut counts = Vec::with_capacity(order.len());
+        for op in order {
+            counts.push(counts.last().copied().unwrap_or(0) + usize::from(heavy.contains(op)));
+        }
+        let crossed = |i: usize| counts[ends[i].min(order.len() - 1)] - counts[i];
+        let bytes = |i: usize| -> u64 {
+            let op = order[i];
             let all = op.results().into_iter().filter_map(|v| costs.bytes(v));
-            if is_free(op) { 0 } else { all.fold(0, u64::saturating_add) }
+            let fused = !heavy.contains(&op) && ends[i] < order.len() && crossed(i) == 0;
+            if is_free(op) || fused { 0 } else { all.fold(0, u64::saturating_add) }
         };
         let mut freed: Vec<u64> = vec![0; order.len() + 1];
         let (mut now, mut most, mut at) = (0u64, 0u64, 0);
-        for (i, op) in order.iter().enumerate() {
-            now = now.saturating_add(bytes(*op));
+        for i in 0..order.len() {
+            let size = bytes(i);
+            now = now.saturating_add(size);
             if now > most {
                 (most, at) = (now, i);
             }
-            freed[ends[i]] = freed[ends[i]].saturating_add(bytes(*op));
+            freed[ends[i]] = freed[ends[i]].saturating_add(size);
             now = now.saturating_sub(freed[i]);
         }
-        let is_alive = |i: &usize| ends[*i] >= at && bytes(order[*i]) > 0;
-        let alive = (0..order.len().min(at + 1)).filter(is_alive);
-        Memory { bytes: most, alive: alive.map(|i| (order[i], ends[i] - i)).collect() }
+        let alive = (0..order.len().min(at + 1)).filter(|i| ends[*i] >= at && bytes(*i) > 0);
+        Memory { bytes: most, alive: alive.map(|i| (order[i], crossed(i))).collect() }
     }
 }
