@@ -346,13 +346,14 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
             return repro.debugged(compiled, {**(options or {}), **({"mode": mode} if mode else {})})
         return compiled
 
-    attention = sdpa_kernel(SDPBackend.MATH) if own and own.refused is None else contextlib.nullcontext()
+    whole = own is not None and own.refused is None
+    attention = sdpa_kernel(SDPBackend.MATH) if whole else contextlib.nullcontext()
     with attention:
         return aot_autograd(
             fw_compiler=compiler("forward"),
             bw_compiler=compiler("backward"),
             inference_compiler=compiler("inference"),
-            decompositions=table(chosen.fallback_random or chosen.align_random),
+            decompositions=table(chosen.fallback_random or chosen.align_random, whole_norms=whole),
             partition_fn=functools.partial(partition, limit=chosen.chunk_bytes, own=own.split if own else None),
             keep_inference_input_mutations=writes_in_graph(example_inputs),
         )(keep_whole(module, chosen.train_attention), example_inputs)

@@ -20,7 +20,7 @@ aten = torch.ops.aten
 NOTHING = (aten.detach.default, aten.alias.default)
 
 # Decomposed so that a backward graph computes their results again, from the convolution's, instead of reading them: AOTAutograd's partitioner
-# takes whole norms for results that have to be saved.
+# takes whole norms for results that have to be saved. kiln's gradients are better of whole norms.
 RECOMPUTED = (aten.native_batch_norm.default, aten._native_batch_norm_legit.default, aten._native_batch_norm_legit_functional.default)
 
 # cuDNN samples by linear interpolation with zeros around the image, and its corners are the centres of pixels.
@@ -64,10 +64,19 @@ KEEPS_STATE = ("run_and_save_rng_state", "run_with_rng_state", "graphsafe_run_wi
 
 
 @functools.cache
-def table(eager_random: bool = False) -> dict:
-    """AOTAutograd's decompositions. With `eager_random` none replaces an op that draws random numbers by others that draw."""
-    chosen = {op: made for op, made in core().items() if op in (*NOTHING, *RECOMPUTED) or not _kiln.supports(overload_name(op))}
+def table(eager_random: bool = False, whole_norms: bool = False) -> dict:
+    """AOTAutograd's decompositions. With `eager_random` none replaces an op that draws random numbers by others that draw; with `whole_norms`
+    batch norms stay."""
+    always = NOTHING if whole_norms else (*NOTHING, *RECOMPUTED)
+    chosen = {op: made for op, made in core().items() if op in always or not _kiln.supports(overload_name(op))}
     return {op: made for op, made in chosen.items() if not (eager_random and is_random(op))}
+
+
+def decompose_norms(graph: torch.fx.Graph):
+    """Decomposes the batch norms that [`table`] left whole."""
+    for target in RECOMPUTED:
+        for node in graph.find_nodes(op="call_function", target=target):
+            decompose(node)
 
 
 def conversions_as_aten(graph: torch.fx.Graph):

@@ -13,6 +13,7 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch._functorch import partitioners
 
 from . import loss_heads
+from .decompositions import decompose_norms
 from .graph import bytes_of, is_item
 from .shared import ops_from, shares
 from .views import is_view
@@ -37,6 +38,7 @@ def partition(joint: torch.fx.GraphModule, inputs, *, limit: int = 0, own=None, 
     ahead = loss_heads.compute_ahead(joint, returned, limit)
     if own is not None and not ahead and (parts := own(joint, returned)) is not None:
         return parts
+    decompose_norms(joint.graph)
     options["num_fwd_outputs"] = returned + ahead
     default = partitioners.get_default_op_list
     known = dataclasses.replace(default(), fusible_ops=default().fusible_ops | FUSIBLE)

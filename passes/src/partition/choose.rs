@@ -36,8 +36,10 @@ pub(super) struct Plan {
     pub(super) backward: Vec<Op>,
     /// Bytes of saved values, and of what the backward function computes at its peak.
     pub(super) peak: u64,
-    /// Of what is recomputed, ops whose values are alive at the peak and for long.
+    /// Of what is recomputed, ops whose values are alive at the peak and for long; and those of
+    /// them that no other one is computed from.
     lasting: Vec<Op>,
+    tails: Vec<Op>,
     /// How many ops both functions compute, but for those of sizes.
     pub(super) recomputed_ops: usize,
 }
@@ -179,12 +181,19 @@ impl Graph<'_> {
             if plan.lasting.is_empty() {
                 break;
             }
-            kept.extend(&plan.lasting);
-            let other = self.plan(&kept)?;
-            if other.peak >= plan.peak {
-                break;
+            // Of a chain of sums all are saved; of what is computed early for one that lasts, that
+            // one alone.
+            let mut best = None;
+            for more in [&plan.lasting, &plan.tails] {
+                let keeps = [kept.clone(), more.clone()].concat();
+                let other = self.plan(&keeps)?;
+                let least = best.as_ref().map_or(plan.peak, |(p, _): &(Plan, _)| p.peak);
+                if other.peak < least {
+                    best = Some((other, keeps));
+                }
             }
-            plan = other;
+            let Some(better) = best else { break };
+            (plan, kept) = better;
         }
         Ok(plan)
     }
@@ -266,7 +275,19 @@ impl Graph<'_> {
         let kernels = backward.iter().filter(|op| self.heavy.contains(op)).count();
         let least = (kernels / LASTING).max(2);
         let lasts = |(op, crossed): &(Op, usize)| *crossed >= least && is_recomputed(&op);
-        let lasting = memory.alive.iter().filter(|alive| lasts(alive)).map(|(op, _)| *op).collect();
+        let lasting: Vec<Op> =
+            memory.alive.iter().filter(|alive| lasts(alive)).map(|(op, _)| *op).collect();
+        let (mut tails, mut early) = (vec![], HashSet::new());
+        for op in backward.iter().rev().filter(|op| is_recomputed(op)) {
+            let (is_early, is_lasting) =
+                (op.results().iter().any(|v| early.contains(v)), lasting.contains(op));
+            if is_lasting && !is_early {
+                tails.push(*op);
+            }
+            if is_lasting || is_early {
+                early.extend(inputs_of(*op));
+            }
+        }
         let flops =
             recomputed.iter().fold(0, |n: u64, op| n.saturating_add(self.costs.flops(**op)));
         let (mut most, mut seen) = (0u64, HashSet::new());
@@ -288,6 +309,7 @@ impl Graph<'_> {
             peak: bytes.saturating_add(memory.bytes),
             backward,
             lasting,
+            tails,
             recomputed_ops: recomputed.len(),
         }
     }
