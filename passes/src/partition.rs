@@ -24,6 +24,7 @@ mod choose;
 mod cost;
 mod emit;
 mod flow;
+mod images;
 mod peak;
 
 use crate::{
@@ -75,6 +76,8 @@ crate::pass_options! {
         ],
         /// Value assumed for a dynamic dimension
         pub size: i64 = 64,
+        /// Saves images that convolutions read or make as [N, H, W, C], which their kernels take
+        pub channels_last: bool = false,
     }
 }
 
@@ -138,6 +141,6 @@ impl Partition {
         };
         let costs = cost::Costs::of(func, self.size)?;
         let plan = choose::choose(&joint, &costs, kinds, self.budget)?;
-        emit::emit(func, &joint, &costs, &plan)
+        emit::emit(func, &joint, &costs, &plan, self.channels_last)
     }
 }

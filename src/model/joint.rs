@@ -65,7 +65,7 @@ impl Model {
             "builtin.module(kiln-refine-shapes,\
              kiln-differentiate{{wrt={} results={} cotangents=true}},\
              kiln-autocast{{dtype={}}},kiln-simplify,canonicalize,cse,\
-             kiln-partition{{results={count} cotangents={} budget={}}})",
+             kiln-partition{{results={count} cotangents={} budget={} channels-last=true}})",
             list(&options.wrt),
             list(&options.results),
             options.autocast.print(),

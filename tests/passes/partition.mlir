@@ -265,3 +265,17 @@ func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x64xbf16>, %v: tensor<64x64xf32>
   %d0 = kiln.add %d1, %r0 : tensor<8x64xf32>
   return %x4, %d0 : tensor<8x64xf32>, tensor<8x64xf32>
 }
+
+// -----
+// CASE: images_are_saved_with_channels_last
+// NO-RUN: one function becomes two
+// RUN: kiln-partition{cotangents=1 channels-last=true}
+// CHECK: func.func @f_backward(%{{.*}}: tensor<2x5x5x8xf32>, %{{.*}}: tensor<2x8x5x5xf32>)
+// CHECK-NEXT: kiln.transpose %{{.*}} permutation = [0, 3, 1, 2]
+func.func @f(%x: tensor<2x3x5x5xf32>, %w: tensor<8x3x1x1xf32>, %g: tensor<2x8x5x5xf32>) -> (tensor<2x8x5x5xf32>, tensor<2x8x5x5xf32>) {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x3x5x5xf32>, tensor<8x3x1x1xf32>
+  %1 = kiln.sin %0 : tensor<2x8x5x5xf32>
+  %2 = kiln.cos %0 : tensor<2x8x5x5xf32>
+  %3 = kiln.mul %g, %2 : tensor<2x8x5x5xf32>
+  return %1, %3 : tensor<2x8x5x5xf32>, tensor<2x8x5x5xf32>
+}

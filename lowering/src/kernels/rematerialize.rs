@@ -14,7 +14,7 @@
 //! before:  %0 = kiln.sub %x, %m   %1 = kiln.reduce sum %0 dims = [0]   %2 = kiln.mul %0, %s   return %1, %2
 //! after:   %c = kiln.sub %x, %m   %1 = kiln.reduce sum %c dims = [0]   %0 = kiln.sub %x, %m   …
 //! ```
-use crate::kernels::op_facts::{contracts, element_bytes, heavy};
+use crate::kernels::op_facts::{contracts, element_bytes, folding_op, heavy};
 use kiln_dialects::{ir::*, ops::*, rules::Level};
 use kiln_passes::{Numerics, Pass, readers::widens};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -141,6 +141,8 @@ impl Expression<'_> {
                 let (stored, many) = (op.operand(0).def().is_some_and(is_stored), readers(v) > 1);
                 (stored || many).then(|| HashSet::from([v]))?
             }
+            // Its contraction stores it in this order.
+            Some(op) if folding_op(op).is_some() => is_reduced(v).then(|| HashSet::from([v]))?,
             Some(op) if is_clonable(op) => {
                 let mut all = HashSet::new();
                 for operand in op.operands() {

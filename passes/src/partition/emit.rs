@@ -2,17 +2,29 @@
 use super::{
     choose::{Joint, Plan, makers, read_by},
     cost::Costs,
+    images::{CHANNELS_FIRST, CHANNELS_LAST, around_convolutions},
 };
 use crate::decompose::tools::Math;
 use kiln_dialects::{
     ir::*,
-    ops::{BindShape, Sym, SymKind},
+    ops::{BindShape, Sym, SymKind, Transpose},
+    rules::tensor_type,
     sym::{Atom, Dim},
 };
 use std::collections::{HashMap, HashSet};
 
 /// Replaces a function by its two parts.
-pub(super) fn emit(func: Op, joint: &Joint<'_>, costs: &Costs, plan: &Plan) -> Result<()> {
+pub(super) fn emit(
+    func: Op,
+    joint: &Joint<'_>,
+    costs: &Costs,
+    plan: &Plan,
+    channels_last: bool,
+) -> Result<()> {
+    let around = if channels_last { around_convolutions(joint.block) } else { HashSet::new() };
+    let own = |v: &&Value| !joint.primals.contains(v) && !joint.results.contains(v);
+    let images: HashSet<Value> =
+        plan.saved.iter().filter(own).filter(|v| around.contains(v)).copied().collect();
     let name = func.symbol().ok_or("has no name")?;
     let top = Builder::before(func).ok_or("is in no module")?;
     let given = [joint.results, &plan.saved].concat();
@@ -20,7 +32,7 @@ pub(super) fn emit(func: Op, joint: &Joint<'_>, costs: &Costs, plan: &Plan) -> R
     let mut ops = makers(&read, &HashSet::new(), joint.block);
     ops.extend(&plan.forward_roots);
     let ops: Vec<Op> = joint.block.ops().into_iter().filter(|o| ops.contains(o)).collect();
-    let forward = Part { args: joint.primals, results: &given, ops: &ops };
+    let forward = Part { args: joint.primals, results: &given, ops: &ops, images: &images };
     let front = forward.emit(&top, &format!("{name}_forward"), &|_, _| Ok(()))?;
     let count = joint.results.len();
     let saved: Vec<Option<usize>> = vec![None; plan.saved.len()];
@@ -28,7 +40,8 @@ pub(super) fn emit(func: Op, joint: &Joint<'_>, costs: &Costs, plan: &Plan) -> R
     copy_entries(func, front, "res_attrs", &[(0..count).map(Some).collect(), saved].concat());
 
     let args = [&plan.saved, joint.cotangents].concat();
-    let backward = Part { args: &args, results: joint.gradients, ops: &plan.backward };
+    let backward =
+        Part { args: &args, results: joint.gradients, ops: &plan.backward, images: &images };
     let state = |b: &Builder, map: &mut Values| state(b, joint, costs, &args, map);
     let back = backward.emit(&top, &format!("{name}_backward"), &state)?;
     let gradients: Vec<_> = (count..count + joint.gradients.len()).map(Some).collect();
@@ -69,19 +82,37 @@ struct Part<'a> {
     args: &'a [Value],
     results: &'a [Value],
     ops: &'a [Op],
+    /// Saved images that have channels last as an argument or result.
+    images: &'a HashSet<Value>,
 }
 
 impl Part<'_> {
+    /// The type of an argument or a result.
+    fn saved_type(&self, v: Value) -> Result<Type> {
+        if !self.images.contains(&v) {
+            return Ok(v.ty());
+        }
+        let t = tensor_type(v.ty())?;
+        let dims: Vec<Dim> = CHANNELS_LAST.iter().map(|d| t.dims[*d as usize].clone()).collect();
+        Ok(Type::tensor(v.ty().ctx(), t.dtype, &dims))
+    }
+
     fn emit(
         &self,
         top: &Builder,
         name: &str,
         begin: &dyn Fn(&Builder, &mut Values) -> Result<()>,
     ) -> Result<Op> {
-        let types = |all: &[Value]| all.iter().map(|v| v.ty()).collect::<Vec<_>>();
-        top.function(name, &types(self.args), &types(self.results), &mut |b, given| {
+        let is_image = |v: &Value| self.images.contains(v);
+        let types =
+            |all: &[Value]| all.iter().map(|v| self.saved_type(*v)).collect::<Result<Vec<_>>>();
+        top.function(name, &types(self.args)?, &types(self.results)?, &mut |b, given| {
             given.iter().zip(self.args).for_each(|(new, old)| new.set_arg_loc(old.loc()));
             let mut map: Values = self.args.iter().copied().zip(given).collect();
+            for v in self.args.iter().filter(|v| is_image(v)) {
+                let (input, permutation) = (map[v], CHANNELS_FIRST.to_vec());
+                map.insert(*v, b.at(v.loc()).add(&Transpose { input, permutation })?);
+            }
             begin(&b, &mut map)?;
             for op in self.ops.iter().copied() {
                 let made = op.results();
@@ -93,8 +124,17 @@ impl Part<'_> {
                     map.entry(old).or_insert(new);
                 }
             }
-            let values: Vec<Value> =
-                self.results.iter().map(|v| *map.get(v).unwrap_or(v)).collect();
+            let mut values = vec![];
+            for v in self.results {
+                let input = *map.get(v).unwrap_or(v);
+                values.push(match is_image(v) {
+                    true => {
+                        let permutation = CHANNELS_LAST.to_vec();
+                        b.at(v.loc()).add(&Transpose { input, permutation })?
+                    }
+                    false => input,
+                });
+            }
             b.ret(&values).map(|_| ())
         })
     }
