@@ -365,6 +365,41 @@ func.func @f(%x: tensor<2x2x8xf64>, %w: tensor<3x2x3xf64>) -> tensor<2x3x3xf64> 
 }
 
 // -----
+// CASE: strided_convolution_of_even_and_odd_sizes
+func.func @f(%x: tensor<2x3x6x7xf64>, %w: tensor<4x3x3x3xf64>) -> tensor<2x4x3x4xf64> {
+  %0 = kiln.convolution %x, %w strides = [2, 2] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<2x3x6x7xf64>, tensor<4x3x3x3xf64>
+  return %0 : tensor<2x4x3x4xf64>
+}
+
+// -----
+// CASE: strided_convolution_of_one_pixel
+func.func @f(%x: tensor<2x3x6x5xf64>, %w: tensor<4x3x1x1xf64>) -> tensor<2x4x3x3xf64> {
+  %0 = kiln.convolution %x, %w strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x3x6x5xf64>, tensor<4x3x1x1xf64>
+  return %0 : tensor<2x4x3x3xf64>
+}
+
+// -----
+// CASE: strided_convolution_of_wide_windows
+func.func @f(%x: tensor<1x2x9x7xf64>, %w: tensor<3x2x5x4xf64>) -> tensor<1x3x3x4xf64> {
+  %0 = kiln.convolution %x, %w strides = [3, 2] pad = [2, 1] x [2, 2] dilation = [1, 1] : tensor<1x2x9x7xf64>, tensor<3x2x5x4xf64>
+  return %0 : tensor<1x3x3x4xf64>
+}
+
+// -----
+// CASE: strided_convolution_of_patches
+func.func @f(%x: tensor<1x2x6x4xf64>, %w: tensor<3x2x3x2xf64>) -> tensor<1x3x2x2xf64> {
+  %0 = kiln.convolution %x, %w strides = [3, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x6x4xf64>, tensor<3x2x3x2xf64>
+  return %0 : tensor<1x3x2x2xf64>
+}
+
+// -----
+// CASE: strided_along_one_dimension
+func.func @f(%x: tensor<1x2x5x6xf64>, %w: tensor<3x2x3x3xf64>) -> tensor<1x3x5x3xf64> {
+  %0 = kiln.convolution %x, %w strides = [1, 2] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<1x2x5x6xf64>, tensor<3x2x3x3xf64>
+  return %0 : tensor<1x3x5x3xf64>
+}
+
+// -----
 // CASE: convolution_of_dynamic_sizes
 func.func @f(%x: tensor<?x2x?xf64>, %w: tensor<3x2x3xf64>) -> tensor<?x3x?xf64> {
   %s = kiln.sym @s

@@ -1,4 +1,6 @@
 //! Gradients of convolutions, as convolutions.
+mod strided;
+
 use super::rule::Rule;
 use crate::decompose::tools::*;
 use kiln_dialects::{ir::*, ops::*};
@@ -27,6 +29,9 @@ impl ConvolutionGradient {
     pub fn by_input(&self, b: &Builder, g: Value, weight: Value, sizes: &[Size]) -> Result<Value> {
         let (m, n) = (Math { b }, self.strides.len());
         if let Some(v) = self.by_input_of_stride_1(b, g, weight, sizes)? {
+            return Ok(v);
+        }
+        if let Some(v) = self.by_input_in_phases(b, g, weight, sizes)? {
             return Ok(v);
         }
         let node = Convolution {

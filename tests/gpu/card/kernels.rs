@@ -26,6 +26,8 @@ const ATTENTION_LENGTHS: [i64; 5] = [1, 15, 16, 17, 300];
 const FIRST: [i64; 3] = [17, 0, 1];
 /// Edges of attention tiles.
 const TILES: [i64; 6] = [63, 64, 65, 127, 128, 129];
+/// Lengths that only a kernel of any length runs at: others are as near to the edge of a tile.
+const DYNAMIC: [i64; 4] = [15, 63, 128, 129];
 
 /// Block sizes of scans, and multiples.
 const PARTS: [i64; 2] = [257, 5000];
@@ -53,7 +55,7 @@ static ALL: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
             text: module(text, Some(n)),
             lengths: vec![n],
         };
-        all.extend(lengths.iter().map(|n| made(*n)));
+        all.extend(lengths.iter().filter(|n| !DYNAMIC.contains(n)).map(|n| made(*n)));
         // A multiple of a dynamic length is not a size that an argument can state.
         let head = text.lines().next().unwrap_or_default();
         let multiple = |t: &str| {
