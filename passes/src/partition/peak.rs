@@ -48,8 +48,8 @@ fn is_free(op: Op) -> bool {
 }
 
 impl Memory {
-    /// `results` live to the end. Arguments are not counted, nor is what is not alive at a heavy op
-    /// after it: fusion keeps it in registers.
+    /// Arguments and `results` are not counted, which the caller allocates before the call, nor is
+    /// what is not alive at a heavy op after it: fusion keeps it in registers.
     pub(super) fn of(
         order: &[Op],
         heavy: &HashSet<Op>,
@@ -77,8 +77,10 @@ impl Memory {
         let bytes = |i: usize| -> u64 {
             let op = order[i];
             let all = op.results().into_iter().filter_map(|v| costs.bytes(v));
-            let fused = !heavy.contains(&op) && ends[i] < order.len() && crossed(i) == 0;
-            if is_free(op) || fused { 0 } else { all.fold(0, u64::saturating_add) }
+            // Only results are read at the end.
+            let elsewhere = is_free(op) || ends[i] == order.len();
+            let fused = !heavy.contains(&op) && crossed(i) == 0;
+            if elsewhere || fused { 0 } else { all.fold(0, u64::saturating_add) }
         };
         let mut freed: Vec<u64> = vec![0; order.len() + 1];
         let (mut now, mut most, mut at) = (0u64, 0u64, 0);
