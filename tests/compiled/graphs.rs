@@ -69,6 +69,9 @@ pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     against_with(module, inputs, tolerance::for_dtype, compile)
 }
 
+/// An error of a result against the exact one.
+type Measure<'a> = &'a dyn Fn(&Tensor, &Tensor) -> f64;
+
 /// As [`against`], with a tolerance per dtype.
 pub fn against_with<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     module: &Module,
@@ -107,7 +110,7 @@ pub fn against_with<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
             let cancels = greatest(exact) == 0.0 && greatest(rounded) > 0.0;
             let scale = inputs.iter().map(greatest).fold(0.0, f64::max);
             let of_inputs = |have: &Tensor, _: &Tensor| greatest(have) / scale;
-            let errors: &[&dyn Fn(&Tensor, &Tensor) -> f64] = match cancels && scale > 0.0 {
+            let errors: &[Measure<'_>] = match cancels && scale > 0.0 {
                 true => &[&of_inputs],
                 // Law 5: by the norm, and by the largest error relative to the largest element.
                 false => &[&relative_error, &greatest_error],
