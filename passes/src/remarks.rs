@@ -5,5 +5,5 @@ use kiln_dialects::ir::Op;
 /// list remarks, and a program's manifest keeps them.
 pub fn remark(op: Op, flag: &str, message: &str) {
     tracing::info!(target: "kiln::passes", "{}: {flag}: {message}", op.loc());
-    op.loc().emit_remark(&format!("{flag}: {message}"));
+    op.emit_remark(&format!("{flag}: {message}"));
 }

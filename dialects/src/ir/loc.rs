@@ -90,10 +90,6 @@ impl Loc {
         let message = std::ffi::CString::new(message.replace('\0', " ")).unwrap_or_default();
         unsafe { mlirEmitError(self.0, message.as_ptr()) }
     }
-    /// Emits a remark here: what a pass did, or why it did not.
-    pub fn emit_remark(self, message: &str) {
-        unsafe { crate::ffi::kilnEmitRemark(self.0, sref(message)) }
-    }
     /// The outermost name, if the location is a name.
     pub fn name(self) -> Option<String> {
         unsafe {

@@ -268,6 +268,10 @@ impl Op {
     pub fn error(self, message: &str) {
         self.emit_error(&format!("'{}' op {message}", self.name()));
     }
+    /// Emits a remark at the op's location: what a pass did, or why it did not.
+    pub fn emit_remark(self, message: &str) {
+        unsafe { crate::ffi::kilnEmitRemark(self.loc().0, sref(message)) }
+    }
     /// Emits an error at the op's location.
     pub fn emit_error(self, message: &str) {
         self.loc().emit_error(message)

@@ -173,9 +173,8 @@ const ROUNDS: usize = 8;
 
 impl Graph<'_> {
     /// Saves what would be recomputed and then be alive for long, if less memory is in use at the
-    /// peak then. A sum over all layers, such as a residual stream, is the smallest cut if its terms
-    /// have 16 bits, but the last layer's derivative reads the whole of it, and the first layer's
-    /// what it was first.
+    /// peak then. The 16-bit terms of a residual stream are a smaller cut than its f32 sums, but the
+    /// last layer's derivative needs all sums, and the first layer's reads its own at the end.
     fn lower_peak(&self, mut plan: Plan, mut kept: Vec<Op>) -> Result<Plan> {
         for _ in 0..ROUNDS {
             if plan.lasting.is_empty() {
