@@ -93,7 +93,7 @@ pub struct Program {
 pub struct PassRemark {
     /// The pass's flag, and what it did or missed.
     pub text: String,
-    /// The source location of the op, such as `model.py:12:5`; empty if it has none.
+    /// The source location of the op, such as `model.py:12`; empty if it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
 }

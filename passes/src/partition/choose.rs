@@ -183,7 +183,9 @@ impl Graph<'_> {
             // Of a chain of sums all are saved; of what is computed early for one that lasts, that
             // one alone.
             let mut best = None;
-            for more in [&plan.lasting, &plan.tails] {
+            // Where no one is computed from another these are the same.
+            let forms = if plan.tails.len() == plan.lasting.len() { 1 } else { 2 };
+            for more in [&plan.lasting, &plan.tails].into_iter().take(forms) {
                 let keeps = [kept.clone(), more.clone()].concat();
                 let other = self.plan(&keeps)?;
                 let least = best.as_ref().map_or(plan.peak, |(p, _): &(Plan, _)| p.peak);
