@@ -7,6 +7,7 @@
 - no cell of a table over 200 columns;
 - README.md has at most 120 lines;
 - relative links, and the headings that they name, exist;
+- every page of docs/ is in its SUMMARY.md;
 - a code block behind `<!-- from FILE -->` is a contiguous part of that file of the project.
 
 Other code fences are left alone. Pages that Rust generates (src/docs.rs, src/walkthrough.rs) have
@@ -97,12 +98,21 @@ def check(path):
         yield f"{len(lines) - 1} lines, at most {README}"
 
 
+def contents():
+    """Pages that are not in the book."""
+    docs = ROOT / "docs"
+    named = {(docs / t).resolve() for t in LINK.findall((docs / "SUMMARY.md").read_text())}
+    for path in sorted(docs.rglob("*.md")):
+        if path.resolve() not in named and path.name != "SUMMARY.md":
+            yield f"docs/SUMMARY.md: {path.relative_to(docs)} is missing"
+
+
 def pages():
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 if __name__ == "__main__":
     files = [pathlib.Path(a).resolve() for a in sys.argv[1:]] or pages()
-    wrong = [f"{f.relative_to(ROOT)}:{w}" for f in files for w in check(f)]
+    wrong = [f"{f.relative_to(ROOT)}:{w}" for f in files for w in check(f)] + [*contents()]
     print("\n".join(wrong))
     sys.exit(1 if wrong else 0)

@@ -26,6 +26,9 @@ def network(name):
         return Residual(), torch.randn(2, 3, 24, 24)
     if name == "grouped":
         return nn.Sequential(*block(4, 8), *block(8, 8, groups=2), *block(8, 8), nn.Flatten(), nn.Linear(8 * 144, 3)), torch.randn(2, 4, 12, 12)
+    if name == "wide":
+        wide = nn.Conv2d(8, 8, 7, padding=3, groups=8)
+        return nn.Sequential(*block(4, 8), wide, nn.GELU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(8 * 36, 3)), torch.randn(2, 4, 12, 12)
     if name == "depthwise":
         return nn.Sequential(*block(4, 8), *block(8, 8, groups=8), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(8 * 36, 3)), torch.randn(2, 4, 12, 12)
 
@@ -46,23 +49,26 @@ def network(name):
 
 class Operands(TorchDispatchMode):
     """Notes which operands of gradients of convolutions are as the library wants them, of those with several channels and pixels, not of the user's
-    images; and whether it sums gradients of biases."""
+    images; whether it sums gradients of biases, and computes those of large depthwise windows by
+    their inputs."""
 
     def __init__(self, images):
         super().__init__()
-        self.images, self.found, self.biases = images.shape, [], []
+        self.images, self.found, self.biases, self.depthwise = images.shape, [], [], []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten.convolution_backward.default:
             images = [t for t in args[:2] if t.shape[1] > 1 and t.shape[2] * t.shape[3] > 1 and t.shape != self.images]
             self.biases.append(args[-1][2])
+            if args[9] > 1 and args[2].shape[1:] == (1, 7, 7):
+                self.depthwise.append(args[-1][0])
             grouped = 1 < args[9] < args[1].shape[1]
             layout = torch.contiguous_format if grouped else torch.channels_last
             self.found += [t.is_contiguous(memory_format=layout) for t in images]
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("name", ["residual", "depthwise", "grouped", "mixed"])
+@pytest.mark.parametrize("name", ["residual", "depthwise", "wide", "grouped", "mixed"])
 def test_gradients_as_eager(name, device, monkeypatch):
     if device == "cpu":
         monkeypatch.setattr(channels_last, "DEVICES", {"cpu"})
@@ -84,7 +90,8 @@ def test_gradients_as_eager(name, device, monkeypatch):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
         assert [s for n, s in zip(got.shape, got.stride()) if n > 1] == [s for n, s in zip(want.shape, want.stride()) if n > 1]
     if device == "cpu":
-        assert operands.found and all(operands.found) and not any(operands.biases)
+        assert operands.found and all(operands.found) and not any(operands.biases) and not any(operands.depthwise)
+        assert bool(operands.depthwise) == (name == "wide")
 
 
 class Mixed(nn.Module):

@@ -27,8 +27,8 @@ use std::{
     time::Instant,
 };
 
-/// Graphs of a run with `./x test --all`: three minutes on two cores.
-const GRAPHS: u64 = 400;
+/// Graphs of a run with `./x test --all`: two minutes on two cores.
+const GRAPHS: u64 = 240;
 /// Those without `./x test --all`.
 const FEW_GRAPHS: u64 = 200;
 /// Every n-th graph verifies the IR after each pass, which doubles the cost of the passes.

@@ -36,6 +36,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<kernels::pad_biases::PadBiases>(),
     PassRow::of::<kernels::pad_products::PadProducts>(),
     PassRow::of::<program::plan::PlanMemory>(),
+    PassRow::of::<kernels::predicate_pads::PredicatePads>(),
     PassRow::of::<kernels::prologues::Prologues>(),
     PassRow::of::<kernels::quantized_weights::QuantizedWeights>(),
     PassRow::of::<kernels::rematerialize::Rematerialize>(),

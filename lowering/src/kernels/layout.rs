@@ -25,7 +25,7 @@
 //! ```
 use crate::kernels::{
     frozen::Frozen,
-    op_facts::{channels_first, channels_last, contracts, element_bytes, is_dense, is_depthwise},
+    op_facts::{contracts, element_bytes, is_dense, is_depthwise},
 };
 use kiln_dialects::{
     ir::*,
@@ -33,7 +33,10 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     sym::Dim as SymDim,
 };
-use kiln_passes::{Numerics, Pass};
+use kiln_passes::{
+    Numerics, Pass,
+    permutation::{channels_first, channels_last},
+};
 use std::collections::{HashMap, HashSet};
 
 kiln_passes::pass_options! {

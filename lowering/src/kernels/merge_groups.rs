@@ -25,7 +25,7 @@ use crate::{
     kernels::{
         layout::flops,
         marks::GROUPS,
-        op_facts::{channels_first, fits_im2col, is_depthwise},
+        op_facts::{fits_im2col, is_depthwise},
     },
     target::Chip,
 };
@@ -35,7 +35,7 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     value::DType,
 };
-use kiln_passes::{Numerics, Pass};
+use kiln_passes::{Numerics, Pass, permutation::channels_first};
 
 kiln_passes::pass_options! {
     /// The pass.

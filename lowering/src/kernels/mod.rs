@@ -17,6 +17,7 @@ pub mod outline_control;
 pub mod pack;
 pub mod pad_biases;
 pub mod pad_products;
+pub mod predicate_pads;
 pub mod prologues;
 pub mod quantized_weights;
 pub mod rematerialize;

@@ -2,7 +2,7 @@
 //! which transpose they fold into their store.
 use crate::kernels::marks::GROUPS;
 use kiln_dialects::{ir::*, ops::*, sym};
-use kiln_passes::readers::only_reader;
+use kiln_passes::{permutation::channels_last, readers::only_reader};
 
 /// Bytes of an element of a tensor; 0 for what is none.
 pub fn element_bytes(v: Value) -> usize {
@@ -135,23 +135,11 @@ pub fn folded_transpose(op: Op) -> Option<Op> {
     folded_transposes(op).first().copied()
 }
 
-/// The permutation from NCHW to NHWC, or the like of other ranks.
-pub fn channels_last(rank: usize) -> Vec<i64> {
-    let spatial = 2..rank as i64;
-    [0].into_iter().chain(spatial).chain([1]).take(rank).collect()
-}
-
 /// The op that pads a value with zeros, if one does.
 pub fn zero_padding(v: Value) -> Option<Pad> {
     let pad = v.def().and_then(Pad::of)?;
     let value = pad.value.def().and_then(Splat::of)?.value;
     (value.as_f64() == Some(0.0)).then_some(pad)
-}
-
-/// The permutation from NHWC to NCHW, or the like of other ranks.
-pub fn channels_first(rank: usize) -> Vec<i64> {
-    let last = rank as i64 - 1;
-    [0, last].into_iter().chain(1..last).take(rank).collect()
 }
 
 /// The contraction or attention that folds this transpose into its store.

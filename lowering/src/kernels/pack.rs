@@ -36,7 +36,7 @@
 use crate::kernels::{
     frozen::{Frozen, INDEX, STORED, is_movement},
     marks::AS_IT_IS,
-    op_facts::{channels_last, folded_transpose, is_dense, is_depthwise},
+    op_facts::{folded_transpose, is_dense, is_depthwise},
 };
 use kiln_dialects::{
     ir::*,
@@ -44,7 +44,10 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     value::DType,
 };
-use kiln_passes::{Numerics, Pass, permutation::inverse};
+use kiln_passes::{
+    Numerics, Pass,
+    permutation::{channels_last, inverse},
+};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -93,9 +96,11 @@ impl Pass for Pack {
                 }
                 let w = op.operand(operand);
                 if self.channels_last {
-                    // The depthwise kernel reads a mutable weight in any order that it was given in.
+                    // The depthwise kernel reads a mutable weight in any order that it was given in,
+                    // but not reversed.
                     let given = !frozen.contains(w)
                         && w.def().and_then(Op::kind).is_some_and(is_movement)
+                        && !is_reversed(w)
                         && Convolution::of(op).is_some_and(|o| is_depthwise(&o));
                     if let Some((order, said)) =
                         windowed(op, w).filter(|(order, _)| !given && !is_stored_in(w, order))
@@ -144,6 +149,13 @@ fn weight(op: Op) -> Option<(usize, usize)> {
         _ => return None,
     };
     tensor_type(o.rhs.ty()).is_ok_and(|t| t.dtype.is_float()).then_some((1, columns))
+}
+
+/// Whether a value is reversed, and maybe moved then.
+fn is_reversed(v: Value) -> bool {
+    let moved = |op: &Op| op.kind().is_some_and(is_movement);
+    let up = |op: &Op| op.operand(0).def().filter(moved);
+    std::iter::successors(v.def().filter(moved), up).any(|op| op.kind() == Some(OpKind::Reverse))
 }
 
 /// Whether a value is of floating-point elements, and all its sizes are known.

@@ -18,10 +18,7 @@
 //! after:   %u = kiln.dot_general %G, %w : [36, C, K]         %v = kiln.winograd_input %x tile = 4 : [36, N, H/4, W/4, C]
 //!          %m = kiln.dot_general %v, %u batch = [0] x [0]    %0 = kiln.winograd_output %m tile = 4 : [N, H/4, 4, W/4, 4, K]
 //! ```
-use crate::kernels::{
-    frozen::Frozen,
-    op_facts::{channels_first, channels_last, zero_padding},
-};
+use crate::kernels::{frozen::Frozen, op_facts::zero_padding};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -30,7 +27,10 @@ use kiln_dialects::{
     sym::Dim,
     value::{DType, Tensor},
 };
-use kiln_passes::{Numerics, Pass};
+use kiln_passes::{
+    Numerics, Pass,
+    permutation::{channels_first, channels_last},
+};
 
 kiln_passes::pass_options! {
     /// The pass.

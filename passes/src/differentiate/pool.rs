@@ -76,7 +76,8 @@ pub(super) fn extremum(
     let dims: Vec<i64> = axes.iter().map(|a| a.dim as i64).collect();
     let taken = |input: Value| m.b.add(&Gather { input, indices: at.clone(), dims: dims.clone() });
     let narrow = dtype(g)?;
-    let (theirs, g) = (taken(place)?, taken(m.convert(g, accumulator_type(narrow))?)?);
+    // Widened behind the gather, which reads it from memory.
+    let (theirs, g) = (taken(place)?, m.convert(taken(g)?, accumulator_type(narrow))?);
     let lead: Vec<i64> = (0..2 * n as i64).collect();
     let (own, inside) = (m.broadcast_to(own, &lead, theirs)?, m.broadcast_to(inside, &lead, g)?);
     let same = m.compare(CompareKind::Eq, theirs, own)?;

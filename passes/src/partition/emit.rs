@@ -2,9 +2,12 @@
 use super::{
     choose::{Joint, Plan, makers, read_by},
     cost::Costs,
-    images::{CHANNELS_FIRST, CHANNELS_LAST, around_convolutions},
+    images::around_convolutions,
 };
-use crate::decompose::tools::Math;
+use crate::{
+    decompose::tools::Math,
+    permutation::{channels_first, channels_last},
+};
 use kiln_dialects::{
     ir::*,
     ops::{BindShape, Sym, SymKind, Transpose},
@@ -19,9 +22,9 @@ pub(super) fn emit(
     joint: &Joint<'_>,
     costs: &Costs,
     plan: &Plan,
-    channels_last: bool,
+    images: bool,
 ) -> Result<()> {
-    let around = if channels_last { around_convolutions(joint.block) } else { HashSet::new() };
+    let around = if images { around_convolutions(joint.block) } else { HashSet::new() };
     let own = |v: &&Value| !joint.primals.contains(v) && !joint.results.contains(v);
     let images: HashSet<Value> =
         plan.saved.iter().filter(own).filter(|v| around.contains(v)).copied().collect();
@@ -93,7 +96,7 @@ impl Part<'_> {
             return Ok(v.ty());
         }
         let t = tensor_type(v.ty())?;
-        let dims: Vec<Dim> = CHANNELS_LAST.iter().map(|d| t.dims[*d as usize].clone()).collect();
+        let dims: Vec<Dim> = channels_last(4).iter().map(|d| t.dims[*d as usize].clone()).collect();
         Ok(Type::tensor(v.ty().ctx(), t.dtype, &dims))
     }
 
@@ -110,7 +113,7 @@ impl Part<'_> {
             given.iter().zip(self.args).for_each(|(new, old)| new.set_arg_loc(old.loc()));
             let mut map: Values = self.args.iter().copied().zip(given).collect();
             for v in self.args.iter().filter(|v| is_image(v)) {
-                let (input, permutation) = (map[v], CHANNELS_FIRST.to_vec());
+                let (input, permutation) = (map[v], channels_first(4));
                 map.insert(*v, b.at(v.loc()).add(&Transpose { input, permutation })?);
             }
             begin(&b, &mut map)?;
@@ -129,7 +132,7 @@ impl Part<'_> {
                 let input = *map.get(v).unwrap_or(v);
                 values.push(match is_image(v) {
                     true => {
-                        let permutation = CHANNELS_LAST.to_vec();
+                        let permutation = channels_last(4);
                         b.at(v.loc()).add(&Transpose { input, permutation })?
                     }
                     false => input,

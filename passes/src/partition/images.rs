@@ -2,10 +2,6 @@
 use kiln_dialects::{ir::*, ops::*};
 use std::collections::HashSet;
 
-/// Logical dimensions in memory order, and back.
-pub(super) const CHANNELS_LAST: [i64; 4] = [0, 2, 3, 1];
-pub(super) const CHANNELS_FIRST: [i64; 4] = [0, 3, 1, 2];
-
 /// Whether the order of the dimensions matters: channels, and more than one pixel.
 fn is_image(v: Value) -> bool {
     let known: Option<Vec<i64>> = v.ty().dims().iter().map(|d| d.known()).collect();

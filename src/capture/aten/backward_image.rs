@@ -236,7 +236,9 @@ impl Covering {
     /// The sums over the windows of each element of their values `[planes…, windows…]`, where they
     /// count.
     fn sums(&self, cx: &mut Cx, values: Value, counts: Value) -> Result<Value> {
+        // Widened behind the gather, which reads them from memory.
         let taken = gather_at(cx, values, self.at.clone(), 2)?;
+        let taken = cx.convert(taken, statistics_dtype(dtype_of(values)?))?;
         let n = self.at.len() as i64;
         let dims: Vec<i64> = (n + 2..2 * n + 2).collect();
         value(cx, |f| f.of(counts).select(f.of(taken), 0.0).reduce(ReduceKind::Sum, &dims, false))
@@ -250,10 +252,10 @@ fn max_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     let narrow = dtype_of(g)?;
     let (x, added) = batched(cx, x, n)?;
     let ((g, _), (indices, _)) = (batched(cx, g, n)?, batched(cx, indices, n)?);
-    let g = cx.convert(g, statistics_dtype(narrow))?;
     let (sizes, outs) = (cx.b.sizes_of(x)?.split_off(2), cx.b.sizes_of(g)?.split_off(2));
     let windows = Sliding::all(a, n)?;
     let v = if let Some(all) = WindowsApart::of(&sizes, &outs, &windows) {
+        let g = cx.convert(g, statistics_dtype(narrow))?;
         let (chosen, taken) = (all.spread(cx, indices, -1.0)?, all.spread(cx, g, 0.0)?);
         let place = all.position(cx)?;
         let v = value(cx, |f| f.of(chosen).eq(f.of(place)).select(f.of(taken), 0.0))?;

@@ -42,7 +42,7 @@ impl Phases {
         let (taps, pixels) = (high - low + 1, (pixels + stride - 1) / stride);
         let before = stride * high - pad;
         let pads = [-low, pixels - outs + taps - 1 + low];
-        let zeros = [before, (taps * stride - size - before).max(0)];
+        let zeros = [before, (taps * count - size - before).max(0)];
         (pads.iter().all(|n| *n >= 0) && before >= 0).then_some(Phases {
             stride,
             count,
@@ -102,7 +102,8 @@ impl ConvolutionGradient {
     }
 }
 
-/// The weight `[phases C, O, …]`: taps `k = r + s u` of the padded one, with `u` reversed.
+/// The weight `[phases C, O, …]`: taps `k = r + s u` of the padded one, with `u` reversed; the
+/// only tap where one phase has one.
 fn weight_of(
     b: &Builder,
     weight: Value,
@@ -119,16 +120,9 @@ fn weight_of(
     if phases.iter().any(|p| p.zeros != [0, 0]) {
         w = b.add(&Pad { input: w, value, low: zeros(0), high: zeros(1) })?;
     }
-    let split = phases.iter().flat_map(|p| [p.taps, p.stride]);
+    let split = phases.iter().flat_map(|p| [p.taps, p.count]);
     let split: Vec<i64> = [filters, channels].into_iter().chain(split).collect();
     w = m.reshape(w, &Size::all(&split))?;
-    if phases.iter().any(|p| p.count != p.stride) {
-        let sizes = phases.iter().flat_map(|p| [p.taps, p.count]);
-        let sizes: Vec<i64> = [filters, channels].into_iter().chain(sizes).collect();
-        let (rank, sizes) = (sizes.len(), Size::all(&sizes));
-        let offsets = Size::all(&vec![0; rank]);
-        w = b.add(&Slice { input: w, offsets, sizes, strides: vec![1; rank] })?;
-    }
     let taps: Vec<i64> = (0..n).map(|i| 2 + 2 * i).collect();
     w = b.add(&Reverse { input: w, dims: taps.clone() })?;
     let steps: Vec<i64> = taps.iter().map(|d| d + 1).collect();

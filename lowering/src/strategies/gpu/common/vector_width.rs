@@ -1,5 +1,9 @@
 //! Fast dimension (coalescing) and vector width of a nest's accesses.
-use crate::analysis::{Access, Kernel, Nest, NestPlan, Poly};
+use crate::{
+    analysis::{Access, Body, Kernel, LinearExpr, Nest, NestPlan, Poly, Stage},
+    emit::body::backward_slice,
+};
+use kiln_dialects::ir::*;
 
 /// All memory accesses of a nest.
 fn accesses<'a>(
@@ -62,16 +66,47 @@ fn of_bytes(
     but: Option<usize>,
     choose: impl Fn(&mut dyn Iterator<Item = usize>) -> Option<usize>,
 ) -> usize {
-    let all: Vec<&Access> =
-        accesses(k, plan, nest).map(|(a, _)| a).filter(|a| Some(a.buffer) != but).collect();
+    let stages = || nest.all().filter_map(|s| k.stages.get(s));
+    let Some(extracted) = stages().map(|s| extracts(k, s, d)).collect::<Option<Vec<_>>>() else {
+        return 1;
+    };
+    let direct = accesses(k, plan, nest).map(|(a, _)| a).filter(|a| Some(a.buffer) != but);
+    let all: Vec<&Access> = direct.chain(extracted.iter().flatten()).collect();
     let padded = all.iter().any(|a| k.pads.contains_key(&a.buffer));
-    let extracts =
-        padded || nest.all().filter_map(|s| k.stages.get(s)).any(|s| !s.captured.is_empty());
     let mut sizes = all.iter().filter(|a| contiguous(a, d)).map(|a| bytes(k, a));
-    match choose(&mut sizes).filter(|_| nest.split.is_none() && !extracts) {
+    match choose(&mut sizes).filter(|_| nest.split.is_none() && !padded) {
         Some(size) => max_width(d, &all, size),
         None => 1,
     }
+}
+
+/// What a stage's body loads by `tensor.extract`, with a loop that there is not in place of each
+/// index that is computed. `None`: a computed index depends on loop `d`, or the elements along it
+/// are not contiguous.
+fn extracts(k: &Kernel, s: &Stage, d: usize) -> Option<Vec<Access>> {
+    let Body::Block(block) = s.body else { return s.captured.is_empty().then(Vec::new) };
+    let loop_of = |op: Op| s.dims.get(op.dyn_cast::<linalg::Index>()?.dim()? as usize);
+    let depends = |v: Value| {
+        backward_slice(block, v).into_iter().any(|v| match (v.block_arg(), v.def()) {
+            (Some((_, i)), _) => s.inputs.get(i).is_none_or(|a| a.at.uses(d)),
+            (_, Some(op)) if op.isa::<linalg::Index>() => loop_of(op).is_none_or(|e| e.uses(d)),
+            _ => false,
+        })
+    };
+    let extract = |op: TypedOp<tensor::Extract>| {
+        let view = k.views.get(&op.tensor())?;
+        let mut at = LinearExpr::fixed(view.offset.clone());
+        for (i, (index, stride)) in op.indices().into_iter().zip(&view.strides).enumerate() {
+            at = at.plus(&match index.def().and_then(loop_of) {
+                Some(own) => own.times(stride),
+                None if depends(index) => return None,
+                None => LinearExpr::dim(usize::MAX - i).times(stride),
+            });
+        }
+        let access = Access { buffer: view.buffer, at };
+        (!access.at.uses(d) || contiguous(&access, d)).then_some(access)
+    };
+    block.ops().into_iter().filter_map(|op| op.dyn_cast::<tensor::Extract>()).map(extract).collect()
 }
 
 /// Bytes of an element.
