@@ -2183,3 +2183,69 @@ func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: te
 }
 }
 }
+
+// -----
+// Rows of a table are contiguous and aligned, wherever they are.
+// CASE: rows_by_index
+// CHECK: #kiln.schedule<"elementwise", {threads = 256 : i64, unroll = 1 : i64, vector = 8 : i64}>
+#row = affine_map<(d0, d1) -> (d0)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%i: tensor<300000xi64> {kiln.sizes = array<i64: 300000>}, %t: tensor<1001x64xbf16> {kiln.sizes = array<i64: 1001, 64>}) -> tensor<300000x64xbf16> {
+  %e = tensor.empty() : tensor<300000x64xbf16>
+  %r = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]} ins(%i : tensor<300000xi64>) outs(%e : tensor<300000x64xbf16>) {
+  ^bb0(%a: i64, %o: bf16):
+    %0 = arith.index_cast %a : i64 to index
+    %1 = linalg.index 1 : index
+    %v = tensor.extract %t[%0, %1] : tensor<1001x64xbf16>
+    linalg.yield %v : bf16
+  } -> tensor<300000x64xbf16>
+  return %r : tensor<300000x64xbf16>
+}
+}
+}
+
+// -----
+// CASE: rows_by_index_of_odd_length
+// CHECK: #kiln.schedule<"elementwise", {threads = 256 : i64, unroll = 2 : i64, vector = 1 : i64}>
+#row = affine_map<(d0, d1) -> (d0)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%i: tensor<300000xi64> {kiln.sizes = array<i64: 300000>}, %t: tensor<1001x63xbf16> {kiln.sizes = array<i64: 1001, 63>}) -> tensor<300000x63xbf16> {
+  %e = tensor.empty() : tensor<300000x63xbf16>
+  %r = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]} ins(%i : tensor<300000xi64>) outs(%e : tensor<300000x63xbf16>) {
+  ^bb0(%a: i64, %o: bf16):
+    %0 = arith.index_cast %a : i64 to index
+    %1 = linalg.index 1 : index
+    %v = tensor.extract %t[%0, %1] : tensor<1001x63xbf16>
+    linalg.yield %v : bf16
+  } -> tensor<300000x63xbf16>
+  return %r : tensor<300000x63xbf16>
+}
+}
+}
+
+// -----
+// CASE: elements_by_index
+// CHECK: #kiln.schedule<"elementwise", {threads = 256 : i64, unroll = 2 : i64, vector = 1 : i64}>
+#row = affine_map<(d0, d1) -> (d0)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%i: tensor<300000xi64> {kiln.sizes = array<i64: 300000>}, %t: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}) -> tensor<300000x64xbf16> {
+  %e = tensor.empty() : tensor<300000x64xbf16>
+  %r = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]} ins(%i : tensor<300000xi64>) outs(%e : tensor<300000x64xbf16>) {
+  ^bb0(%a: i64, %o: bf16):
+    %0 = linalg.index 1 : index
+    %1 = arith.index_cast %0 : index to i64
+    %2 = arith.xori %a, %1 : i64
+    %3 = arith.index_cast %2 : i64 to index
+    %v = tensor.extract %t[%0, %3] : tensor<64x64xbf16>
+    linalg.yield %v : bf16
+  } -> tensor<300000x64xbf16>
+  return %r : tensor<300000x64xbf16>
+}
+}
+}
