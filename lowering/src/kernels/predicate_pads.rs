@@ -161,9 +161,9 @@ fn read(b: &Builder, pad: &Pad, o: &Slice) -> Result<Value> {
     // Along dimensions that are padded, an index; a slice of the others.
     let mut inner = slice_of(pad.input, vec![0; rank], sizes.clone(), None);
     let mut indexed: Vec<(usize, i64, i64)> = vec![];
-    for d in 0..rank {
-        let known = |s: &Size| s.known().ok_or("has a dynamic size");
-        let (n, read) = (known(&sizes[d])?, known(&o.sizes[d])?);
+    let known = |s: &Size| s.known().ok_or("has a dynamic size");
+    for (d, (size, read)) in sizes.iter().zip(&o.sizes).enumerate() {
+        let (n, read) = (known(size)?, known(read)?);
         let first = known(&o.offsets[d])? - known(&pad.low[d])?;
         if first < 0 || first + (read - 1) * o.strides[d] >= n {
             indexed.push((d, first, n));
