@@ -3,8 +3,8 @@
 //!
 //! Why: `kiln-fuse` joins a pad with what computes its operand, never with what reads it. If the
 //! operand is stored anyway, a pad is a kernel of its own, which reads and writes the whole tensor:
-//! 1.6 GB for the image of a max pool whose gradient compares the elements of its windows. Upstream
-//! fuses `tensor.pad` with its producer by tiling; it has no reader with a predicate.
+//! 0.8 GB for the image of resnet18's max pool, whose gradient compares the elements of windows.
+//! Upstream fuses `tensor.pad` with its producer by tiling; it has no reader with a predicate.
 //!
 //! It applies where the innermost dimension is not padded, so that loads stay vectors and the
 //! predicate is uniform over each.
