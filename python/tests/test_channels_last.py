@@ -49,8 +49,7 @@ def network(name):
 
 class Operands(TorchDispatchMode):
     """Notes which operands of gradients of convolutions are as the library wants them, of those with several channels and pixels, not of the user's
-    images; whether it sums gradients of biases, and computes those of large depthwise windows by
-    their inputs."""
+    images; whether it sums gradients of biases, and computes those of large depthwise windows by their inputs."""
 
     def __init__(self, images):
         super().__init__()
