@@ -303,12 +303,7 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-require-bounds",
         "after dead code elimination; kernels have no checks",
     ),
-    cuda(
-        Level::Prims,
-        On::Module,
-        "kiln-predicate-pads",
-        "after layouts are chosen, and after the bounds of other gathers are required",
-    ),
+    cuda(Level::Prims, On::Module, "kiln-predicate-pads", "after layouts and bounds of gathers"),
     host(
         Level::Prims,
         On::Module,
