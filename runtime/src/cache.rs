@@ -4,6 +4,7 @@
 //! An entry is written to a temporary file and renamed, so other processes see it whole or not at
 //! all. A checksum over key and contents detects damage, not tampering: whoever can write the
 //! folder can run code as the user. The folder is created private.
+mod eviction;
 mod transfer;
 
 pub use transfer::Count;
@@ -22,8 +23,6 @@ const VERSION: u32 = 1;
 const HEADER: usize = 8 + 4 + 8 + 32;
 /// Longer files are not cache entries.
 const MAX_ENTRY: u64 = 1 << 32;
-/// Age at which a temporary file is taken for a dead writer's.
-const STALE: std::time::Duration = std::time::Duration::from_secs(3600);
 const SUFFIX: &str = "kiln";
 /// Default size limit in bytes.
 pub const DEFAULT_BYTES: u64 = 4 << 30;
@@ -134,6 +133,7 @@ impl Store {
             file.write_all(part).map_err(remark)?;
         }
         file.persist(&path).map_err(|e| remark(e.error))?;
+        self.account((HEADER + contents.len()) as u64);
         Ok(())
     }
     /// Number of entries, and their bytes.
@@ -149,41 +149,6 @@ impl Store {
             }
         }
         Ok(size)
-    }
-    /// LRU eviction: deletes the least recently used entries until at most `bytes` remain, and
-    /// stale temporary files. Returns the bytes freed.
-    pub fn trim(&self, bytes: u64) -> Result<u64, Remark> {
-        let mut entries = vec![];
-        let mut freed = 0;
-        for folder in list(&self.dir)?.into_iter().filter(|p| p.is_dir()) {
-            for path in list(&folder)? {
-                // Another process may be trimming, too.
-                let Ok(meta) = fs::symlink_metadata(&path) else { continue };
-                let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                if path.extension().is_some_and(|e| e == SUFFIX) {
-                    entries.push((used, meta.len(), path));
-                } else if is_temporary(&path)
-                    && used.elapsed().is_ok_and(|age| age > STALE)
-                    && fs::remove_file(&path).is_ok()
-                {
-                    freed += meta.len();
-                }
-            }
-        }
-        entries.sort();
-        let mut total: u64 = entries.iter().map(|e| e.1).sum();
-        for (_, len, path) in entries {
-            if total <= bytes {
-                break;
-            }
-            match fs::remove_file(&path) {
-                Ok(()) => freed += len,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(Remark::new(&path, e)),
-            }
-            total -= len;
-        }
-        Ok(freed)
     }
 }
 
@@ -204,10 +169,6 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
         _ => return None,
     };
     digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-fn is_temporary(path: &Path) -> bool {
-    path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(".new-"))
 }
 
 fn list(dir: &Path) -> Result<Vec<PathBuf>, Remark> {
@@ -251,7 +212,7 @@ fn check(all: &[u8], key: &str) -> Result<(), DataError> {
 mod tests {
     use super::*;
 
-    fn store() -> (tempfile::TempDir, Store) {
+    pub(super) fn store() -> (tempfile::TempDir, Store) {
         let dir = tempfile::tempdir().expect("a folder");
         let store = Store::open(dir.path().join("a/b")).expect("a store");
         (dir, store)
@@ -340,30 +301,6 @@ mod tests {
                 });
             }
         });
-    }
-
-    #[test]
-    fn trimming_keeps_what_was_used_last() {
-        let (_dir, s) = store();
-        for (age, key) in [(500, "a"), (400, "b"), (300, "c"), (200, "d")] {
-            s.put(key, &[0; 948]).expect("written");
-            let file = fs::File::options().write(true).open(s.path(key)).expect("the entry");
-            file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age))
-                .expect("changed");
-        }
-        assert!(s.get("a").expect("readable").is_some());
-        assert_eq!(s.size(), Ok((4, 4000)));
-        assert_eq!(s.trim(1 << 20), Ok(0));
-        assert_eq!(s.trim(2000), Ok(2000));
-        let left: Vec<_> =
-            ["a", "b", "c", "d"].into_iter().filter(|k| s.path(k).exists()).collect();
-        assert_eq!(left, ["a", "d"]);
-        let old = s.path("a").with_file_name(".new-dead");
-        fs::write(&old, [0; 10]).expect("written");
-        let file = fs::File::options().write(true).open(&old).expect("the file");
-        file.set_modified(SystemTime::now() - 2 * STALE).expect("changed");
-        assert_eq!((s.trim(2000), old.exists()), (Ok(10), false));
-        assert_eq!((s.trim(0), s.path("d").exists()), (Ok(2000), false));
     }
 
     #[test]

@@ -379,7 +379,7 @@ impl Model {
         };
         let kept = store.zip(package.to_bytes().ok()).map(|(store, bytes)| store.put(&key, &bytes));
         made.report.remarks.extend(kept.and_then(Result::err));
-        made.report.remarks.extend(store.and_then(|s| s.trim(options.cache_bytes).err()));
+        made.report.remarks.extend(store.and_then(|s| s.keep_within(options.cache_bytes).err()));
         log_events::program(&package.program);
         if let Some(dump) = &times.dump {
             dump::finish(dump, &package.program, &made.report, None, options.diagram)
