@@ -12,7 +12,7 @@ import torch
 
 from bench import Kiln, arguments, graph_us, ratio_text, wanted
 
-# images, channels, height, width, filters, window, stride, padding
+# images, channels, height, width, filters (0: depthwise), window, stride, padding
 SHAPES = [
     (128, 64, 56, 56, 64, 3, 1, 1),
     (128, 128, 28, 28, 128, 3, 1, 1),
@@ -27,6 +27,15 @@ SHAPES = [
     (128, 3, 224, 224, 64, 7, 2, 3),
     (64, 3, 224, 224, 768, 16, 16, 0),
     (128, 3, 224, 224, 16, 3, 2, 1),
+    (64, 96, 56, 56, 0, 7, 1, 3),
+    (64, 192, 28, 28, 0, 7, 1, 3),
+    (64, 384, 14, 14, 0, 7, 1, 3),
+    (64, 768, 7, 7, 0, 7, 1, 3),
+    (128, 16, 112, 112, 0, 3, 1, 1),
+    (128, 240, 28, 28, 0, 5, 1, 2),
+    (128, 672, 14, 14, 0, 3, 1, 1),
+    (128, 960, 7, 7, 0, 5, 1, 2),
+    (128, 64, 112, 112, 0, 3, 2, 1),
 ]
 
 
@@ -36,13 +45,14 @@ class Gradient(torch.nn.Module):
     def __init__(self, which, shape):
         super().__init__()
         n, c, h, w, k, window, stride, padding = shape
-        self.which, self.stride, self.padding, self.size = which, stride, padding, (n, c, h, w)
-        weight = torch.randn(k, c, window, window, device="cuda", dtype=torch.bfloat16) * (c * window * window) ** -0.5
+        self.which, self.stride, self.padding, self.groups = which, stride, padding, 1 if k else c
+        each = c // self.groups
+        weight = torch.randn(k or c, each, window, window, device="cuda", dtype=torch.bfloat16) * (each * window * window) ** -0.5
         self.register_buffer("weight", weight.to(memory_format=torch.channels_last))
 
     def forward(self, x, g):
         two, mask = [self.stride] * 2, [self.which == "input", self.which == "weight", False]
-        made = torch.ops.aten.convolution_backward(g.permute(0, 3, 1, 2), x.permute(0, 3, 1, 2), self.weight, None, two, [self.padding] * 2, [1, 1], False, [0, 0], 1, mask)
+        made = torch.ops.aten.convolution_backward(g.permute(0, 3, 1, 2), x.permute(0, 3, 1, 2), self.weight, None, two, [self.padding] * 2, [1, 1], False, [0, 0], self.groups, mask)
         return made[0 if self.which == "input" else 1].permute(0, 2, 3, 1)
 
     def exact(self, x, g):
@@ -51,7 +61,7 @@ class Gradient(torch.nn.Module):
         for rows in range(0, len(x), 8):
             a, b = x[rows : rows + 8].double().permute(0, 3, 1, 2), g[rows : rows + 8].double().permute(0, 3, 1, 2)
             a, w = a.requires_grad_(self.which == "input"), self.weight.double().requires_grad_(self.which == "weight")
-            y = torch.nn.functional.conv2d(a, w, None, self.stride, self.padding)
+            y = torch.nn.functional.conv2d(a, w, None, self.stride, self.padding, 1, self.groups)
             (made,) = torch.autograd.grad(y, a if self.which == "input" else w, b)
             total, parts = (total, [*parts, made]) if self.which == "input" else (total + made, parts)
         return (torch.cat(parts) if parts else total).permute(0, 2, 3, 1)
@@ -67,14 +77,14 @@ def main():
     for shape in SHAPES:
         n, c, h, w, k, window, stride, padding = shape
         for which in ("weight", "input"):
-            name = f"{which} {n}x{h}x{w}x{c} to {k}, {window}x{window} /{stride} +{padding}"
+            name = f"{which} {n}x{h}x{w}x{c} to {k or 'each'}, {window}x{window} /{stride} +{padding}"
             # The first layer's input has no gradient.
             if not wanted(name, a.only) or which == "input" and c == 3:
                 continue
             try:
                 module = Gradient(which, shape)
                 out = [(size + 2 * padding - window) // stride + 1 for size in (h, w)]
-                inputs = [torch.randn(n, h, w, c, device="cuda", dtype=torch.bfloat16), torch.randn(n, *out, k, device="cuda", dtype=torch.bfloat16)]
+                inputs = [torch.randn(n, h, w, c, device="cuda", dtype=torch.bfloat16), torch.randn(n, *out, k or c, device="cuda", dtype=torch.bfloat16)]
                 with tempfile.TemporaryDirectory() as folder:
                     mine = Kiln(a.kiln, folder, "case", module, inputs, ("--mode", "reduce-overhead"))
                     samples = {"kiln": [], "cudnn": []}
@@ -86,7 +96,7 @@ def main():
                 error, peer = (float((y.to("cuda").double() - exact).norm() / exact.norm()) for y in (mine.result, module(*inputs)))
                 bad += not error <= 2 * peer + 1e-3
                 text = ", ".join(f"{s} {statistics.median(v):.1f} us" for s, v in samples.items())
-                flops = 2 * n * out[0] * out[1] * k * c * window * window
+                flops = 2 * n * out[0] * out[1] * c * (k or 1) * window * window
                 rate = flops / statistics.median(samples["kiln"]) / 1e6
                 print(f"{name:44} {text}, ratio {ratio_text(samples['kiln'], samples['cudnn'])}, {rate:.0f} TFLOP/s, error {error:.1e} ({peer:.1e})", flush=True)
                 rows.append({"item": name, "samples": samples, "error": error, "cudnn's error": peer})

@@ -988,3 +988,29 @@ func.func @f(%x: tensor<5x1x40x64xbf16>, %g: tensor<5x1x38x64xbf16>) -> tensor<5
   %0 = kiln.convolution_weight_gradient %x, %g window = [1, 3] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {splits = 5 : i64} : tensor<5x1x40x64xbf16>, tensor<5x1x38x64xbf16>
   return %0 : tensor<5x64x1x3x64xf32>
 }
+
+// -----
+
+// CASE: a depthwise convolution's gradient by its weight, of two splits
+func.func @f(%x: tensor<4x9x30x24xbf16>, %g: tensor<4x9x30x24xbf16>) -> tensor<2x7x7x24xf32> {
+  %0 = kiln.convolution_weight_gradient depthwise %x, %g window = [7, 7] strides = [1, 1] pad = [3, 3] x [3, 3] dilation = [1, 1] {splits = 2 : i64} : tensor<4x9x30x24xbf16>, tensor<4x9x30x24xbf16>
+  return %0 : tensor<2x7x7x24xf32>
+}
+
+// -----
+
+// CASE: the same of strides and dilation, and of channels that are no multiple of a CTA's
+func.func @f(%x: tensor<3x13x17x130xf16>, %g: tensor<3x6x13x130xf16>) -> tensor<3x3x130xf16> {
+  %0 = kiln.convolution_weight_gradient depthwise %x, %g window = [3, 3] strides = [2, 1] pad = [1, 0] x [0, 0] dilation = [1, 2] : tensor<3x13x17x130xf16>, tensor<3x6x13x130xf16>
+  %1 = kiln.reduce sum %0 dims = [0] : tensor<1x3x3x130xf32>
+  %2 = kiln.convert %1 : tensor<3x3x130xf32> to f16
+  return %2 : tensor<3x3x130xf16>
+}
+
+// -----
+
+// CASE: the same of a row of pixels and an odd number of channels
+func.func @f(%x: tensor<5x1x40x7xf32>, %g: tensor<5x1x38x7xf32>) -> tensor<5x1x3x7xf32> {
+  %0 = kiln.convolution_weight_gradient depthwise %x, %g window = [1, 3] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {splits = 5 : i64} : tensor<5x1x40x7xf32>, tensor<5x1x38x7xf32>
+  return %0 : tensor<5x1x3x7xf32>
+}

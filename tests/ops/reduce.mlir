@@ -439,6 +439,21 @@ func.func @f(%x: tensor<4x7x8x3xf32>) {
 
 // -----
 
+func.func @f(%x: tensor<4x7x8x3xf16>, %g: tensor<4x3x8x3xf16>) -> tensor<2x3x2x3xf32> {
+  %0 = kiln.convolution_weight_gradient depthwise %x, %g window = [3, 2] strides = [2, 1] pad = [0, 0] x [0, 1] dilation = [1, 1] {splits = 2 : i64} : tensor<4x7x8x3xf16>, tensor<4x3x8x3xf16>
+  return %0 : tensor<2x3x2x3xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4x7x8x3xf32>, %g: tensor<4x7x8x4xf32>) {
+  // expected-error @+1 {{has sizes 3 and 4 of input and gradient, their channels}}
+  %0 = kiln.convolution_weight_gradient depthwise %x, %g window = [1, 1] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<4x7x8x3xf32>, tensor<4x7x8x4xf32>
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<4x7x3xf32>) {
   // expected-error @+1 {{takes rank 4, has rank 3 and 3}}
   %0 = kiln.convolution_weight_gradient %x, %x window = [1, 1] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<4x7x3xf32>, tensor<4x7x3xf32>

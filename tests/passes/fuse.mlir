@@ -1047,3 +1047,18 @@ func.func @f(%cache: tensor<6x4xf32> {kiln.donated = "results", kiln.state = {re
   %2 = kiln.scatter assign %cache[%0], %1 dims = [0] : tensor<6x4xf32>[tensor<1xi64>], tensor<1x4xf32>
   return %2 : tensor<6x4xf32>
 }
+
+// -----
+// A value that is returned, and that the epilogue reads too, follows the product: before it, its loops
+// would be a nest of their own, and no strategy for products would have the kernel.
+// CASE: returned_operand_of_an_epilogue
+// CHECK: func.func @exp_dot_general_mul
+// CHECK: kiln.dot_general
+// CHECK: kiln.exp
+// CHECK: kiln.mul
+func.func @f(%g: tensor<64x32xbf16>, %w: tensor<32x128xbf16>, %x: tensor<64x128xf32>) -> (tensor<64x128xf32>, tensor<64x128xf32>) {
+  %0 = kiln.exp %x : tensor<64x128xf32>
+  %1 = kiln.dot_general %g, %w batch = [] x [] contract = [1] x [0] : tensor<64x32xbf16>, tensor<32x128xbf16> to f32
+  %2 = kiln.mul %1, %0 : tensor<64x128xf32>
+  return %2, %0 : tensor<64x128xf32>, tensor<64x128xf32>
+}

@@ -85,3 +85,24 @@ module {
     return %0, %2, %5, %7 : tensor<2x8x9x9xbf16>, tensor<8x8x3x3xf32>, tensor<8x8x3x3xbf16>, tensor<8x5x3x3xbf16>
   }
 }
+
+// -----
+// Of a depthwise convolution each channel has a sum of its own, on any GPU: no tensor core computes
+// it. The stride leaves a row of pixels over.
+// CASE: depthwise
+// CHECK: kiln.convolution_weight_gradient depthwise
+// CHECK-SAME: window = [3, 3] strides = [2, 2] pad = [1, 1] x [0, 0] dilation = [1, 1] {splits = 4 : i64}
+// CHECK: kiln.reduce sum
+// IMPLICIT-CHECK-NOT: kiln.convolution %
+module {
+  func.func @main(%x: tensor<4x6x11x12xbf16>, %g: tensor<4x6x5x6xbf16>) -> tensor<6x1x3x3xbf16> {
+    %0 = kiln.reshape %x sizes = [4, 6, 1, 11, 12] : tensor<4x6x11x12xbf16>
+    %1 = kiln.transpose %0 permutation = [2, 1, 0, 3, 4] : tensor<4x6x1x11x12xbf16>
+    %2 = kiln.reshape %1 sizes = [1, 24, 11, 12] : tensor<1x6x4x11x12xbf16>
+    %3 = kiln.transpose %g permutation = [1, 0, 2, 3] : tensor<4x6x5x6xbf16>
+    %4 = kiln.convolution %2, %3 strides = [1, 1] pad = [1, 1] x [0, 0] dilation = [2, 2] {groups = 6 : i64} : tensor<1x24x11x12xbf16>, tensor<6x4x5x6xbf16>
+    %5 = kiln.slice %4 offsets = [0, 0, 0, 0] sizes = [1, 6, 3, 3] strides = [1, 1, 1, 1] : tensor<1x6x4x3xbf16>
+    %6 = kiln.transpose %5 permutation = [1, 0, 2, 3] : tensor<1x6x3x3xbf16>
+    return %6 : tensor<6x1x3x3xbf16>
+  }
+}

@@ -68,6 +68,7 @@ impl Graph {
                     pad_high: vec![0, 0],
                     dilation: vec![1, 1],
                     splits: 1,
+                    depthwise: false,
                 }))
             }
             _ => {

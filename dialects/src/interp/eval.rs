@@ -193,6 +193,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
                 pad_high,
                 dilation,
                 splits,
+                depthwise,
                 ..
             } = o;
             let p = r::ConvParams {
@@ -204,7 +205,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
                 transposed: false,
                 output_padding: None,
             };
-            r::convolution_weight_gradient(&x, &g, &window, &p, splits)
+            r::convolution_weight_gradient(&x, &g, &window, &p, splits, depthwise)
         }
         OpKind::ReduceWindow => {
             let o = ReduceWindow::read(view)?;

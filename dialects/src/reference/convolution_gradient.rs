@@ -9,7 +9,8 @@ use crate::{
 };
 
 /// Sums over the images of each split, of an input \[N, H, W, C\] and the gradient of a result
-/// \[N, P, Q, O\]: \[splits, O, KH, KW, C\] in f32. `p` are the parameters of the convolution.
+/// \[N, P, Q, O\]: \[splits, O, KH, KW, C\] in f32, if `depthwise`, of each channel by its own,
+/// \[splits, KH, KW, C\]. `p` are the parameters of the convolution.
 ///
 /// Err: other ranks, sizes that are not those of the convolution, integers, splits that do not
 /// divide the images.
@@ -19,6 +20,7 @@ pub fn convolution_weight_gradient(
     window: &[i64],
     p: &ConvParams,
     splits: i64,
+    depthwise: bool,
 ) -> Result<Tensor> {
     let (&[images, height, width, c], &[n, rows, columns, filters]) = (x.shape(), gradient.shape())
     else {
@@ -39,10 +41,17 @@ pub fn convolution_weight_gradient(
         let place = out as i64 * p.strides[i] + at as i64 * p.dilation[i] - p.pad_low[i];
         usize::try_from(place).ok().filter(|place| *place < size)
     };
-    let shape = vec![splits, filters, kh, kw, c];
+    if depthwise && filters != c {
+        return Err(format!("has {c} channels and {filters} filters, and is depthwise").into());
+    }
+    let shape = if depthwise { vec![splits, kh, kw, c] } else { vec![splits, filters, kh, kw, c] };
     let mut out = Vec::with_capacity(count(&shape)?);
     for_each_index(&shape, |index| {
-        let &[s, o, i, j, k] = index else { return Err("has another rank".into()) };
+        let (s, o, i, j, k) = match *index {
+            [s, o, i, j, k] => (s, o, i, j, k),
+            [s, i, j, k] => (s, k, i, j, k),
+            _ => return Err("has another rank".into()),
+        };
         let mut sum = 0.0;
         for n in s * each..(s + 1) * each {
             for r in 0..rows {
@@ -81,7 +90,7 @@ mod tests {
             output_padding: None,
         };
         let (x, g) = (numbers(&[4, 6, 7, 3])?, numbers(&[4, 3, 4, 2])?);
-        let split = convolution_weight_gradient(&x, &g, &[3, 3], &p, 2)?;
+        let split = convolution_weight_gradient(&x, &g, &[3, 3], &p, 2, false)?;
         let swapped = ConvParams { strides: p.dilation.clone(), dilation: p.strides.clone(), ..p };
         let by_batch = |t: &Tensor| transpose(t, &[3, 0, 1, 2]);
         let want = convolution(&by_batch(&x)?, &by_batch(&g)?, &swapped)?;
@@ -91,6 +100,36 @@ mod tests {
             let sum: f64 = split.as_f()?.iter().skip(k).step_by(want.len()).sum();
             assert!((sum - w).abs() < 1e-6, "{k}: {sum}, but {w}");
         }
+        Ok(())
+    }
+
+    #[test]
+    fn a_depthwise_one_is_that_of_each_channel() -> Result<()> {
+        let numbers = |shape: &[usize], from: usize| {
+            let values = (from..from + shape.iter().product::<usize>()).map(|i| (i as f64).sin());
+            Tensor::floats(DType::F32, shape.to_vec(), values.collect())
+        };
+        let p = ConvParams {
+            strides: vec![1, 2],
+            pad_low: vec![0, 1],
+            pad_high: vec![1, 0],
+            dilation: vec![2, 1],
+            groups: 1,
+            transposed: false,
+            output_padding: None,
+        };
+        let (x, g) = (numbers(&[2, 5, 6, 3], 1)?, numbers(&[2, 4, 3, 3], 70)?);
+        let all = convolution_weight_gradient(&x, &g, &[2, 2], &p, 1, false)?;
+        let own = convolution_weight_gradient(&x, &g, &[2, 2], &p, 1, true)?;
+        assert_eq!((all.shape(), own.shape()), (&[1, 3, 2, 2, 3][..], &[1, 2, 2, 3][..]));
+        for (k, v) in own.as_f()?.iter().enumerate() {
+            let (position, channel) = (k / 3, k % 3);
+            assert_eq!(*v, all.as_f()?[(channel * 4 + position) * 3 + channel]);
+        }
+        assert!(
+            convolution_weight_gradient(&x, &numbers(&[2, 4, 3, 2], 1)?, &[2, 2], &p, 1, true)
+                .is_err()
+        );
         Ok(())
     }
 }

@@ -307,7 +307,12 @@ fn weight_gradient(o: &ConvolutionWeightGradient, v: &dyn Sizes) -> Result<Vec<T
     }
     let divides = o.splits == 1 || o.splits > 1 && n.known().is_some_and(|n| n % o.splits == 0);
     ensure(divides, || format!("has {n} images, which {} splits do not divide", o.splits))?;
-    let [kh, kw] = [o.window[0], o.window[1]].map(Dim::Known);
-    let dims = vec![Dim::Known(o.splits), f.clone(), kh, kw, c.clone()];
+    let [splits, kh, kw] = [o.splits, o.window[0], o.window[1]].map(Dim::Known);
+    let dims = match o.depthwise {
+        true => {
+            vec![splits, kh, kw, unify(c, f, || "of input and gradient, their channels".into())?]
+        }
+        false => vec![splits, f.clone(), kh, kw, c.clone()],
+    };
     Ok(vec![TensorType { dtype: DType::F32, dims }])
 }

@@ -41,18 +41,24 @@ pub fn follows(k: &mut Kernel, nest: &Nest, i: usize) -> bool {
     passed
 }
 
-/// The result of a stage that reads nothing of the nest, but whose values only stages that read
-/// final values of the nest take, such as an exponential that two gradients of an epilogue share.
+/// The result of a stage that reads nothing of the nest, but from which stages compute that read
+/// final values of the nest, such as an exponential that two gradients of an epilogue share. It may
+/// be a result of the kernel, too.
 fn operand_of_epilogue(k: &Kernel, finished: &[Access], i: usize) -> Option<Access> {
     let [o] = &k.stages[i].outputs[..] else { return None };
-    let b = o.access.buffer;
-    let follows = |s: &Stage| {
-        !s.reduction.contains(&true)
-            && s.reads().any(|r| finished.iter().any(|w| w.buffer == r.buffer))
-    };
-    let passed = k.buffers[b].role == Role::Temporary
-        && k.stages.iter().skip(i + 1).filter(|s| s.reads_buffer(b)).all(follows);
-    passed.then(|| o.access.clone())
+    let (mut computed, mut meets) = (vec![o.access.buffer], false);
+    for s in k.stages.iter().skip(i + 1) {
+        if !computed.iter().any(|b| s.reads_buffer(*b)) {
+            continue;
+        }
+        if s.reduction.contains(&true) {
+            return None;
+        }
+        meets |= s.reads().any(|r| finished.iter().any(|w| w.buffer == r.buffer));
+        computed.extend(s.outputs.iter().map(|o| o.access.buffer));
+    }
+    let kept = |b: &usize| matches!(k.buffers[*b].role, Role::Temporary | Role::Output(_));
+    (meets && computed.iter().all(kept)).then(|| o.access.clone())
 }
 
 fn uses_reduction(nest: &Nest, at: &LinearExpr) -> bool {

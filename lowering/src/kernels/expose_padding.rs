@@ -56,9 +56,7 @@ impl Pass for ExposePadding {
                     None
                 }
                 Some(OpKind::Convolution) => convolution(&b, op).at(op)?,
-                Some(OpKind::ConvolutionWeightGradient) if !self.loads_by_tma() => {
-                    weight_gradient(&b, op).at(op)?
-                }
+                Some(OpKind::ConvolutionWeightGradient) => self.weight_gradient(&b, op).at(op)?,
                 Some(OpKind::ReduceWindow) => window(&b, op).at(op)?,
                 _ => None,
             };
@@ -72,9 +70,19 @@ impl Pass for ExposePadding {
 }
 
 impl ExposePadding {
-    /// Whether TMA pads the image of a weight's gradient, which `kiln-weight-gradients` makes for it.
-    fn loads_by_tma(&self) -> bool {
-        self.chip == Chip::Sm90a.name()
+    /// A weight's gradient of a padded image, but where TMA pads it, for which
+    /// `kiln-weight-gradients` makes it, or the loading threads of a depthwise one.
+    fn weight_gradient(&self, b: &Builder, op: Op) -> Result<Option<Value>> {
+        let mut o = ConvolutionWeightGradient::of(op).ok_or_malformed(op)?;
+        let loads =
+            if o.depthwise { !self.chip.is_empty() } else { self.chip == Chip::Sm90a.name() };
+        if loads || o.pad_low.iter().chain(&o.pad_high).all(|p| *p == 0) {
+            return Ok(None);
+        }
+        let around = |p: &[i64]| [&[0], p, &[0]].concat();
+        o.input = padded(b, o.input, 0.0, &around(&o.pad_low), &around(&o.pad_high))?;
+        (o.pad_low, o.pad_high) = (vec![0; 2], vec![0; 2]);
+        b.add(&o).map(Some)
     }
     /// Whether a GPU kernel pads the convolution's input as it loads it, once the layout is NHWC,
     /// which `kiln-layout` may still choose. TMA (im2col mode) needs 16-bit floats whose channels
@@ -256,17 +264,6 @@ fn linear(b: &Builder, size: Size, factor: i64, add: i64) -> Result<Size> {
     } else {
         apply(SymKind::Add, product, add).map(Size::Dynamic)
     }
-}
-
-fn weight_gradient(b: &Builder, op: Op) -> Result<Option<Value>> {
-    let mut o = ConvolutionWeightGradient::of(op).ok_or_malformed(op)?;
-    if o.pad_low.iter().chain(&o.pad_high).all(|p| *p == 0) {
-        return Ok(None);
-    }
-    let around = |p: &[i64]| [&[0], p, &[0]].concat();
-    o.input = padded(b, o.input, 0.0, &around(&o.pad_low), &around(&o.pad_high))?;
-    (o.pad_low, o.pad_high) = (vec![0; 2], vec![0; 2]);
-    b.add(&o).map(Some)
 }
 
 fn window(b: &Builder, op: Op) -> Result<Option<Value>> {

@@ -9,6 +9,9 @@
 //! mode loads the pixels. A window of one pixel is a `kiln.dot_general`; so are windows that do not
 //! overlap, of an image whose channels TMA cannot read.
 //!
+//! Of a depthwise convolution each channel has a sum of its own for each window position, which no
+//! tensor core computes: a kernel of threads does, on any GPU.
+//!
 //! A gradient has few tiles and a large K: images are split among CTAs as far as the cost model of
 //! `kiln-split-products` says, and a second kernel sums the parts in a fixed order.
 //!
@@ -19,6 +22,8 @@
 //! after:   %p = kiln.convolution_weight_gradient (kiln.transpose %x [0, 2, 3, 1]), (kiln.transpose %g [0, 2, 3, 1]) … {splits = 8}
 //!          %s = kiln.reduce sum %p dims = [0]   %c = kiln.convert %s : … to bf16   %0 = kiln.transpose %c [3, 0, 1, 2]
 //! ```
+mod depthwise;
+
 use crate::{
     kernels::{op_facts::fits_im2col, split_products::SplitProducts},
     target::{
@@ -37,7 +42,7 @@ use kiln_passes::{Numerics, Pass, readers::only_reader};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct WeightGradients {
-        /// Target GPU: only for sm_90a the pass does something
+        /// Target GPU: only for sm_90a the pass uses tensor cores; without one it does nothing
         pub chip: String = String::new(),
     }
 }
@@ -55,13 +60,16 @@ impl Pass for WeightGradients {
     const NUMERICS: Numerics = Numerics::Reassociates;
 
     fn run(&self, root: Op) -> Result<()> {
-        if self.chip != Chip::Sm90a.name() {
+        if self.chip.is_empty() {
             return Ok(());
         }
+        let tensor_cores = self.chip == Chip::Sm90a.name();
         let is_convolution = |op: &Op| op.kind() == Some(OpKind::Convolution);
         for op in walk(root).into_iter().filter(is_convolution).collect::<Vec<_>>() {
-            if let Some(form) = Form::of(op).filter(Form::is_gradient) {
-                let b = Builder::before(op).ok_or_at(op, "is in no block")?;
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?;
+            if let Some(form) = Form::of(op).filter(|f| tensor_cores && f.is_gradient()) {
+                form.rewrite(&b).at(op)?;
+            } else if let Some(form) = depthwise::Form::of(op) {
                 form.rewrite(&b).at(op)?;
             }
         }
@@ -94,6 +102,30 @@ fn known(v: Value) -> Option<[i64; 4]> {
     all?.try_into().ok()
 }
 
+/// What is read of a convolution's result. A stride leaves pixels over, and windows that are cut off.
+fn read_part(whole: Value) -> Value {
+    let first = only_reader(whole).and_then(|r| {
+        let s = Slice::of(r).filter(|s| s.strides.iter().all(|n| *n == 1))?;
+        s.offsets.iter().all(|n| n.known() == Some(0)).then(|| r.result(0))
+    });
+    first.unwrap_or(whole)
+}
+
+/// Whether windows of `window` elements from the padding on are `outs` along a dimension of `size`.
+struct Along {
+    size: i64,
+    window: i64,
+    outs: i64,
+}
+
+impl Along {
+    fn has_windows(&self, stride: i64, dilation: i64, pads: [i64; 2]) -> bool {
+        let reach = dilation * (self.window - 1);
+        let room = self.size + pads[0] + pads[1] - reach - 1;
+        room >= 0 && room / stride + 1 == self.outs
+    }
+}
+
 impl Form {
     fn of(op: Op) -> Option<Form> {
         let o = Convolution::of(op).filter(|o| o.groups == 1 && !o.transposed)?;
@@ -101,13 +133,7 @@ impl Form {
             (known(o.input)?, known(o.weight)?);
         let dtype = tensor_type(o.input.ty()).ok()?.dtype;
         let narrow = matches!(dtype, DType::BF16 | DType::F16);
-        // A stride leaves pixels over, and windows that are cut off.
-        let whole = op.result(0);
-        let first = only_reader(whole).and_then(|r| {
-            let s = Slice::of(r).filter(|s| s.strides.iter().all(|n| *n == 1))?;
-            s.offsets.iter().all(|n| n.known() == Some(0)).then(|| r.result(0))
-        });
-        let result = first.unwrap_or(whole);
+        let result = read_part(op.result(0));
         let [read, by, kh, kw] = known(result)?;
         let complete = [read, by] == [channels, filters];
         let sizes = [channels, images, height, width, filters, rows, columns, kh, kw];
@@ -148,9 +174,12 @@ impl Form {
             output_padding: None,
         };
         let reads = |i: usize| {
-            let reach = self.dilation[i] * (self.window[i] - 1);
-            let room = self.size[i] + self.pad_low[i] + self.pad_high[i] - reach - 1;
-            room >= 0 && room / self.strides[i] + 1 == self.outs[i]
+            let along = Along { size: self.size[i], window: self.window[i], outs: self.outs[i] };
+            along.has_windows(
+                self.strides[i],
+                self.dilation[i],
+                [self.pad_low[i], self.pad_high[i]],
+            )
         };
         let readable = self.is_pixel() || self.is_apart() || fits_im2col(&o, &self.window);
         // Rows of windows that are rows of the image merge with each other, too.
@@ -262,6 +291,7 @@ impl Form {
             pad_high,
             dilation: self.dilation.clone(),
             splits: self.splits(channels),
+            depthwise: false,
         })?;
         let input = b.add(&Reduce {
             kind: ReduceKind::Sum,

@@ -10,7 +10,7 @@ use crate::{
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Lowers `kiln.convolution_weight_gradient`. The rows are filters, the columns window positions and
-/// channels; K are images and pixels.
+/// channels; K are images and pixels. Of a depthwise convolution there are no rows.
 pub fn weight_gradient(k: &Kernel, o: &ConvolutionWeightGradient) -> Tensors {
     let tensor = k.stored(o.input).ok_or("has an input that is not in memory")?;
     match o.pad_low.iter().chain(&o.pad_high).all(|p| *p == 0) {
@@ -27,11 +27,16 @@ fn products(k: &Kernel, o: &ConvolutionWeightGradient) -> Tensors {
     // The rule knows that splits divide the images, whose number is dynamic for one split only.
     let each = g[0].known().map_or(g[0], |images| Size::Static(images / o.splits));
     let [kh, kw] = [o.window[0], o.window[1]].map(Size::Static);
-    let all = [Size::Static(o.splits), g[3], kh, kw, x[3], each, g[1], g[2]];
+    let filters = if o.depthwise { Size::Static(1) } else { g[3] };
+    let all = [Size::Static(o.splits), filters, kh, kw, x[3], each, g[1], g[2]];
     let parallel = 5;
     // A sum over one image, or one row of pixels, needs no loop.
-    let kept: Vec<usize> =
-        (0..all.len()).filter(|d| *d < parallel || all[*d].known() != Some(1)).collect();
+    let kept: Vec<usize> = (0..all.len())
+        .filter(
+            |d| if *d < parallel { *d != 1 || !o.depthwise } else { all[*d].known() != Some(1) },
+        )
+        .collect();
+    let parallel = kept.iter().filter(|d| **d < parallel).count();
     let at = |d: usize| {
         let place = kept.iter().position(|e| *e == d);
         place.map_or(IndexExpr::number(0), IndexExpr::dim)
@@ -48,7 +53,7 @@ fn products(k: &Kernel, o: &ConvolutionWeightGradient) -> Tensors {
         sizes: kept.iter().map(|d| all[*d]).collect(),
         parallel,
         order: (0..parallel).collect(),
-        lhs: vec![image.clone(), at(6), at(7), at(1)],
+        lhs: vec![image.clone(), at(6), at(7), at(if o.depthwise { 4 } else { 1 })],
         rhs: vec![image, pixel(0), pixel(1), at(4)],
     };
     contract(k, o.gradient, o.input, DType::F32, &c)

@@ -37,6 +37,7 @@ pub static STRATEGIES: &[&dyn Row] = &[
     &StrategyRow::<gpu::mma_gemm::MmaGemm>::ROW,
     &StrategyRow::<gpu::rows::Rows>::ROW,
     &StrategyRow::<gpu::depthwise::Depthwise>::ROW,
+    &StrategyRow::<gpu::depthwise_gradient::DepthwiseGradient>::ROW,
     &StrategyRow::<gpu::simt_gemm::SimtGemm>::ROW,
     &StrategyRow::<gpu::naive_contraction::NaiveContraction>::ROW,
     &StrategyRow::<gpu::column_reduction::ColumnReduction>::ROW,

@@ -2,6 +2,7 @@
 use crate::{
     analysis::sizes::SizeBuilder,
     kernels::{
+        class::Class,
         fuse::signature::{Outline, Signature},
         marks::{PROLOGUE, STAGED},
         op_facts::reads,
@@ -12,7 +13,7 @@ use kiln_dialects::{
     ops::{BindShape, OpKind},
     sym::Dim as SymDim,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 impl Outline<'_> {
     /// Builds the module of a kernel: facts on its arguments, then clones of its ops.
@@ -51,6 +52,10 @@ impl Outline<'_> {
                 let sizes = sizes.iter().map(own).collect();
                 b.create_with(&BindShape { value: map[v], sizes }, &[], &mut [])?;
             }
+            // First, so that what they do not read is their epilogue, not a nest of its own.
+            for v in self.contractions(&s.results, &map) {
+                self.clone(&b, v, &mut map)?;
+            }
             let mut values = vec![];
             for v in &s.results {
                 values.push(self.clone(&b, *v, &mut map)?);
@@ -67,6 +72,21 @@ impl Outline<'_> {
             Ok(())
         };
         b.generic("builtin.module", &[], &[], &module_attrs, &mut [(&[], &mut body)])
+    }
+
+    /// The contractions that results of a kernel are computed from, in order.
+    fn contractions(&self, results: &[Value], leaves: &HashMap<Value, Value>) -> Vec<Value> {
+        let (mut stack, mut seen) = (results.to_vec(), HashSet::new());
+        let mut found: BTreeSet<usize> = BTreeSet::new();
+        while let Some(v) = stack.pop() {
+            if leaves.contains_key(&v) || !seen.insert(v) {
+                continue;
+            }
+            let node = self.graph.node_of.get(&v);
+            found.extend(node.filter(|n| self.graph.nodes[**n].class == Class::Contract).copied());
+            stack.extend(v.def().into_iter().flat_map(reads));
+        }
+        found.into_iter().map(|n| self.graph.nodes[n].value).collect()
     }
 
     /// Clones a value's ops into a kernel, operands first.

@@ -5,6 +5,7 @@ pub mod column_reduction;
 pub(crate) mod common;
 mod costs;
 pub mod depthwise;
+pub mod depthwise_gradient;
 pub mod elementwise;
 pub mod library;
 pub mod mma_gemm;

@@ -10,7 +10,7 @@ use crate::{
         loops::{FixedDims, Loops, decode, reducing},
         partials as partial,
     },
-    strategies::gpu::common::shared,
+    strategies::gpu::common::{exchange, shared},
     strategies::{
         gpu::column_reduction::Params,
         gpu::common::{
@@ -156,21 +156,4 @@ pub fn emit(
         Ok(vec![])
     })?;
     Ok(())
-}
-
-/// Stores the value if one is given, else loads one of the type.
-fn exchange(
-    c: Code,
-    memory: Value,
-    at: Value,
-    v: Option<Value>,
-    ty: Type,
-) -> Result<Option<Value>> {
-    let vector = ty.element().is_some();
-    match v {
-        Some(v) if vector => vector::store(c, v, memory, &[at]).map(|()| None),
-        Some(v) => memref::store(c, v, memory, &[at]).map(|()| None),
-        None if vector => vector::load(c, memory, &[at], ty).map(Some),
-        None => memref::load(c, memory, &[at]).map(Some),
-    }
 }

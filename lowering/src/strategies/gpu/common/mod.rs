@@ -81,3 +81,20 @@ pub(crate) fn shared(c: Code, element: Type, count: i64) -> Result<Value> {
     let ty = Type::memref_in(element, &[Dim::Known(count)], SHARED_SPACE);
     memref::Alloca::new(c, &[], &[], ty).alignment(16).result()
 }
+
+/// Stores the value, a scalar or a vector, if one is given, else loads one of the type.
+pub(crate) fn exchange(
+    c: Code,
+    memory: Value,
+    at: Value,
+    v: Option<Value>,
+    ty: Type,
+) -> Result<Option<Value>> {
+    let vector = ty.element().is_some();
+    match v {
+        Some(v) if vector => vector::store(c, v, memory, &[at]).map(|()| None),
+        Some(v) => memref::store(c, v, memory, &[at]).map(|()| None),
+        None if vector => vector::load(c, memory, &[at], ty).map(Some),
+        None => memref::load(c, memory, &[at]).map(Some),
+    }
+}

@@ -1,0 +1,114 @@
+//! Gradients of depthwise convolutions by their weights.
+//!
+//! ```text
+//! before:  %0 = kiln.convolution (kiln.reshape %x …), (kiln.transpose %g [1, 0, 2, 3]) … {groups = C}
+//! after:   %p = kiln.convolution_weight_gradient depthwise (kiln.transpose %x [0, 2, 3, 1]), (kiln.transpose %g [0, 2, 3, 1]) … {splits = 8}
+//!          %s = kiln.reduce sum %p dims = [0]   %c = kiln.convert %s : … to bf16   %0 = kiln.reshape (kiln.transpose %c [2, 0, 1])
+//! ```
+use super::{Along, known, read_part};
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
+
+/// Channels that a CTA has at least, and CTAs that keep a GPU busy.
+const CHANNELS: i64 = 128;
+const CTAS: i64 = 264;
+
+/// A convolution of images as groups, \[1, C N, H, W\], by windows \[C, N, P, Q\], as the gradient
+/// that it is.
+pub(super) struct Form {
+    /// Its result, or the part of it that is read: \[1, C, KH, KW\].
+    result: Value,
+    /// \[N, C, H, W\]
+    image: Value,
+    /// \[C, N, P, Q\]
+    gradient: Value,
+    dtype: DType,
+    images: i64,
+    channels: i64,
+    convolution: Convolution,
+    window: [i64; 2],
+}
+
+impl Form {
+    pub(super) fn of(op: Op) -> Option<Form> {
+        let o = Convolution::of(op).filter(|o| o.groups > 1 && !o.transposed)?;
+        // `ConvolutionGradient::by_weight` writes the images of a channel as channels of its group.
+        let merged = o.input.def().and_then(Reshape::of)?;
+        let swapped = merged.input.def().and_then(Transpose::of)?;
+        let split = swapped.input.def().and_then(Reshape::of)?;
+        let image = split.input;
+        let ([images, channels, height, width], [filters, each, rows, columns]) =
+            (known(image)?, known(o.weight)?);
+        let of = |v: Value| v.ty().dims().iter().map(|d| d.known()).collect::<Option<Vec<i64>>>();
+        let apart = of(swapped.input)? == [images, channels, 1, height, width];
+        if !apart || swapped.permutation != [2, 1, 0, 3, 4] || [filters, each] != [channels, images]
+        {
+            return None;
+        }
+        let result = read_part(op.result(0));
+        let [1, read, kh, kw] = known(result)? else { return None };
+        let dtype = tensor_type(image.ty()).ok()?.dtype;
+        let floats = dtype.is_float() && dtype != DType::F64 && dtype.byte_size() >= 2;
+        let sizes = [(height, kh, rows), (width, kw, columns)];
+        let windows = sizes.iter().enumerate().all(|(i, (size, window, outs))| {
+            let pads = [o.pad_low[i], o.pad_high[i]];
+            // What strides the images by and dilates the windows by is the other way round here.
+            Along { size: *size, window: *window, outs: *outs }.has_windows(
+                o.dilation[i],
+                o.strides[i],
+                pads,
+            ) && pads.iter().all(|p| *p >= 0)
+        });
+        let whole = o.groups == channels && read == channels && kh * kw > 1;
+        (whole && floats && windows && images > 0).then_some(Form {
+            result,
+            image,
+            gradient: o.weight,
+            dtype,
+            images,
+            channels,
+            window: [kh, kw],
+            convolution: o,
+        })
+    }
+
+    pub(super) fn rewrite(self, b: &Builder) -> Result<()> {
+        let last = |input: Value, permutation: [i64; 4]| {
+            b.add(&Transpose { input, permutation: permutation.to_vec() })
+        };
+        let o = self.convolution;
+        let parts = b.add(&ConvolutionWeightGradient {
+            input: last(self.image, [0, 2, 3, 1])?,
+            gradient: last(self.gradient, [1, 2, 3, 0])?,
+            window: self.window.to_vec(),
+            strides: o.dilation,
+            pad_low: o.pad_low,
+            pad_high: o.pad_high,
+            dilation: o.strides,
+            splits: splits(self.images, self.channels),
+            depthwise: true,
+        })?;
+        let input = b.add(&Reduce {
+            kind: ReduceKind::Sum,
+            input: parts,
+            dims: vec![0],
+            maybe_empty: false,
+        })?;
+        let input = b.add(&Convert { input, dtype: Type::scalar(b.ctx, self.dtype) })?;
+        let input = b.add(&Transpose { input, permutation: vec![2, 0, 1] })?;
+        let [kh, kw] = self.window;
+        let sizes = Size::all(&[1, self.channels, kh, kw]);
+        self.result.replace_uses(b.add(&Reshape { input, sizes })?);
+        let erases = |k| {
+            use OpKind::{Convolution, Reshape, Slice, Transpose};
+            matches!(k, Slice | Convolution | Transpose | Reshape)
+        };
+        kiln_passes::readers::erase_dead(vec![self.result], erases);
+        Ok(())
+    }
+}
+
+/// Into how many parts the images are split: as many as keep a GPU busy, if there are.
+fn splits(images: i64, channels: i64) -> i64 {
+    let blocks = (channels + CHANNELS - 1) / CHANNELS;
+    (1..=images).find(|n| images % n == 0 && n * blocks >= CTAS).unwrap_or(images)
+}
