@@ -104,3 +104,11 @@ def found():
     add(sdpa, f(3, 2, 3, 4), f(1, 2, 5, 4), f(3, 1, 5, 4))
     add(sdpa, f(2, 1, 3, 4), f(2, 3, 5, 4), f(2, 3, 5, 4))
     add(sdpa, f(2, 1, 2, 3, 4), f(1, 3, 2, 5, 4), f(2, 5, 4))
+
+    # Strides without gaps, which are an order of dimensions; of one element each any stride does.
+    def dense(x):
+        y = x + 1
+        y.as_strided((5, 3), (1, 5))[1:3].mul_(2)
+        return y, y.as_strided((3, 1, 5), (5, 7, 1)), y.as_strided((1, 5, 1, 3), (3, 1, 15, 5)), y.t().as_strided((3, 5), (1, 3))
+
+    add(dense, f(3, 5))

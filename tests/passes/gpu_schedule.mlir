@@ -2249,3 +2249,35 @@ func.func @k0(%i: tensor<300000xi64> {kiln.sizes = array<i64: 300000>}, %t: tens
 }
 }
 }
+
+// -----
+// 42 channel vectors are two CTAs of 21 each; 8 parts share the 10 rows of a sum.
+// CASE: depthwise_gradient
+// CHECK: #kiln.schedule<"depthwise_gradient", {columns = 21 : i64, parts = 8 : i64, pixels = 7 : i64, vector = 4 : i64}>
+#gradient = affine_map<(s, i, j, c, n, p, q) -> (s * 2 + n, p, q, c)>
+#image = affine_map<(s, i, j, c, n, p, q) -> (s * 2 + n, p + i, q + j, c)>
+#images = affine_map<(s, i, j, c, n, p, q) -> (n)>
+#sum = affine_map<(s, i, j, c, n, p, q) -> (s, i, j, c)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<4x5x20x168xbf16> {kiln.sizes = array<i64: 4, 5, 20, 168>}, %g: tensor<4x5x20x168xbf16> {kiln.sizes = array<i64: 4, 5, 20, 168>}) -> tensor<2x3x3x168xf32> {
+  %zero = arith.constant 0.0 : f32
+  %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
+  ^bb0(%a: index, %b: index, %c: index, %d: index):
+    %z = arith.constant 0.0 : bf16
+    tensor.yield %z : bf16
+  } : tensor<4x5x20x168xbf16> to tensor<4x7x22x168xbf16>
+  %e = tensor.empty() : tensor<2x3x3x168xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x3x3x168xf32>) -> tensor<2x3x3x168xf32>
+  %n = tensor.empty() : tensor<2xi8>
+  %r = kiln.structured.contract ins(%g, %p, %n : tensor<4x5x20x168xbf16>, tensor<4x7x22x168xbf16>, tensor<2xi8>) outs(%f : tensor<2x3x3x168xf32>)
+      maps = [#gradient, #image, #images, #sum] {
+  ^bb0(%a: bf16, %b: bf16, %c: i8):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    kiln.yield %0, %1 : f32, f32
+  } -> tensor<2x3x3x168xf32>
+  return %r : tensor<2x3x3x168xf32>
+}
+}
+}

@@ -1661,3 +1661,39 @@ func.func @k0(%a: tensor<64x512xi8> {kiln.sizes = array<i64: 64, 512>}, %b: tens
 }
 }
 }
+
+// -----
+// Gradients of a depthwise convolution by its weight: a thread has a row of the window for a channel
+// vector. Tiles at the ends of a row leave out pixels of the padding; the two parts of the image rows
+// meet in shared memory.
+// CASE: depthwise_gradient
+// CHECK: vector<4xbf16>
+// CHECK: gpu.barrier
+// IMPLICIT-CHECK-NOT: tensor<
+#gradient = affine_map<(s, i, j, c, n, p, q) -> (s * 2 + n, p, q, c)>
+#image = affine_map<(s, i, j, c, n, p, q) -> (s * 2 + n, p + i, q + j, c)>
+#images = affine_map<(s, i, j, c, n, p, q) -> (n)>
+#sum = affine_map<(s, i, j, c, n, p, q) -> (s, i, j, c)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<4x5x20x4xbf16> {kiln.sizes = array<i64: 4, 5, 20, 4>}, %g: tensor<4x5x20x4xbf16> {kiln.sizes = array<i64: 4, 5, 20, 4>}) -> tensor<2x3x3x4xf32> attributes {kiln.schedule = #kiln.schedule<"depthwise_gradient", {columns = 1 : i64, parts = 2 : i64, pixels = 2 : i64, vector = 4 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
+  ^bb0(%a: index, %b: index, %c: index, %d: index):
+    %z = arith.constant 0.0 : bf16
+    tensor.yield %z : bf16
+  } : tensor<4x5x20x4xbf16> to tensor<4x7x22x4xbf16>
+  %e = tensor.empty() : tensor<2x3x3x4xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x3x3x4xf32>) -> tensor<2x3x3x4xf32>
+  %n = tensor.empty() : tensor<2xi8>
+  %r = kiln.structured.contract ins(%g, %p, %n : tensor<4x5x20x4xbf16>, tensor<4x7x22x4xbf16>, tensor<2xi8>) outs(%f : tensor<2x3x3x4xf32>)
+      maps = [#gradient, #image, #images, #sum] {
+  ^bb0(%a: bf16, %b: bf16, %c: i8):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    kiln.yield %0, %1 : f32, f32
+  } -> tensor<2x3x3x4xf32>
+  return %r : tensor<2x3x3x4xf32>
+}
+}
+}

@@ -198,3 +198,46 @@ func.func @k0(%x: tensor<8x8xf32> {kiln.sizes = array<i64: 8, 8>}, %y: tensor<8x
 }
 }
 }
+
+// -----
+// A convolution reads pixels beside the one that it writes, of an image that it pads as it loads. It
+// reads %z at the pixel that it writes.
+// CASE: padded_image
+// RUN: kiln-in-place{donated=true sums-from=256}
+// CHECK: in_place = array<i64: 0, 2>
+// NO-RUN: it only marks kernels
+#image = affine_map<(n, h, w, c, r, s) -> (n, h + r, w + s, c)>
+#window = affine_map<(n, h, w, c, r, s) -> (r, s, 0, c)>
+#sum = affine_map<(n, h, w, c, r, s) -> (n, h, w, c)>
+#id = affine_map<(n, h, w, c) -> (n, h, w, c)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<2x5x6x8xbf16> {kiln.sizes = array<i64: 2, 5, 6, 8>}, %w: tensor<3x3x1x8xbf16> {kiln.sizes = array<i64: 3, 3, 1, 8>}, %z: tensor<2x5x6x8xbf16> {kiln.sizes = array<i64: 2, 5, 6, 8>}) -> tensor<2x5x6x8xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
+  ^bb0(%a: index, %b: index, %c: index, %d: index):
+    %0 = arith.constant 0.0 : bf16
+    tensor.yield %0 : bf16
+  } : tensor<2x5x6x8xbf16> to tensor<2x7x8x8xbf16>
+  %e = tensor.empty() : tensor<2x5x6x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x5x6x8xf32>) -> tensor<2x5x6x8xf32>
+  %c = kiln.structured.contract ins(%p, %w : tensor<2x7x8x8xbf16>, tensor<3x3x1x8xbf16>) outs(%f : tensor<2x5x6x8xf32>)
+      maps = [#image, #window, #sum] {
+  ^bb0(%a: bf16, %b: bf16):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    kiln.yield %0, %1 : f32, f32
+  } -> tensor<2x5x6x8xf32>
+  %g = tensor.empty() : tensor<2x5x6x8xbf16>
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%c, %z : tensor<2x5x6x8xf32>, tensor<2x5x6x8xbf16>) outs(%g : tensor<2x5x6x8xbf16>) {
+  ^bb0(%a: f32, %b: bf16, %o: bf16):
+    %0 = arith.extf %b : bf16 to f32
+    %1 = arith.addf %a, %0 : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    linalg.yield %2 : bf16
+  } -> tensor<2x5x6x8xbf16>
+  return %r : tensor<2x5x6x8xbf16>
+}
+}
+}

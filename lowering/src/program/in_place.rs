@@ -169,7 +169,9 @@ fn pairs(k: &Kernel, plan: &NestPlan) -> Vec<(usize, usize)> {
             let width = |t: Type| t.dtype().map(|d| d.byte_size()).ok();
             let alike = width(input.element) == width(buffer.element)
                 && Poly::product(&input.sizes) == Poly::product(&buffer.sizes);
-            if alike && only_before(k, nest, x, writer, at) {
+            // A padded view of it has other indices.
+            let padded = k.buffers.iter().any(|b| b.role == Role::Padded(arg));
+            if alike && !padded && only_before(k, nest, x, writer, at) {
                 found.push((result, tensors.iter().filter(|t| **t < arg).count()));
             }
         }

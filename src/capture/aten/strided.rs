@@ -291,6 +291,24 @@ fn are_disjoint(sizes: &[i64], strides: &[i64]) -> bool {
         })
 }
 
+/// The dimensions from the outermost in memory on, if the strides are those of `n` elements without
+/// gaps. Dimensions of one element keep their places.
+fn dense_order(sizes: &[i64], strides: &[i64], n: i64) -> Option<Vec<usize>> {
+    let places: Vec<usize> = (0..sizes.len()).filter(|d| sizes[*d] != 1).collect();
+    let mut sorted = places.clone();
+    sorted.sort_by_key(|d| std::cmp::Reverse(strides[*d]));
+    let mut elements = 1i64;
+    for d in sorted.iter().rev() {
+        if strides[*d] != elements {
+            return None;
+        }
+        elements = elements.checked_mul(sizes[*d])?;
+    }
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    places.into_iter().zip(sorted).for_each(|(place, d)| order[place] = d);
+    (elements == n && n > 0).then_some(order)
+}
+
 /// Elements by their place in memory.
 fn strided(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<Vec<ViewOp>> {
     let (sizes, strides) = (a.sizes("size")?, a.sizes("stride")?);
@@ -308,16 +326,26 @@ fn strided(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<Vec<ViewOp>> {
     let n = cx.numel(x)?;
     require_inside(cx, &sizes, &strides, offset, n)?;
     let known = |all: &[Size]| all.iter().map(|s| s.known()).collect::<Option<Vec<i64>>>();
-    let disjoint = known(&sizes).zip(known(&strides)).is_some_and(|(n, s)| are_disjoint(&n, &s));
+    let statics = known(&sizes).zip(known(&strides));
+    let mut view_ops = vec![];
+    if !order.is_sorted() {
+        view_ops.push(ViewOp::Transpose(order));
+    }
+    let dense = statics.as_ref().filter(|_| offset.known() == Some(0));
+    if let Some(order) = dense.and_then(|(sizes, strides)| dense_order(sizes, strides, n.known()?))
+    {
+        let at = |d: usize| order.iter().position(|o| *o == d).map(|p| p as i64);
+        let back: Option<Vec<i64>> = (0..order.len()).map(at).collect();
+        view_ops.push(ViewOp::Reshape(order.iter().map(|d| sizes[*d]).collect()));
+        view_ops.extend(back.filter(|p| !p.is_sorted()).map(ViewOp::Transpose));
+        return Ok(view_ops);
+    }
+    let disjoint = statics.is_some_and(|(n, s)| are_disjoint(&n, &s));
     let mut place = cx.size_value(offset)?;
     for (axis, stride) in strides.iter().enumerate() {
         let i = cx.iota(DType::I64, sizes.clone(), axis)?;
         let step = cx.binary(BinaryKind::Mul, i, cx.size_value(*stride)?)?;
         place = cx.binary(BinaryKind::Add, place, step)?;
-    }
-    let mut view_ops = vec![];
-    if !order.is_sorted() {
-        view_ops.push(ViewOp::Transpose(order));
     }
     let view = if disjoint { ViewOp::Gather } else { ViewOp::Windows };
     view_ops.extend([ViewOp::Reshape(vec![n]), view(vec![place], vec![0])]);
