@@ -2,7 +2,7 @@
 
 Gradients of biases are sums, which fuse with what is around them; the library's is a kernel of its own. The gradient of a depthwise convolution by its
 input is a depthwise convolution. For ConvNeXt-T's windows of 7x7 (batch 64, H200) cuDNN takes 2.4 ms of the 14.3 of a step's kernels; with kiln's these take
-12.1. MobileNetV3's kernels, of smaller windows, took 27 ms instead of 12.7: kiln's compute derivatives of norms and activations, too."""
+12.1. With smaller windows a step took longer, though its kernels did not: MobileNetV3's (batch 128) 23.8 ms instead of 18.0, of kernels of 12.0 ms instead of 12.8."""
 from __future__ import annotations
 
 import math
