@@ -129,6 +129,18 @@ impl LinearExpr {
         let (d, p) = self.dims.iter().next()?;
         (*self == LinearExpr::dim(*d) && p.known() == Some(1)).then_some(*d)
     }
+    /// Its loop and the coefficient, of loops that reduce and of others, if it has at most one of
+    /// each and nothing else.
+    pub fn loop_terms(&self, reduction: &[bool]) -> Option<[Option<(usize, i64)>; 2]> {
+        let mut found = [None; 2];
+        for (d, coefficient) in &self.dims {
+            let of = &mut found[usize::from(!*reduction.get(*d)?)];
+            if of.replace((*d, coefficient.known()?)).is_some() {
+                return None;
+            }
+        }
+        (self.constant.is_zero() && self.divisions.is_empty()).then_some(found)
+    }
     /// Whether a loop dimension occurs in it.
     pub fn uses(&self, d: usize) -> bool {
         self.dims.contains_key(&d) || self.in_division(d)

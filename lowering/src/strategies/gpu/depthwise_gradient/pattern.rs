@@ -27,21 +27,6 @@ pub struct GradientWindow {
     pub spatial: [SpatialDim; 2],
 }
 
-/// A loop of the kernel's op and its coefficient.
-type Term = Option<(usize, i64)>;
-
-/// The terms of an index over loops that reduce, and that do not.
-fn terms(l: &LinearExpr, sums: &[bool]) -> Option<[Term; 2]> {
-    let mut found = [None; 2];
-    for (d, coefficient) in &l.dims {
-        let of = &mut found[usize::from(!*sums.get(*d)?)];
-        if of.replace((*d, coefficient.known()?)).is_some() {
-            return None;
-        }
-    }
-    (l.constant.is_zero() && l.divisions.is_empty()).then_some(found)
-}
-
 impl GradientWindow {
     /// Matches a kernel whose main nest is such a gradient, with or without stages on or beside its
     /// result.
@@ -62,7 +47,7 @@ impl GradientWindow {
             return None;
         };
         let channel = c.as_dim().filter(|c| sums.get(*c) == Some(&false))?;
-        let [within, of_split] = terms(n, &sums)?;
+        let [within, of_split] = n.loop_terms(&sums)?;
         let alike = m == n && [d, e].iter().all(|l| l.as_dim() == Some(channel));
         let split = part.as_dim()?;
         if !alike || of_split.is_some_and(|(d, _)| d != split) {
@@ -101,7 +86,8 @@ impl GradientWindow {
             }
         };
         let along = |at: usize, image: &LinearExpr, out: &LinearExpr, window: &LinearExpr, size| {
-            let ([by, of_window], [of_out, None]) = (terms(image, &sums)?, terms(out, &sums)?)
+            let ([by, of_window], [of_out, None]) =
+                (image.loop_terms(&sums)?, out.loop_terms(&sums)?)
             else {
                 return None;
             };

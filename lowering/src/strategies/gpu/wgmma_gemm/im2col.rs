@@ -71,15 +71,8 @@ pub type LoopStride = (usize, i64);
 /// The terms of a pixel index: the output loop with its stride, and the window loop with its
 /// dilation, if the window has more than one position.
 pub fn pixel(l: &LinearExpr, reduction: &[bool]) -> Option<(LoopStride, Option<LoopStride>)> {
-    if !l.constant.is_zero() || !l.divisions.is_empty() || l.dims.len() > 2 {
-        return None;
-    }
-    let of = |reduces: bool| -> Option<Option<LoopStride>> {
-        let mut found = l.dims.iter().filter(|(d, _)| reduction.get(**d) == Some(&reduces));
-        let first = found.next().map(|(d, p)| Some((*d, p.known()?)));
-        if found.next().is_some() { None } else { first.map_or(Some(None), |f| f.map(Some)) }
-    };
-    Some((of(false)??, of(true)?))
+    let [window, own] = l.loop_terms(reduction)?;
+    Some((own?, window))
 }
 
 /// The index of an image's channel: the loop over the channels of a group and, of several groups,

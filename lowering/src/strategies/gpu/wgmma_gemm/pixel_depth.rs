@@ -33,20 +33,6 @@ pub struct PixelDepth {
     pub positions: Option<[Option<usize>; 2]>,
 }
 
-/// The coefficients of an index: of a loop that sums, and of one that does not.
-type Terms = [Option<(usize, i64)>; 2];
-
-fn terms(l: &LinearExpr, sums: &[bool]) -> Option<Terms> {
-    let mut found: Terms = [None; 2];
-    for (d, coefficient) in &l.dims {
-        let of = &mut found[usize::from(!*sums.get(*d)?)];
-        if of.replace((*d, coefficient.known()?)).is_some() {
-            return None;
-        }
-    }
-    (l.constant.is_zero() && l.divisions.is_empty()).then_some(found)
-}
-
 /// The gradient of a kernel, if TMA can read both operands.
 pub(super) fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
     let nest = plan.main()?;
@@ -99,7 +85,7 @@ impl Gradient {
         let dense = [rows * columns * filters, columns * filters, filters, 1];
         let Role::Input(number) = k.buffers.get(gradients.buffer)?.role else { return None };
         // Images of a split follow each other.
-        let [within, split] = terms(n, &sums)?;
+        let [within, split] = n.loop_terms(&sums)?;
         let each = split.map_or(all, |(_, each)| each);
         let follow = within.is_none_or(|(_, step)| step == 1) && each > 0 && all % each == 0;
         let units = [filters, channels].iter().all(|n| n % 8 == 0 && *n > 0);
@@ -110,7 +96,7 @@ impl Gradient {
         // The stride and the dilation along height or width, given the pixels' index, the result's
         // and the window's size.
         let along = |image: &LinearExpr, out: &LinearExpr, size: i64| -> Option<(i64, i64)> {
-            let ([by, at], [of, None]) = (terms(image, &sums)?, terms(out, &sums)?) else {
+            let ([by, at], [of, None]) = (image.loop_terms(&sums)?, out.loop_terms(&sums)?) else {
                 return None;
             };
             let stride = match (by, of) {
