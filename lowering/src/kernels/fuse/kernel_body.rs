@@ -52,15 +52,18 @@ impl Outline<'_> {
                 let sizes = sizes.iter().map(own).collect();
                 b.create_with(&BindShape { value: map[v], sizes }, &[], &mut [])?;
             }
-            // First, so that what they do not read is their epilogue, not a nest of its own.
-            for v in self.contractions(&s.results, &map) {
-                self.clone(&b, v, &mut map)?;
+            // A contraction comes before what only its epilogue reads, which would be a nest of its own.
+            let of = |v: &Value| (self.contractions(*v, &map), *v);
+            let mut results: Vec<(Vec<Value>, Value)> = s.results.iter().map(of).collect();
+            results.sort_by_key(|(contractions, _)| contractions.is_empty());
+            for (contractions, result) in results {
+                for v in contractions.into_iter().chain([result]) {
+                    self.clone(&b, v, &mut map)?;
+                }
             }
-            let mut values = vec![];
-            for v in &s.results {
-                values.push(self.clone(&b, *v, &mut map)?);
-            }
-            b.ret(&values).map(|_| ())
+            let values: Option<Vec<Value>> =
+                s.results.iter().map(|v| map.get(v).copied()).collect();
+            b.ret(&values.ok_or("has lost a result")?).map(|_| ())
         };
         let module_attrs = [("sym_name", Attr::string(b.ctx, name)), ("kiln.kernel", attrs)];
         let known = self.known(s);
@@ -74,9 +77,9 @@ impl Outline<'_> {
         b.generic("builtin.module", &[], &[], &module_attrs, &mut [(&[], &mut body)])
     }
 
-    /// The contractions that results of a kernel are computed from, in order.
-    fn contractions(&self, results: &[Value], leaves: &HashMap<Value, Value>) -> Vec<Value> {
-        let (mut stack, mut seen) = (results.to_vec(), HashSet::new());
+    /// The contractions that a result of a kernel is computed from, in order.
+    fn contractions(&self, result: Value, leaves: &HashMap<Value, Value>) -> Vec<Value> {
+        let (mut stack, mut seen) = (vec![result], HashSet::new());
         let mut found: BTreeSet<usize> = BTreeSet::new();
         while let Some(v) = stack.pop() {
             if leaves.contains_key(&v) || !seen.insert(v) {
