@@ -1,5 +1,5 @@
-//! `kiln-weight-gradients`: computes gradients of convolutions by their weights on Hopper's tensor
-//! cores.
+//! `kiln-weight-gradients`: computes gradients of convolutions by their weights as sums over pixels: on
+//! Hopper's tensor cores, and those of depthwise ones by threads.
 //!
 //! Why: `kiln-differentiate` writes such a gradient as a convolution of the input by the gradient of
 //! the result, each with its batch as channels. Its window is a whole image and its result a few
@@ -55,7 +55,7 @@ const TILE: i64 = 64;
 impl Pass for WeightGradients {
     const FLAG: &'static str = "kiln-weight-gradients";
     const SUMMARY: &'static str =
-        "Computes gradients of convolutions by their weights on Hopper's tensor cores";
+        "Computes gradients of convolutions by their weights as sums over the pixels of all images";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Reassociates;
 
