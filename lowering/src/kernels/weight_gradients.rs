@@ -111,6 +111,13 @@ fn read_part(whole: Value) -> Value {
     first.unwrap_or(whole)
 }
 
+/// The sum of a gradient's parts, rounded to a dtype.
+fn sum_of_parts(b: &Builder, o: &ConvolutionWeightGradient, dtype: DType) -> Result<Value> {
+    let (kind, input) = (ReduceKind::Sum, b.add(o)?);
+    let input = b.add(&Reduce { kind, input, dims: vec![0], maybe_empty: false })?;
+    b.add(&Convert { input, dtype: Type::scalar(b.ctx, dtype) })
+}
+
 /// Whether windows of `window` elements from the padding on are `outs` along a dimension of `size`.
 struct Along {
     size: i64,
@@ -282,7 +289,7 @@ impl Form {
             input = b.add(&Pad { input, value, low, high })?;
         }
         let [pad_low, pad_high] = loaded;
-        let parts = b.add(&ConvolutionWeightGradient {
+        let gradient = ConvolutionWeightGradient {
             input,
             gradient: Form::last(b, self.gradient)?,
             window: self.window.to_vec(),
@@ -292,14 +299,8 @@ impl Form {
             dilation: self.dilation.clone(),
             splits: self.splits(channels),
             depthwise: false,
-        })?;
-        let input = b.add(&Reduce {
-            kind: ReduceKind::Sum,
-            input: parts,
-            dims: vec![0],
-            maybe_empty: false,
-        })?;
-        let narrow = b.add(&Convert { input, dtype: Type::scalar(b.ctx, self.dtype) })?;
+        };
+        let narrow = sum_of_parts(b, &gradient, self.dtype)?;
         match channels == self.channels {
             true => Ok(narrow),
             false => {

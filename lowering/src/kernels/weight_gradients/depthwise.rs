@@ -5,7 +5,7 @@
 //! after:   %p = kiln.convolution_weight_gradient depthwise (kiln.transpose %x [0, 2, 3, 1]), (kiln.transpose %g [0, 2, 3, 1]) … {splits = 8}
 //!          %s = kiln.reduce sum %p dims = [0]   %c = kiln.convert %s : … to bf16   %0 = kiln.reshape (kiln.transpose %c [2, 0, 1])
 //! ```
-use super::{Along, known, read_part};
+use super::{Along, known, read_part, sum_of_parts};
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
 
 /// Channels that a CTA has at least, and CTAs that keep a GPU busy.
@@ -76,7 +76,7 @@ impl Form {
             b.add(&Transpose { input, permutation: permutation.to_vec() })
         };
         let o = self.convolution;
-        let parts = b.add(&ConvolutionWeightGradient {
+        let gradient = ConvolutionWeightGradient {
             input: last(self.image, [0, 2, 3, 1])?,
             gradient: last(self.gradient, [1, 2, 3, 0])?,
             window: self.window.to_vec(),
@@ -86,14 +86,8 @@ impl Form {
             dilation: o.strides,
             splits: splits(self.images, self.channels),
             depthwise: true,
-        })?;
-        let input = b.add(&Reduce {
-            kind: ReduceKind::Sum,
-            input: parts,
-            dims: vec![0],
-            maybe_empty: false,
-        })?;
-        let input = b.add(&Convert { input, dtype: Type::scalar(b.ctx, self.dtype) })?;
+        };
+        let input = sum_of_parts(b, &gradient, self.dtype)?;
         let input = b.add(&Transpose { input, permutation: vec![2, 0, 1] })?;
         let [kh, kw] = self.window;
         let sizes = Size::all(&[1, self.channels, kh, kw]);

@@ -112,6 +112,26 @@ impl DepthwiseWindow {
     }
 }
 
+/// Whether a view is a whole image in memory, \[N, H, W, C\], padded at most in height and width.
+pub fn is_image(k: &Kernel, view: &StridedView) -> bool {
+    let Some(buffer) = k.buffers.get(view.buffer) else { return false };
+    let pads = k.pads.get(&view.buffer);
+    matches!(buffer.role, Role::Input(_) | Role::Padded(_))
+        && view.offset.is_zero()
+        && buffer.sizes == view.sizes
+        && pads.is_none_or(|p| p[0].0 == 0 && p[3].0 == 0)
+}
+
+/// The padding before an image's height or width, its size, and whether there is padding.
+pub fn unpadded(k: &Kernel, view: &StridedView, i: usize) -> Option<(i64, i64, bool)> {
+    let whole = view.sizes.get(1 + i)?.known()?;
+    let (low, size) = match k.pads.get(&view.buffer) {
+        Some(pads) => (pads[1 + i].0, pads[1 + i].1.known()?),
+        None => (0, whole),
+    };
+    Some((low, size, whole != size))
+}
+
 /// Matches a kernel that is a depthwise convolution, with or without stages on or beside the
 /// result. All sizes but the batch are static.
 pub fn depthwise(k: &Kernel, plan: &NestPlan) -> Option<DepthwiseWindow> {
@@ -147,15 +167,7 @@ pub fn depthwise(k: &Kernel, plan: &NestPlan) -> Option<DepthwiseWindow> {
             }
         };
         let place: &StridedView = k.views.get(&s.op.operand(image))?;
-        let buffer = k.buffers.get(place.buffer)?;
-        let pads = k.pads.get(&place.buffer);
-        if !matches!(buffer.role, Role::Input(_) | Role::Padded(_))
-            || !place.offset.is_zero()
-            || buffer.sizes != place.sizes
-        {
-            return None;
-        }
-        if pads.is_some_and(|p| p[0].0 != 0 || p[3].0 != 0) {
+        if !is_image(k, place) {
             return None;
         }
         let of_result = &k.views.get(&s.op.result(0))?.sizes;
@@ -163,9 +175,7 @@ pub fn depthwise(k: &Kernel, plan: &NestPlan) -> Option<DepthwiseWindow> {
                          (parallel, window): ((usize, i64), Option<(usize, i64)>)|
          -> Option<SpatialDim> {
             let dim = window.map_or(Some(None), |(d, _)| loops(d))?;
-            let whole = place.sizes.get(1 + i)?.known()?;
-            let (low, image) =
-                pads.map_or(Some((0, whole)), |p| Some((p[1 + i].0, p[1 + i].1.known()?)))?;
+            let (low, image, padded) = unpadded(k, place, i)?;
             let size = dim.map_or(Some(1), |d| nest.extents.get(d)?.known())?;
             Some(SpatialDim {
                 dim,
@@ -175,7 +185,7 @@ pub fn depthwise(k: &Kernel, plan: &NestPlan) -> Option<DepthwiseWindow> {
                 low,
                 image,
                 out: of_result.get(1 + i)?.known()?,
-                padded: whole != image,
+                padded,
             })
         };
         let along = [direction(0, steps_h)?, direction(1, steps_w)?];

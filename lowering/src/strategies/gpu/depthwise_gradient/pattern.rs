@@ -1,7 +1,7 @@
 //! Which kernels are gradients of depthwise convolutions by their weights.
 use crate::{
-    analysis::{Body, Kernel, LinearExpr, NestPlan, Poly, Role, StridedView},
-    strategies::gpu::depthwise::SpatialDim,
+    analysis::{Body, Kernel, LinearExpr, NestPlan, Poly, StridedView},
+    strategies::gpu::depthwise::{SpatialDim, is_image, unpadded},
 };
 
 /// A gradient of static sizes: `[splits, KH, KW, C]`, of an image `[N, H, W, C]` and the gradient
@@ -57,13 +57,7 @@ impl GradientWindow {
         let view = |at: usize| -> Option<&StridedView> { k.views.get(&s.op.operand(at)) };
         let [all, rows, columns, channels] = known(&view(0)?.sizes)?[..] else { return None };
         let place = view(1)?;
-        let buffer = k.buffers.get(place.buffer)?;
-        let pads = k.pads.get(&place.buffer);
-        let in_memory = matches!(buffer.role, Role::Input(_) | Role::Padded(_));
-        if !in_memory || !place.offset.is_zero() || buffer.sizes != place.sizes {
-            return None;
-        }
-        if pads.is_some_and(|p| p[0].0 != 0 || p[3].0 != 0) {
+        if !is_image(k, place) {
             return None;
         }
         let [splits, kh, kw, _] = known(&k.views.get(&s.op.result(0))?.sizes)?[..] else {
@@ -102,11 +96,7 @@ impl GradientWindow {
                 None if size == 1 => 1,
                 _ => return None,
             };
-            let whole = place.sizes.get(1 + at)?.known()?;
-            let (low, image) = match pads {
-                Some(p) => (p[1 + at].0, p[1 + at].1.known()?),
-                None => (0, whole),
-            };
+            let (low, image, padded) = unpadded(k, place, at)?;
             let pixels = of_out.map_or(Some(None), |(d, _)| loops(d))?;
             let of_result = [rows, columns][at];
             let some = [image, of_result, size, stride, dilation].iter().all(|n| *n > 0);
@@ -118,7 +108,7 @@ impl GradientWindow {
                 low,
                 image,
                 out: of_result,
-                padded: whole != image,
+                padded,
             };
             (some && low >= 0).then_some((dim, pixels))
         };
