@@ -105,7 +105,7 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
     device = device_of(module)
     if device.type in convolutions.DEVICES:
         convolutions.sum_biases(module.graph)
-        convolutions.split_depthwise(module.graph)
+        convolutions.split_computed(module.graph)
     if kind == "backward":
         loss_heads.scale_in_place(module.graph, donation.saved)
     refused = dict.fromkeys(return_views(module.graph, saved_only(kind, module.graph, written)), RETURNED)

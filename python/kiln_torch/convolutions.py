@@ -1,11 +1,9 @@
-"""Parts of the gradients of convolutions that programs compute, where a library computes the others.
+"""Gradients of convolutions that programs compute, where a library computes the others.
 
-Gradients of biases are sums, which fuse with what is around them; the library's is a kernel of its own. The gradient of a depthwise convolution by its
-input is a depthwise convolution. For ConvNeXt-T's windows of 7x7 (batch 64, H200) cuDNN takes 2.4 ms of the 14.3 of a step's kernels; with kiln's these take
-12.1. With smaller windows a step took longer, though its kernels did not: MobileNetV3's (batch 128) 23.8 ms instead of 18.0, of kernels of 12.0 ms instead of 12.8."""
+Gradients of biases are sums, which fuse with what is around them; the library's is a kernel of its own. Those of depthwise convolutions take 0.5 (by the input,
+with stride 1) and 0.71 (by the weight) of cuDNN's time (H200, `benches/gpu/conv_gradient.py`), and each one that a library computes splits the backward graph."""
 from __future__ import annotations
 
-import math
 import operator
 
 import torch
@@ -15,23 +13,29 @@ from .graph import is_item
 BACKWARD = torch.ops.aten.convolution_backward.default
 # Where the other gradients are a library's.
 DEVICES = {"cuda"}
-# Fewest elements of a window whose gradient by the input programs compute.
-WINDOW = 49
+# Of depthwise gradients by the weight with a kernel of their own.
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def is_depthwise_by_input(node: torch.fx.Node) -> bool:
-    """Whether a node is a gradient by the input alone, as `split_depthwise` makes it."""
-    return node.target is BACKWARD and is_depthwise(node) and list(node.args[10]) == [True, False, False]
-
-
-def is_depthwise(node: torch.fx.Node) -> bool:
-    """Whether a `convolution_backward` is of a depthwise convolution of stride 1 with a large window."""
+def is_computed(node: torch.fx.Node, index: int) -> bool:
+    """Whether programs compute a gradient of a `convolution_backward`: 0 by the input, 1 by the weight."""
     if node.kwargs:
         return False
-    _, _, weight, _, stride, _, _, transposed, _, groups, _ = node.args
-    shape = weight.meta["val"].shape
-    large = math.prod(shape[2:]) >= WINDOW
-    return large and not transposed and groups > 1 and shape[0] == groups and shape[1] == 1 and all(s == 1 for s in stride)
+    _, image, weight, _, stride, _, _, transposed, _, groups, _ = node.args
+    image, weight = image.meta["val"], weight.meta["val"]
+    if transposed or groups == 1 or weight.dim() != 4 or tuple(weight.shape[:2]) != (groups, 1):
+        return False
+    if index == 0:
+        return all(s == 1 for s in stride)
+    # Of one image, and of symbolic sizes, it would be a contraction without a kernel of its own.
+    static = all(isinstance(n, int) for n in (*image.shape, *weight.shape))
+    return static and image.shape[0] > 1 and weight.dtype in DTYPES
+
+
+def are_computed(node: torch.fx.Node) -> bool:
+    """Whether programs compute all gradients of a node."""
+    by_bias = node.args[10][2] if node.target is BACKWARD and not node.kwargs else True
+    return not by_bias and all(is_computed(node, k) for k in (0, 1) if node.args[10][k])
 
 
 def gradient(node: torch.fx.Node, index: int) -> list[torch.fx.Node]:
@@ -52,17 +56,20 @@ def take(graph: torch.fx.Graph, node: torch.fx.Node, index: int, items: list[tor
     node.meta["val"] = without(node.meta["val"], None)
 
 
-def split_depthwise(graph: torch.fx.Graph):
-    """Takes the first gradient from each `convolution_backward` of a depthwise convolution, as a node of its own."""
+def split_computed(graph: torch.fx.Graph):
+    """Takes the gradients that programs compute from each `convolution_backward` of which a library computes the other one, as nodes of their
+    own."""
     for node in graph.find_nodes(op="call_function", target=BACKWARD):
-        items = gradient(node, 0)
-        if not items or not is_depthwise(node) or is_depthwise_by_input(node):
-            continue
-        with graph.inserting_before(node):
-            own = graph.call_function(BACKWARD, (*node.args[:10], [True, False, False]))
-            item = graph.call_function(operator.getitem, (own, 0))
-        own.meta["val"] = (items[0].meta["val"], None, None)
-        take(graph, node, 0, items, item)
+        for index in () if are_computed(node) else (0, 1):
+            items = gradient(node, index)
+            if not items or not is_computed(node, index):
+                continue
+            alone = lambda value, nothing: [value if k == index else nothing for k in range(3)]
+            with graph.inserting_before(node):
+                own = graph.call_function(BACKWARD, (*node.args[:10], alone(True, False)))
+                item = graph.call_function(operator.getitem, (own, index))
+            own.meta["val"] = tuple(alone(items[0].meta["val"], None))
+            take(graph, node, index, items, item)
 
 
 def sum_biases(graph: torch.fx.Graph):

@@ -70,6 +70,16 @@ class Layout:
         known = all(isinstance(n, int) for n in (*t.shape, *t.stride()))
         return Layout(order, tuple(t.stride()) if gaps and known and not dense else None, expanded)
 
+    @property
+    def dense(self) -> bool:
+        """Whether it has neither gaps nor expanded dimensions."""
+        return self.strides is None and not self.expanded
+
+    def placed(self, size: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Sizes and strides in the order of the tensor's dimensions, of those in the order in which the program writes them."""
+        own = sorted(range(len(size)), key=self.order.__getitem__)
+        return tuple(size[d] for d in own), tuple(strides[d] for d in own)
+
     def apply(self, t: torch.Tensor) -> torch.Tensor:
         """The program's result, of which `order` are the dimensions, with eager's strides."""
         shape = [0] * t.dim()

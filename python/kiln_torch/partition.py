@@ -8,7 +8,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from . import _kiln
-from .convolutions import is_depthwise_by_input
+from .convolutions import are_computed
 from .decompositions import draws
 from .graph import DTYPES, SYMBOLIC, is_item, overload
 from .views import addresses_storage
@@ -44,7 +44,7 @@ def faster_in_eager(graph: torch.fx.Graph, device: torch.device) -> dict[str, st
     """The nodes that PyTorch's libraries compute faster than kiln would, with the reason."""
     if device.type != "cuda":
         return {}
-    calls = [n for n in graph.nodes if n.op == "call_function" and overload(n) in FASTER_IN_EAGER and not is_depthwise_by_input(n)]
+    calls = [n for n in graph.nodes if n.op == "call_function" and overload(n) in FASTER_IN_EAGER and not are_computed(n)]
     return dict.fromkeys((n.name for n in calls), "PyTorch's libraries compute it faster")
 
 

@@ -60,7 +60,10 @@ class Program:
         # What fusion cannot permute is permuted here.
         part = nodes if isinstance(nodes, _kiln.Part) else None
         permuted = [part is None and is_fusible(o) for o in outputs]
-        self.relaid = [(k, layout, permuted[k]) for k, layout in enumerate(layouts) if layout is not None]
+        # Kernels take the addresses alone: these are allocated with eager's strides.
+        direct = lambda k: device.type != "cpu" and permuted[k] and layouts[k].dense and k not in self.complex
+        self.direct = {k: layout for k, layout in enumerate(layouts) if layout is not None and direct(k)}
+        self.relaid = [(k, layout, permuted[k]) for k, layout in enumerate(layouts) if layout is not None and k not in self.direct]
         orders_out = [layout.order if layout and inside else None for layout, inside in zip(layouts, permuted)]
         # AOTAutograd compiles under its fake mode; these are real.
         with torch.utils._python_dispatch._disable_current_modes():
@@ -157,7 +160,10 @@ class Program:
     def allocation(self, inputs):
         """Sizes and strides of the results, and the bytes of the workspace, for inputs of these shapes."""
         sizes, workspace = self.compiled.allocation([list(t.shape) for t in inputs])
-        return [row_major(size) for size in sizes], workspace
+        placed = [row_major(size) for size in sizes]
+        for k, layout in self.direct.items():
+            placed[k] = layout.placed(*placed[k])
+        return placed, workspace
 
     def launch(self, inputs, sizes, workspace):
         index = self.device.index

@@ -196,6 +196,10 @@ impl Program {
     fn calls_host(&self) -> bool {
         self.exe.cuda().is_some_and(|loaded| loaded.calls_host())
     }
+    /// Whether a call on a GPU was launched as a CUDA graph of kiln's own.
+    fn used_graphs(&self) -> bool {
+        self.exe.cuda().is_some_and(|loaded| loaded.used_graphs())
+    }
     /// What passes did or missed, and what does not run on the GPU as planned, and why.
     fn remarks(&self) -> Vec<String> {
         let placed = |r: &PassRemark| match r.source.is_empty() {

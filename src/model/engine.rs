@@ -65,8 +65,12 @@ impl Engine {
         let (device, code) = linker.all(&package.objects, options.workers)?;
         times.link = linking.elapsed();
         let (finding, mut finder) = (Instant::now(), sources.finder());
-        let settings =
-            cuda::Settings { mode: options.mode, blocking: options.blocking, nvtx: options.nvtx };
+        let settings = cuda::Settings {
+            mode: options.mode,
+            blocking: options.blocking,
+            replay: options.cudagraph_replay,
+            nvtx: options.nvtx,
+        };
         let loaded =
             cuda::Loaded::join(device, &package.program, &code, &mut |g| finder.find(g), settings)?;
         times.weights = finding.elapsed();

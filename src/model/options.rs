@@ -45,6 +45,8 @@ pub struct Options {
     pub reuse: bool,
     /// How kernels are launched on a GPU.
     pub mode: Mode,
+    /// Whether calls in the caller's memory whose addresses recur are launched as CUDA graphs.
+    pub cudagraph_replay: bool,
     /// Whether to annotate calls and GPU launches with NVTX ranges.
     pub nvtx: bool,
     /// Whether operands of f32 products may be rounded to tf32 for a GPU's tensor cores.
@@ -152,6 +154,7 @@ impl Default for Options {
             blocking: false,
             reuse: false,
             mode: Mode::Default,
+            cudagraph_replay: true,
             nvtx: false,
             tf32: false,
             fast_math: false,

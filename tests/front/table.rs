@@ -9,7 +9,7 @@ macro_rules! fields {
 }
 
 fn of_files(o: &Options) -> Vec<(&'static str, String)> {
-    fields!(o, "options.": function threads workers cache cache_bytes time_budget disable dump diagram weights reproducer target device blocking reuse mode nvtx tf32 fast_math cufft align_random_eager schedules
+    fields!(o, "options.": function threads workers cache cache_bytes time_budget disable dump diagram weights reproducer target device blocking reuse mode cudagraph_replay nvtx tf32 fast_math cufft align_random_eager schedules
         max_autotune autotune_budget autotune_candidates verify orders passes)
 }
 
@@ -118,6 +118,7 @@ const CASES: &[Case] = &[
         Some("1000"),
     ),
     case("cudagraphs", "true", &[("options.mode", "ReduceOverhead")], NO_BOOL),
+    case("cudagraph_replay", "off", &[("options.cudagraph_replay", "false")], NO_BOOL),
     case("cuda_blocking", "on", &[("options.blocking", "true")], NO_BOOL),
     case("nvtx", "1", &[("options.nvtx", "true")], NO_BOOL),
     case("max_autotune", "true", &[("options.max_autotune", "true")], NO_BOOL),

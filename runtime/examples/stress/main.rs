@@ -92,7 +92,12 @@ impl Bench {
             &self.package,
             None,
             4,
-            Settings { mode, blocking: false, nvtx: std::env::var_os("KILN_NVTX").is_some() },
+            Settings {
+                mode,
+                blocking: false,
+                replay: false,
+                nvtx: std::env::var_os("KILN_NVTX").is_some(),
+            },
         )?)
     }
     /// Shapes of inputs and outputs with the dynamic size `rows`.

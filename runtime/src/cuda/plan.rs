@@ -8,6 +8,7 @@ use super::{
     launch::{Addresses, ParameterSource, ResolvedLaunch, UnboundTensorMap},
     libraries::PreparedCall,
     lru::LruCache,
+    replay::Replays,
 };
 use crate::{
     CallError, OutOfMemory, Program,
@@ -59,6 +60,8 @@ pub struct LaunchPlan {
     pub graph: Option<Graph>,
     /// Whether the driver refused the graph.
     pub no_graph: bool,
+    /// Graphs of calls in the caller's memory.
+    pub replays: Replays<Graph>,
     /// For fault reports.
     pub fault_info: Arc<Launches>,
 }
@@ -180,6 +183,7 @@ impl LaunchPlan {
             at: None,
             graph: None,
             no_graph: false,
+            replays: Replays::default(),
             fault_info: about.into(),
         })
     }

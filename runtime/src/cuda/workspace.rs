@@ -1,14 +1,17 @@
 //! Calls in memory that is all the caller's, such as that of a framework's caching allocator.
 use super::{
-    Loaded, Stream,
+    CudaError, Loaded, Stream,
     arguments::{ALIGNMENT, same_sizes},
     call::Timing,
+    graph::Graph,
     launch::Addresses,
     lru::LruCache,
     memory::copy_on_device,
     plan::LaunchPlan,
+    replay::{LEAST_LAUNCHES, Next, Replays},
 };
 use crate::{CallError, call_error::tensor_error};
+use std::sync::atomic::Ordering;
 
 /// What a call in the caller's memory allocates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +41,8 @@ impl Loaded {
     /// Enqueues the program on the caller's stream. All memory is the caller's: addresses of the
     /// inputs and outputs, and of [`Allocation::workspace`] bytes. The host does not wait, and the
     /// stream may be captured into a CUDA graph: nothing of the program's own memory but its
-    /// weights is used.
+    /// weights is used. With [`Settings::replay`](super::Settings::replay), calls whose addresses
+    /// recur are launches of a CUDA graph.
     ///
     /// Of control flow with functions of the host the call waits until these have their inputs. Its
     /// stream may not be captured.
@@ -86,14 +90,81 @@ impl Loaded {
         }
         let mut plans = self.workspace_plans.lock();
         let plan = self.planned_for(&mut plans, shapes)?;
-        plan.bind(&at)?;
         for ((from, to), n) in inputs.iter().zip(&at.inputs).zip(&plan.inputs) {
             if from != to {
                 copy_on_device(&self.device, *to, *from, *n, stream)?;
             }
         }
         self.device.faults.launched(stream, &plan.fault_info);
-        Ok(self.kernels(plan, stream, Timing::Nothing, &[])?)
+        if !self.replay(plan, &at, stream)? {
+            plan.bind(&at)?;
+            self.kernels(plan, stream, Timing::Nothing, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Launches the plan as a CUDA graph if these addresses recur. Returns whether it has.
+    fn replay(
+        &self,
+        plan: &mut LaunchPlan,
+        at: &Addresses,
+        stream: Stream,
+    ) -> Result<bool, CudaError> {
+        let wanted = self.settings.replay && !self.settings.blocking && !self.settings.nvtx;
+        // A captured stream has a graph already.
+        if !wanted || plan.launches.len() < LEAST_LAUNCHES || stream.captures(&self.device)? {
+            return Ok(false);
+        }
+        let mut replays = std::mem::take(&mut plan.replays);
+        let launched = match self.launch_graph(&mut replays, plan, (at, stream)) {
+            Ok(launched) => Ok(launched),
+            Err(e @ CudaError::Fault { .. }) => Err(e),
+            Err(e) => {
+                // It may hold some of the addresses.
+                replays.stop();
+                self.remark(format!("no CUDA graph, the kernels are launched one by one: {e}"));
+                Ok(false)
+            }
+        };
+        plan.replays = replays;
+        if launched == Ok(true) {
+            self.graphs.store(true, Ordering::Relaxed);
+        }
+        launched
+    }
+
+    /// Launches the graph that holds these addresses, unless the kernels are to be launched one by
+    /// one.
+    fn launch_graph(
+        &self,
+        replays: &mut Replays<Graph>,
+        plan: &mut LaunchPlan,
+        (at, stream): (&Addresses, Stream),
+    ) -> Result<bool, CudaError> {
+        let count = plan.launches.len();
+        // A library may launch another number of nodes, which cannot be patched.
+        let moved = |from: &Addresses, to: &Addresses| {
+            let moving = plan.launches.iter().filter(|l| l.moves(from, to));
+            moving.map(|l| if l.library.is_some() { count } else { 1 }).sum()
+        };
+        match replays.next(at, count, moved) {
+            Next::Launch => return Ok(false),
+            Next::Replay(graph) => graph.launch(stream)?,
+            Next::Patch(graph, held) => {
+                plan.bind(at)?;
+                for (i, l) in plan.launches.iter().enumerate().filter(|(_, l)| l.moves(&held, at)) {
+                    graph.patch(i, l, &plan.fault_info)?;
+                }
+                graph.launch(stream)?;
+            }
+            Next::Instantiate => {
+                plan.bind(at)?;
+                let graph = Graph::new(&self.device, &plan.launches, &plan.fault_info)?;
+                graph.launch(stream)?;
+                replays.add(at.clone(), graph);
+            }
+        }
+        Ok(true)
     }
 
     /// The plan for these shapes, from the cache or made for it.

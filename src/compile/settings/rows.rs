@@ -303,6 +303,16 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
+        name: "cudagraph_replay",
+        torch: None,
+        kind: BOOL,
+        default: "true",
+        variable: "KILN_CUDAGRAPH_REPLAY",
+        applies_to: AppliesTo::Both,
+        summary: "launches a program in the caller's memory, as of torch.compile, as a CUDA graph once the addresses of its tensors recur",
+        set: |s, t| assign(&mut s.options.cudagraph_replay, flag(t)),
+    },
+    Row {
         name: "cuda_blocking",
         torch: None,
         kind: BOOL,
