@@ -647,6 +647,25 @@ func.func @f(%x: tensor<8x64xbf16>, %w: tensor<64x64xbf16>, %y: tensor<8x64xf32>
 }
 
 // -----
+// The product of y and w joins the first kernel, but only the one behind the sum reads it.
+// CASE: end_of_a_pointwise_kernel
+// CHECK: kiln.launch @sin_exp_convert ins
+// CHECK: kiln.launch @reduce
+// CHECK: kiln.launch @mul
+func.func @f(%x: tensor<64x32xf32>, %w: tensor<32xf32>) -> (tensor<64x32xbf16>, tensor<64x32xf32>) {
+  %0 = kiln.sin %x : tensor<64x32xf32>
+  %1 = kiln.exp %0 : tensor<64x32xf32>
+  %2 = kiln.convert %1 : tensor<64x32xf32> to bf16
+  %3 = kiln.convert %2 : tensor<64x32xbf16> to f32
+  %4 = kiln.broadcast_in_dim %w dims = [1] sizes = [64, 32] : tensor<32xf32>
+  %5 = kiln.mul %3, %4 : tensor<64x32xf32>
+  %6 = kiln.reduce sum %3 dims = [0] : tensor<64x32xf32>
+  %7 = kiln.broadcast_in_dim %6 dims = [1] sizes = [64, 32] : tensor<32xf32>
+  %8 = kiln.sub %5, %7 : tensor<64x32xf32>
+  return %2, %8 : tensor<64x32xbf16>, tensor<64x32xf32>
+}
+
+// -----
 // Half the bytes of its input: the matmul stores it.
 // CASE: narrow_value_before_a_reduction
 // CHECK: kiln.launch @dot_general_convert

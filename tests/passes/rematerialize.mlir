@@ -67,6 +67,30 @@ func.func @f(%x: tensor<64x16xf32>, %w: tensor<16x32xf32>, %r: tensor<64x32xf32>
 }
 
 // -----
+// The masked product is an epilogue, whose narrow result is stored: both sums read it, and the
+// second computes what it is multiplied by.
+// CASE: sums_of_an_epilogue
+// CHECK-COUNT-1: kiln.select
+// CHECK-COUNT-2: kiln.sub
+// IMPLICIT-CHECK-NOT: kiln.select
+func.func @f(%a: tensor<64x16xbf16>, %b: tensor<16x32xbf16>, %mask: tensor<64x32xi1>, %x: tensor<64x32xbf16>, %mean: tensor<32xf32>) -> (tensor<64x32xf32>, tensor<64x32xbf16>, tensor<32xf32>, tensor<32xf32>) {
+  %0 = kiln.dot_general %a, %b batch = [] x [] contract = [1] x [0] : tensor<64x16xbf16>, tensor<16x32xbf16>
+  %1 = kiln.convert %0 : tensor<64x32xbf16> to f32
+  %zero = kiln.splat [64, 32], 0.0 : f32
+  %2 = kiln.select %mask, %zero, %1 : tensor<64x32xi1>, tensor<64x32xf32>
+  %3 = kiln.convert %2 : tensor<64x32xf32> to bf16
+  %4 = kiln.convert %3 : tensor<64x32xbf16> to f32
+  %5 = kiln.convert %x : tensor<64x32xbf16> to f32
+  %6 = kiln.broadcast_in_dim %mean dims = [1] sizes = [64, 32] : tensor<32xf32>
+  %7 = kiln.sub %5, %6 : tensor<64x32xf32>
+  %8 = kiln.mul %4, %7 : tensor<64x32xf32>
+  %9 = kiln.reduce sum %8 dims = [0] : tensor<64x32xf32>
+  %10 = kiln.reduce sum %4 dims = [0] : tensor<64x32xf32>
+  %11 = kiln.neg %7 : tensor<64x32xf32>
+  return %11, %3, %9, %10 : tensor<64x32xf32>, tensor<64x32xbf16>, tensor<32xf32>, tensor<32xf32>
+}
+
+// -----
 // A sum reads the product, which is stored for it: the other sum reads it as well, and computes
 // what it is multiplied by.
 // CASE: a_product_that_a_reduction_reads

@@ -144,14 +144,17 @@ impl Expression<'_> {
             // Its contraction stores it in this order.
             Some(op) if folding_op(op).is_some() => is_reduced(v).then(|| HashSet::from([v]))?,
             Some(op) if is_clonable(op) => {
-                let mut all = HashSet::new();
-                for operand in op.operands() {
-                    all.extend(self.leaves(operand)?);
+                let operands = op.operands().into_iter();
+                let all = operands.map(|o| self.leaves(o)).collect::<Option<Vec<_>>>();
+                let all: Option<HashSet<Value>> =
+                    all.map(|all| all.into_iter().flatten().collect());
+                let many = readers(v) > 1 && !widens(op);
+                match all {
+                    Some(all) if many && is_cheaper_to_read(v, &all) => HashSet::from([v]),
+                    Some(all) => all,
+                    // An epilogue's narrow result is stored for its readers.
+                    None => (many && element_bytes(v) == 2).then(|| HashSet::from([v]))?,
                 }
-                // What is cheaper to read than to compute again is stored for its readers.
-                let read: usize = all.iter().copied().map(element_bytes).sum();
-                let cheap = readers(v) > 1 && !widens(op) && read > 2 * element_bytes(v);
-                if cheap { HashSet::from([v]) } else { all }
             }
             Some(op) => (is_stored(op) || is_reduced(v)).then(|| HashSet::from([v]))?,
         };
@@ -163,6 +166,11 @@ impl Expression<'_> {
     fn is_inner(&self, v: Value) -> bool {
         self.leaves.get(&v).is_some_and(|all| !all.contains(&v))
     }
+}
+
+/// Whether a value that has several readers is stored for them: computing it again reads more.
+fn is_cheaper_to_read(v: Value, leaves: &HashSet<Value>) -> bool {
+    leaves.iter().copied().map(element_bytes).sum::<usize>() > 2 * element_bytes(v)
 }
 
 /// How many ops read a value, of which those that only widen it do not count, but their readers.

@@ -122,7 +122,7 @@ pub fn plan(graph: &Graph, how: FusionMode) -> FusionPlan {
         d.assign(n);
     }
     if let FusionMode::Fused { launch, .. } = how {
-        d.shrink_epilogues();
+        d.sink_into_readers();
         d.merge_siblings();
         d.merge_sibling_products();
         if launch > 0 {

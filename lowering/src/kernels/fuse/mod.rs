@@ -25,10 +25,10 @@ mod kernel_table;
 mod merge;
 mod operand_prologues;
 mod outline;
-mod shrink_epilogues;
 mod sibling_products;
 mod siblings;
 mod signature;
+mod sink_into_readers;
 mod small_siblings;
 
 use crate::{

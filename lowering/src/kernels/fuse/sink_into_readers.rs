@@ -1,5 +1,5 @@
-//! Moves the end of a contraction's epilogue into the only kernel that reads it, where the values
-//! that it is computed from are stored anyway.
+//! Moves the end of a kernel into the only kernel that reads it, where the values that it is
+//! computed from are stored anyway.
 use crate::kernels::{
     class::Class,
     fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES},
@@ -9,17 +9,19 @@ use kiln_dialects::ir::Value;
 use std::collections::BTreeSet;
 
 impl Grouping<'_> {
-    /// Visits the contractions with their epilogues; a kernel is large enough only once all nodes
-    /// have been assigned, so that a value may have joined an epilogue that its readers did not.
-    pub(super) fn shrink_epilogues(&mut self) {
+    /// Visits contractions with their epilogues, and pointwise kernels. A node joins what it reads
+    /// before its readers are assigned, which may wait for a reduction.
+    pub(super) fn sink_into_readers(&mut self) {
         for g in 0..self.groups.len() {
-            if self.groups[g].merged || self.groups[g].kind != Kind::Contract {
+            let sinks = matches!(self.groups[g].kind, Kind::Contract | Kind::Pointwise);
+            if self.groups[g].merged || !sinks {
                 continue;
             }
             for n in self.groups[g].nodes.clone().into_iter().rev() {
                 if self.group_of[n] == g
                     && let Some(into) = self.only_reader(n, g)
                     && let Some(moved) = self.computed_from_stored(n, g)
+                    && moved.len() < self.groups[g].nodes.len()
                     && self.within(
                         &[&self.groups[into].nodes, &moved.iter().copied().collect::<Vec<_>>()],
                         MOST_NODES,
