@@ -666,6 +666,18 @@ func.func @f(%x: tensor<64x32xf32>, %w: tensor<32xf32>) -> (tensor<64x32xbf16>, 
 }
 
 // -----
+// The square of y begins a kernel behind the product's, but joins its epilogue with the sum.
+// CASE: small_kernel_of_an_epilogue
+// CHECK: kiln.launch @dot_general
+// IMPLICIT-CHECK-NOT: kiln.launch
+func.func @f(%x: tensor<64x64xbf16>, %w: tensor<64x64xbf16>, %y: tensor<64x64xbf16>) -> tensor<64x64xbf16> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<64x64xbf16>, tensor<64x64xbf16>
+  %1 = kiln.mul %y, %y : tensor<64x64xbf16>
+  %2 = kiln.add %0, %1 : tensor<64x64xbf16>
+  return %2 : tensor<64x64xbf16>
+}
+
+// -----
 // Half the bytes of its input: the matmul stores it.
 // CASE: narrow_value_before_a_reduction
 // CHECK: kiln.launch @dot_general_convert

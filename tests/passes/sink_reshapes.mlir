@@ -66,6 +66,20 @@ func.func @f(%x: tensor<1x8x5x5xbf16>, %w: tensor<8x8x3x3xbf16>) -> tensor<1x9xf
 }
 
 // -----
+// It is so below a reshape, too.
+// CASE: widening_above
+// CHECK: kiln.reshape %{{.*}} sizes = [1, 9, 8] : tensor<1x3x3x8xbf16>
+// CHECK: kiln.convert %{{.*}} : tensor<1x9x8xbf16> to f32
+func.func @f(%x: tensor<1x8x5x5xbf16>, %w: tensor<8x8x3x3xbf16>, %y: tensor<1x9x8xf32>) -> tensor<1x9x8xf32> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x8x5x5xbf16>, tensor<8x8x3x3xbf16>
+  %1 = kiln.transpose %0 permutation = [0, 2, 3, 1] : tensor<1x8x3x3xbf16>
+  %2 = kiln.convert %1 : tensor<1x3x3x8xbf16> to f32
+  %3 = kiln.reshape %2 sizes = [1, 9, 8] : tensor<1x3x3x8xf32>
+  %4 = kiln.add %3, %y : tensor<1x9x8xf32>
+  return %4 : tensor<1x9x8xf32>
+}
+
+// -----
 // The squares are computed where they are summed, and the image is stored once.
 // CASE: squares_that_are_summed
 // CHECK: kiln.reshape %{{.*}} sizes = [1, 9, 8] : tensor<1x3x3x8xbf16>

@@ -138,10 +138,29 @@ impl Grouping<'_> {
         Ok(result)
     }
 
-    /// Fails if the node is to join a large pointwise kernel, which then reads the product, rather than
-    /// the epilogue of contraction `g`, for which that kernel would store its values.
+    /// Fails if the node is to join another source than kernel `g`: a large pointwise kernel, which
+    /// then reads the product, rather than the epilogue of contraction `g`, for which that kernel would
+    /// store its values; or the epilogue of a contraction, which takes the small pointwise kernel `g`
+    /// as well, rather than `g`, for which the contraction would store its values.
     pub(super) fn spares_epilogue(&self, n: usize, g: usize, sources: &[usize]) -> Result<()> {
         let group = &self.groups[g];
+        if group.kind == Kind::Pointwise && group.nodes.len() <= MOST_MOVED {
+            let contraction = sources.iter().find(|s| {
+                let other = &self.groups[**s];
+                other.kind == Kind::Contract
+                    && other.dims == group.dims
+                    && !self.depends_on(g, **s)
+                    && self.within(&[&other.nodes, &group.nodes], MOST_NODES - 1)
+                    && self.fits(n, **s).is_ok()
+                    && self.acyclic(**s, sources).is_ok()
+            });
+            return match contraction {
+                Some(s) if self.fits(n, g).is_ok() => {
+                    Err(format!("it joins the epilogue of {}", self.first_name(*s)).into())
+                }
+                _ => Ok(()),
+            };
+        }
         if group.kind != Kind::Contract {
             return Ok(());
         }
