@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Losses of 200 training steps by torch.compile(backend="kiln") beside eager's, and the seconds of the first step.
 
-    curve.py [--models gpt2,resnet50,vit_base] [--steps 200] [--inductor gpt2] [--out FILE.json]
+    curve.py [--models gpt2,resnet50,vit_base] [--steps 200] [--device cpu] [--inductor gpt2] [--out FILE.json]
 
 Each side is a process of its own from the same weights and batches: eager in f32, eager under bf16 autocast, kiln under it with an empty cache, and kiln once
 more with the cache that the first has filled. GPT-2 is fed the bytes of the text of examples/gpt, networks of images 1,024 random images with random labels, which
@@ -37,29 +37,30 @@ def images(name, batch, **options):
 MODELS = {"gpt2": gpt2, "resnet50": lambda: images("resnet50", 64), "vit_base": lambda: images("vit_base_patch16_224", 64)}
 
 
-def train(name, side, steps):
+def train(name, side, steps, device):
     """The losses of a side and the seconds of its first step."""
     import torch
 
     torch.manual_seed(0)
     model, batches, loss_of = MODELS[name]()
-    model.cuda().train()
-    batches = [tuple(x.cuda() for x in (b if isinstance(b, tuple) else (b,))) for b in batches]
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    model.to(device).train()
+    batches = [tuple(x.to(device) for x in (b if isinstance(b, tuple) else (b,))) for b in batches]
     if not side.startswith("eager"):
         loss_of = torch.compile(loss_of, backend=side.split()[0])
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
     losses, seconds = [], []
-    torch.cuda.synchronize()
+    wait()
     for step in range(steps):
         start = time.perf_counter()
-        with torch.autocast("cuda", torch.bfloat16, enabled=side != "eager f32"):
+        with torch.autocast(device, torch.bfloat16, enabled=side != "eager f32"):
             loss = loss_of(*batches[step % len(batches)])
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.detach())
         if step < 2:
-            torch.cuda.synchronize()
+            wait()
             seconds.append(time.perf_counter() - start)
     return {"losses": torch.stack(losses).tolist(), "first_s": seconds[0]}
 
@@ -71,7 +72,7 @@ def row_of(name, a):
         env = {**os.environ, "KILN_CACHE_DIR": f"{cache}/kiln", "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor", "TRITON_CACHE_DIR": f"{cache}/triton"}
         all_of = ["eager f32", "eager", "kiln", "kiln again", *(["inductor"] if name in a.inductor.split(",") else [])]
         for side in all_of:
-            ran = subprocess.run([sys.executable, __file__, "--one", name, side, "--steps", str(a.steps)], env=env, capture_output=True, text=True)
+            ran = subprocess.run([sys.executable, __file__, "--one", name, side, "--steps", str(a.steps), "--device", a.device], env=env, capture_output=True, text=True)
             if ran.returncode:
                 sys.exit(f"{name}, {side}: {ran.stderr[-2000:]}")
             sides[side] = json.loads(ran.stdout.splitlines()[-1])
@@ -96,12 +97,13 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", default=",".join(MODELS))
     p.add_argument("--steps", type=int, default=200)
+    p.add_argument("--device", default="cuda")
     p.add_argument("--inductor", default="", help="models whose first step Inductor takes too")
     p.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     p.add_argument("--out", default="")
     a = p.parse_args()
     if a.one:
-        print(json.dumps(train(*a.one, a.steps)))
+        print(json.dumps(train(*a.one, a.steps, a.device)))
         return
     rows = []
     for name in a.models.split(","):

@@ -23,9 +23,14 @@ def by_stride(t: torch.Tensor) -> list[int]:
     return sorted(range(t.dim()), key=lambda d: -strides[d])
 
 
+def places(order) -> list[int]:
+    """For each dimension its place in an order."""
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
 def unpermuted(t: torch.Tensor, order) -> torch.Tensor:
     """A tensor whose dimensions are in this order, seen in their own."""
-    return t.permute(sorted(range(t.dim()), key=order.__getitem__))
+    return t.permute(places(order))
 
 
 def is_dense(t: torch.Tensor, order: list[int], expanded=()) -> bool:
@@ -77,8 +82,8 @@ class Layout:
 
     def placed(self, size: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Sizes and strides in the order of the tensor's dimensions, of those in the order in which the program writes them."""
-        own = sorted(range(len(size)), key=self.order.__getitem__)
-        return tuple(size[d] for d in own), tuple(strides[d] for d in own)
+        own = places(self.order)
+        return tuple(size[k] for k in own), tuple(strides[k] for k in own)
 
     def apply(self, t: torch.Tensor) -> torch.Tensor:
         """The program's result, of which `order` are the dimensions, with eager's strides."""

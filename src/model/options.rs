@@ -45,7 +45,7 @@ pub struct Options {
     pub reuse: bool,
     /// How kernels are launched on a GPU.
     pub mode: Mode,
-    /// Whether calls in the caller's memory whose addresses recur are launched as CUDA graphs.
+    /// Whether later calls in the caller's memory are launched as CUDA graphs.
     pub cudagraph_replay: bool,
     /// Whether to annotate calls and GPU launches with NVTX ranges.
     pub nvtx: bool,

@@ -166,6 +166,40 @@ func.func private @k2(tensor<6xf32>, tensor<6xf32>)
 }
 
 // -----
+// A weight that its gradient, a product, is added to, but no operand of the product.
+// CASE: donated_weight
+// RUN: kiln-in-place{donated=true}
+// NO-RUN: it only marks kernels
+// CHECK: in_place = array<i64: 0, 2>}
+#x = affine_map<(d0, d1, d2) -> (d2, d0)>
+#y = affine_map<(d0, d1, d2) -> (d2, d1)>
+#r = affine_map<(d0, d1, d2) -> (d0, d1)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+func.func @main(%x: tensor<8x8xf32> {kiln.donated}, %y: tensor<8x8xf32>, %z: tensor<8x8xf32> {kiln.donated}) -> tensor<8x8xf32> {
+  %e = tensor.empty() : tensor<8x8xf32>
+  %0 = kiln.launch @k0 ins(%x, %y, %z : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0 : tensor<8x8xf32>
+}
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<8x8xf32> {kiln.sizes = array<i64: 8, 8>}, %y: tensor<8x8xf32> {kiln.sizes = array<i64: 8, 8>}, %z: tensor<8x8xf32> {kiln.sizes = array<i64: 8, 8>}) -> tensor<8x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %p = linalg.contract indexing_maps = [#x, #y, #r] ins(%x, %y : tensor<8x8xf32>, tensor<8x8xf32>) outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %o = tensor.empty() : tensor<8x8xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %z : tensor<8x8xf32>, tensor<8x8xf32>) outs(%o : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %s = arith.addf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<8x8xf32>
+  return %r : tensor<8x8xf32>
+}
+}
+}
+
+// -----
 // On GPUs also what a large product is added to, but not an operand of the product.
 // CASE: sums_of_products
 // RUN: kiln-in-place{donated=true sums-from=256}

@@ -36,7 +36,8 @@ use std::collections::HashSet;
 kiln_passes::pass_options! {
     /// The pass.
     pub struct InPlace {
-        /// Only inputs that are donated arguments of the program, of kernels without reductions
+        /// Only inputs that are donated arguments of the program, of kernels without reductions but
+        /// products
         pub donated: bool = false,
         /// With `donated` also inputs of at least so many bytes that a product is added to
         pub sums_from: i64 = 67108864,
@@ -65,12 +66,12 @@ impl Pass for InPlace {
             let plan = analysis::nests(&mut k, analysis::SCRATCH);
             let mut found = pairs(&k, &plan);
             if self.donated {
-                // How a GPU's strategies divide reductions among threads is not known here.
+                // How a GPU's strategies divide other reductions among threads is not known here.
                 let plain = plan.nests.iter().all(|n| !n.reduction.contains(&true));
-                let sum = self.has_large_result(func)
-                    && matches!(&plan.nests[..], [n] if adds_to_product(&k, n));
+                let sum = matches!(&plan.nests[..], [n] if adds_to_product(&k, n));
+                let large = sum && self.has_large_result(func);
                 let donated = |input| donated.contains(&(kernel.clone(), input));
-                found.retain(|(_, input)| sum || plain && donated(*input));
+                found.retain(|(_, input)| large || (plain || sum) && donated(*input));
             }
             let Some(module) = func.parent().filter(|_| !found.is_empty()) else { continue };
             let c = func.ctx();

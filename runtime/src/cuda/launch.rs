@@ -106,17 +106,6 @@ impl ResolvedLaunch {
         resolved
     }
 
-    /// Whether a parameter is another with one set of addresses than with another.
-    pub(super) fn moves(&self, from: &Addresses, to: &Addresses) -> bool {
-        let moved = |source: &ParameterSource| match source {
-            ParameterSource::Arena(_) => from.arena != to.arena,
-            ParameterSource::Input(i, _) => from.inputs[*i] != to.inputs[*i],
-            ParameterSource::Output(i, _) => from.outputs[*i] != to.outputs[*i],
-            ParameterSource::Fixed => false,
-        };
-        self.sources.iter().any(moved) || self.library.is_some() && from.arena != to.arena
-    }
-
     /// Returns whether any parameter changed.
     pub(super) fn bind(&mut self, to: &Addresses, kernel: &str) -> Result<bool, CudaError> {
         let mut changed = false;

@@ -393,6 +393,8 @@ impl Drop for Loaded {
         let Ok(_current) = self.device.enter() else { return };
         // Calls in flight complete before modules and weights are freed.
         self.states.trim();
+        // Graphs refer to the modules' kernels.
+        self.workspace_plans.lock().clear();
         self.prepared.clear();
         self.globals.clear();
         for m in &self.modules {

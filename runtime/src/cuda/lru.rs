@@ -16,12 +16,17 @@ impl<T> LruCache<T> {
         let found = self.all.iter().rposition(is);
         found.inspect(|at| self.all[*at..].rotate_left(1)).is_some()
     }
-    /// Inserts an entry as most recently used. Returns the least recently used one, which is
-    /// evicted if the cache is full.
-    pub fn add(&mut self, one: T) -> Option<T> {
-        let evicted = (self.all.len() == self.capacity).then(|| self.all.remove(0));
+    /// Inserts an entry as most recently used. Evicts the least recently used one if the cache is
+    /// full.
+    pub fn add(&mut self, one: T) {
+        if self.all.len() == self.capacity {
+            self.all.remove(0);
+        }
         self.all.push(one);
-        evicted
+    }
+    /// Drops all entries.
+    pub fn clear(&mut self) {
+        self.all.clear();
     }
     /// The most recently used entry.
     pub fn last(&mut self) -> Option<&mut T> {
@@ -36,13 +41,15 @@ mod tests {
     #[test]
     fn the_least_recently_used_goes() {
         let mut r = LruCache::new(3);
-        (1..=3).for_each(|i| assert_eq!(r.add(i), None));
+        (1..=3).for_each(|i| r.add(i));
         assert!(r.find(|i| *i == 1));
         assert_eq!(r.last(), Some(&mut 1));
-        assert_eq!(r.add(4), Some(2));
+        r.add(4);
         assert!(!r.find(|i| *i == 2));
         assert_eq!(r.all, [3, 1, 4]);
         assert!(r.find(|i| *i == 3));
         assert_eq!(r.all, [1, 4, 3]);
+        r.clear();
+        assert_eq!(r.last(), None);
     }
 }

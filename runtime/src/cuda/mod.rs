@@ -24,7 +24,6 @@ mod nvtx;
 mod outcome;
 mod per_device;
 mod plan;
-mod replay;
 mod shared_library;
 mod staging;
 mod state;
@@ -66,8 +65,8 @@ pub struct Settings {
     /// Synchronises after each launch, as CUDA_LAUNCH_BLOCKING does, so that a fault names its
     /// launch. Disables CUDA graphs.
     pub blocking: bool,
-    /// Whether a call in the caller's memory whose addresses recur ([`Loaded::launch_in`]) is
-    /// launched as a CUDA graph.
+    /// Whether later calls in the caller's memory ([`Loaded::launch_in`]) are launched as a CUDA
+    /// graph.
     pub replay: bool,
     /// Emits NVTX ranges for calls and launches, if the NVTX library is found.
     pub nvtx: bool,

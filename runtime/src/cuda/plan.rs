@@ -8,7 +8,6 @@ use super::{
     launch::{Addresses, ParameterSource, ResolvedLaunch, UnboundTensorMap},
     libraries::PreparedCall,
     lru::LruCache,
-    replay::Replays,
 };
 use crate::{
     CallError, OutOfMemory, Program,
@@ -58,10 +57,12 @@ pub struct LaunchPlan {
     pub at: Option<Addresses>,
     /// The instantiated CUDA graph, if there is one.
     pub graph: Option<Graph>,
+    /// Whether the graph lacks addresses that the launches have.
+    behind: bool,
     /// Whether the driver refused the graph.
     pub no_graph: bool,
-    /// Graphs of calls in the caller's memory.
-    pub replays: Replays<Graph>,
+    /// Calls in the caller's memory.
+    pub calls: u32,
     /// For fault reports.
     pub fault_info: Arc<Launches>,
 }
@@ -182,8 +183,9 @@ impl LaunchPlan {
             launches,
             at: None,
             graph: None,
+            behind: false,
             no_graph: false,
-            replays: Replays::default(),
+            calls: 0,
             fault_info: about.into(),
         })
     }
@@ -219,14 +221,16 @@ impl LaunchPlan {
 
     /// Sets the addresses, and patches the graph's nodes whose parameters change.
     pub fn bind(&mut self, to: &Addresses) -> Result<(), CudaError> {
-        if self.at.as_ref() == Some(to) {
+        let all = self.behind && self.graph.is_some();
+        if self.at.as_ref() == Some(to) && !all {
             return Ok(());
         }
         // Mixed addresses are no call's until the loop is through.
         self.at = None;
         let mut stale = false;
         for (i, launch) in self.launches.iter_mut().enumerate() {
-            if launch.bind(to, &self.fault_info.program.kernels[i].name)?
+            let changed = launch.bind(to, &self.fault_info.program.kernels[i].name)?;
+            if (changed || all)
                 && let Some(graph) = &self.graph
             {
                 match graph.patch(i, launch, &self.fault_info) {
@@ -239,8 +243,18 @@ impl LaunchPlan {
         if stale {
             self.graph = None;
         }
+        self.behind &= !all;
         self.at = Some(to.clone());
         Ok(())
+    }
+
+    /// Sets the addresses of the launches alone, as for a call on a stream that is being captured.
+    pub fn bind_launches(&mut self, to: &Addresses) -> Result<(), CudaError> {
+        let graph = self.graph.take();
+        let bound = self.bind(to);
+        self.behind |= graph.is_some();
+        self.graph = graph;
+        bound
     }
 }
 

@@ -1,6 +1,6 @@
 //! Calls in memory that is all the caller's, such as that of a framework's caching allocator.
 use super::{
-    CudaError, Loaded, Stream,
+    CudaError, Loaded, Settings, Stream,
     arguments::{ALIGNMENT, same_sizes},
     call::Timing,
     graph::Graph,
@@ -8,10 +8,15 @@ use super::{
     lru::LruCache,
     memory::copy_on_device,
     plan::LaunchPlan,
-    replay::{LEAST_LAUNCHES, Next, Replays},
 };
 use crate::{CallError, call_error::tensor_error};
 use std::sync::atomic::Ordering;
+
+/// Fewest launches of a program that a CUDA graph replaces.
+const LEAST_LAUNCHES: usize = 2;
+/// The call of a plan at which its graph is instantiated, which takes as long as a few calls: a
+/// program that is captured by its caller, or called once, has none.
+const GRAPH_FROM_CALL: u32 = 3;
 
 /// What a call in the caller's memory allocates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +46,8 @@ impl Loaded {
     /// Enqueues the program on the caller's stream. All memory is the caller's: addresses of the
     /// inputs and outputs, and of [`Allocation::workspace`] bytes. The host does not wait, and the
     /// stream may be captured into a CUDA graph: nothing of the program's own memory but its
-    /// weights is used. With [`Settings::replay`](super::Settings::replay), calls whose addresses
-    /// recur are launches of a CUDA graph.
+    /// weights is used. With [`Settings::replay`](super::Settings::replay), later calls of
+    /// the same shapes launch a CUDA graph, in which addresses that have changed are patched.
     ///
     /// Of control flow with functions of the host the call waits until these have their inputs. Its
     /// stream may not be captured.
@@ -96,75 +101,53 @@ impl Loaded {
             }
         }
         self.device.faults.launched(stream, &plan.fault_info);
-        if !self.replay(plan, &at, stream)? {
-            plan.bind(&at)?;
-            self.kernels(plan, stream, Timing::Nothing, &[])?;
-        }
-        Ok(())
+        let how = if self.replays(plan, stream)? {
+            self.instantiate(plan);
+            self.rebind(plan, &at)?;
+            Timing::Nothing
+        } else {
+            plan.bind_launches(&at)?;
+            Timing::Launches
+        };
+        Ok(self.kernels(plan, stream, how, &[])?)
     }
 
-    /// Launches the plan as a CUDA graph if these addresses recur. Returns whether it has.
-    fn replay(
-        &self,
-        plan: &mut LaunchPlan,
-        at: &Addresses,
-        stream: Stream,
-    ) -> Result<bool, CudaError> {
-        let wanted = self.settings.replay && !self.settings.blocking && !self.settings.nvtx;
-        // A captured stream has a graph already.
-        if !wanted || plan.launches.len() < LEAST_LAUNCHES || stream.captures(&self.device)? {
-            return Ok(false);
-        }
-        let mut replays = std::mem::take(&mut plan.replays);
-        let launched = match self.launch_graph(&mut replays, plan, (at, stream)) {
-            Ok(launched) => Ok(launched),
-            Err(e @ CudaError::Fault { .. }) => Err(e),
-            Err(e) => {
-                // It may hold some of the addresses.
-                replays.stop();
-                self.remark(format!("no CUDA graph, the kernels are launched one by one: {e}"));
-                Ok(false)
-            }
-        };
-        plan.replays = replays;
-        if launched == Ok(true) {
-            self.graphs.store(true, Ordering::Relaxed);
-        }
-        launched
+    /// Whether a call may launch a CUDA graph. A stream that is being captured makes one already.
+    fn replays(&self, plan: &LaunchPlan, stream: Stream) -> Result<bool, CudaError> {
+        let Settings { replay, blocking, nvtx, .. } = self.settings;
+        let wanted = replay && !blocking && !nvtx && plan.launches.len() >= LEAST_LAUNCHES;
+        Ok(wanted && !stream.captures(&self.device)?)
     }
 
-    /// Launches the graph that holds these addresses, unless the kernels are to be launched one by
-    /// one.
-    fn launch_graph(
-        &self,
-        replays: &mut Replays<Graph>,
-        plan: &mut LaunchPlan,
-        (at, stream): (&Addresses, Stream),
-    ) -> Result<bool, CudaError> {
-        let count = plan.launches.len();
-        // A library may launch another number of nodes, which cannot be patched.
-        let moved = |from: &Addresses, to: &Addresses| {
-            let moving = plan.launches.iter().filter(|l| l.moves(from, to));
-            moving.map(|l| if l.library.is_some() { count } else { 1 }).sum()
-        };
-        match replays.next(at, count, moved) {
-            Next::Launch => return Ok(false),
-            Next::Replay(graph) => graph.launch(stream)?,
-            Next::Patch(graph, held) => {
-                plan.bind(at)?;
-                for (i, l) in plan.launches.iter().enumerate().filter(|(_, l)| l.moves(&held, at)) {
-                    graph.patch(i, l, &plan.fault_info)?;
-                }
-                graph.launch(stream)?;
-            }
-            Next::Instantiate => {
-                plan.bind(at)?;
-                let graph = Graph::new(&self.device, &plan.launches, &plan.fault_info)?;
-                graph.launch(stream)?;
-                replays.add(at.clone(), graph);
-            }
+    /// Makes the plan's CUDA graph at the call from which on it is launched.
+    fn instantiate(&self, plan: &mut LaunchPlan) {
+        plan.calls = plan.calls.saturating_add(1);
+        if plan.calls != GRAPH_FROM_CALL || plan.no_graph {
+            return;
         }
-        Ok(true)
+        match Graph::new(&self.device, &plan.launches, &plan.fault_info) {
+            Ok(graph) => {
+                plan.graph = Some(graph);
+                self.graphs.store(true, Ordering::Relaxed);
+            }
+            Err(e) => self.give_up_graph(plan, &e),
+        }
+    }
+
+    /// Sets the addresses of a call, also in the plan's graph if there is one.
+    fn rebind(&self, plan: &mut LaunchPlan, at: &Addresses) -> Result<(), CudaError> {
+        match plan.bind(at) {
+            Err(e) if plan.graph.is_some() && !matches!(e, CudaError::Fault { .. }) => {
+                self.give_up_graph(plan, &e);
+                plan.bind(at)
+            }
+            other => other,
+        }
+    }
+
+    fn give_up_graph(&self, plan: &mut LaunchPlan, why: &CudaError) {
+        (plan.graph, plan.no_graph) = (None, true);
+        self.remark(format!("no CUDA graph, the kernels are launched one by one: {why}"));
     }
 
     /// The plan for these shapes, from the cache or made for it.

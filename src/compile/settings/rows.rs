@@ -309,7 +309,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "true",
         variable: "KILN_CUDAGRAPH_REPLAY",
         applies_to: AppliesTo::Both,
-        summary: "launches a program in the caller's memory, as of torch.compile, as a CUDA graph once the addresses of its tensors recur",
+        summary: "launches a program in the caller's memory, as of torch.compile, as a CUDA graph from its third call on, with the addresses of each call",
         set: |s, t| assign(&mut s.options.cudagraph_replay, flag(t)),
     },
     Row {
