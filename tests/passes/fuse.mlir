@@ -666,6 +666,47 @@ func.func @f(%x: tensor<64x32xf32>, %w: tensor<32xf32>) -> (tensor<64x32xbf16>, 
 }
 
 // -----
+// What is summed along rows, and what is added to them, share a factor, which no other kernel reads
+// either.
+// CASE: ends_of_an_epilogue
+// CHECK: kiln.launch @dot_general_add ins
+// IMPLICIT-CHECK-NOT: @dot_general_add_mul
+func.func @f(%x: tensor<64x64xbf16>, %w: tensor<64x64xbf16>, %r: tensor<64x64xf32>, %y: tensor<64x64xf32>, %s: tensor<64xf32>) -> (tensor<64x64xf32>, tensor<64x64xf32>) {
+  %p = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<64x64xbf16>, tensor<64x64xbf16>
+  %0 = kiln.convert %p : tensor<64x64xbf16> to f32
+  %1 = kiln.add %0, %r : tensor<64x64xf32>
+  %b = kiln.broadcast_in_dim %s dims = [1] sizes = [64, 64] : tensor<64xf32>
+  %2 = kiln.mul %1, %b : tensor<64x64xf32>
+  %3 = kiln.mul %2, %y : tensor<64x64xf32>
+  %4 = kiln.add %2, %1 : tensor<64x64xf32>
+  %5 = kiln.reduce sum %3 dims = [1] : tensor<64x64xf32>
+  %6 = kiln.broadcast_in_dim %5 dims = [0] sizes = [64, 64] : tensor<64xf32>
+  %7 = kiln.add %4, %6 : tensor<64x64xf32>
+  %8 = kiln.mul %7, %3 : tensor<64x64xf32>
+  return %1, %8 : tensor<64x64xf32>, tensor<64x64xf32>
+}
+
+// -----
+// The second sum along the rows reads what the first one does, and waits for no other kernel.
+// CASE: reductions_of_the_same_rows
+// CHECK-COUNT-2: kiln.launch @
+// IMPLICIT-CHECK-NOT: kiln.launch @
+func.func @f(%x: tensor<64x64xbf16>, %w: tensor<64x64xbf16>, %y: tensor<64x64xf32>, %m: tensor<64xf32>) -> tensor<64x64xf32> {
+  %p = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<64x64xbf16>, tensor<64x64xbf16>
+  %0 = kiln.convert %p : tensor<64x64xbf16> to f32
+  %1 = kiln.reduce sum %0 dims = [1] : tensor<64x64xf32>
+  %b = kiln.broadcast_in_dim %m dims = [0] sizes = [64, 64] : tensor<64xf32>
+  %2 = kiln.sub %y, %b : tensor<64x64xf32>
+  %3 = kiln.mul %0, %2 : tensor<64x64xf32>
+  %4 = kiln.reduce sum %3 dims = [1] : tensor<64x64xf32>
+  %5 = kiln.broadcast_in_dim %4 dims = [0] sizes = [64, 64] : tensor<64xf32>
+  %6 = kiln.mul %2, %5 : tensor<64x64xf32>
+  %7 = kiln.broadcast_in_dim %1 dims = [0] sizes = [64, 64] : tensor<64xf32>
+  %8 = kiln.sub %6, %7 : tensor<64x64xf32>
+  return %8 : tensor<64x64xf32>
+}
+
+// -----
 // The square of y begins a kernel behind the product's, but joins its epilogue with the sum.
 // CASE: small_kernel_of_an_epilogue
 // CHECK: kiln.launch @dot_general

@@ -1,7 +1,8 @@
-//! Merges a kernel of pointwise ops into one that reads it.
+//! Merges a kernel of pointwise ops, or of reductions along rows, into one that reads it.
 use crate::kernels::{
     class::Class,
     fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES},
+    graph::Leaf,
 };
 
 /// Most nodes that move from another kernel into a contraction's epilogue.
@@ -9,16 +10,20 @@ pub(super) const MOST_MOVED: usize = 8;
 
 impl Grouping<'_> {
     /// Merges a pointwise kernel into a reader over the same loops, or into one that only inserts
-    /// its values into a larger tensor.
+    /// its values into a larger tensor; and reductions along rows into a kernel that reads these
+    /// rows, too.
     pub(super) fn merge(&mut self, from: usize, into: usize) {
         let (a, b) = (&self.groups[from], &self.groups[into]);
         let kinds = a.kind == Kind::Pointwise
             && matches!(b.kind, Kind::Pointwise | Kind::Rows | Kind::Contract | Kind::Scan);
+        let rows = [a.kind, b.kind] == [Kind::Rows; 2]
+            && a.reduced == b.reduced
+            && self.read_in_place(from).iter().all(|v| self.read_in_place(into).contains(v));
         let small = (b.kind != Kind::Contract || a.nodes.len() <= MOST_MOVED)
             && self.within(&[&a.nodes, &b.nodes], MOST_NODES);
         let placed =
             a.kind == Kind::Pointwise && b.nodes.iter().any(|n| self.inserts_result_of(*n, from));
-        if !small || a.merged || !(placed || kinds && a.dims == b.dims) {
+        if !small || a.merged || !(placed || (kinds || rows) && a.dims == b.dims) {
             return;
         }
         // Any other path between the two would make the merged kernel depend on itself.
@@ -38,14 +43,27 @@ impl Grouping<'_> {
                             Class::Reduce | Class::Scan => true,
                             Class::Pointwise => self.forms[*m] == LoopSpan::Full,
                         };
-                        full && self.graph.node_of.contains_key(&l.value)
-                            && self.reads_in_place(l, &node.loops())
+                        let Some(value) = self.graph.node_of.get(&l.value) else { return false };
+                        match self.forms[*value] {
+                            LoopSpan::Full => full && self.reads_in_place(l, &node.loops()),
+                            LoopSpan::Reduced => self.reads_row_in_place(l, *m, &b.reduced),
+                        }
                     })
             });
         if !in_place {
             return;
         }
         self.absorb(from, into);
+    }
+
+    /// Whether pointwise node `m` reads a row's value at the row that it computes.
+    fn reads_row_in_place(&self, leaf: &Leaf, m: usize, reduced: &[usize]) -> bool {
+        let node = &self.graph.nodes[m];
+        let full = self.forms[m] == LoopSpan::Full;
+        let row = |i: &usize| !full || !reduced.contains(i);
+        let loops: Vec<usize> =
+            node.loops().into_iter().enumerate().filter(|(i, _)| row(i)).map(|(_, d)| d).collect();
+        node.class == Class::Pointwise && self.reads_in_place(leaf, &loops)
     }
 
     /// Moves the nodes of a kernel into another, which must not make the merged one depend on itself.

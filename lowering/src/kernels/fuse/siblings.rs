@@ -62,7 +62,7 @@ impl Grouping<'_> {
     }
 
     /// The stored tensors that a kernel reads at the indices of all of its loops, in order.
-    fn read_in_place(&self, g: usize) -> Vec<Value> {
+    pub(super) fn read_in_place(&self, g: usize) -> Vec<Value> {
         let reduces = self.groups[g].kind == Kind::Reduce;
         let mut all = vec![];
         for n in &self.groups[g].nodes {

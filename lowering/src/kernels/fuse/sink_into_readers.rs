@@ -6,7 +6,7 @@ use crate::kernels::{
     op_facts::element_bytes,
 };
 use kiln_dialects::ir::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Grouping<'_> {
     /// Visits contractions with their epilogues, and pointwise kernels. A node joins what it reads
@@ -17,20 +17,38 @@ impl Grouping<'_> {
             if self.groups[g].merged || !sinks {
                 continue;
             }
-            for n in self.groups[g].nodes.clone().into_iter().rev() {
-                if self.group_of[n] == g
-                    && let Some(into) = self.only_reader(n, g)
-                    && let Some(moved) = self.computed_from_stored(n, g)
-                    && moved.len() < self.groups[g].nodes.len()
-                    && self.within(
-                        &[&self.groups[into].nodes, &moved.iter().copied().collect::<Vec<_>>()],
-                        MOST_NODES,
-                    )
-                {
-                    self.move_nodes(&moved, g, into);
-                }
+            while self.sink_ends(g) {}
+        }
+    }
+
+    /// Moves ends of a kernel, those with one reader together: what they share has no other readers
+    /// then. Returns whether any has moved, so that there may be new ends.
+    fn sink_ends(&mut self, g: usize) -> bool {
+        let mut ends: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for n in self.groups[g].nodes.iter().copied() {
+            if let Some(into) = self.only_reader(n, g) {
+                ends.entry(into).or_default().insert(n);
             }
         }
+        let mut moved = false;
+        for (into, ends) in ends {
+            moved |= self.sink(&ends, g, into)
+                || ends.iter().rev().any(|n| self.sink(&BTreeSet::from([*n]), g, into));
+        }
+        moved
+    }
+
+    /// Moves nodes that kernel `into` alone reads, with what only they are computed from, if that
+    /// spares memory. Returns whether it has.
+    fn sink(&mut self, ends: &BTreeSet<usize>, g: usize, into: usize) -> bool {
+        let Some(moved) = self.computed_from_stored(ends, g) else { return false };
+        let all: Vec<usize> = moved.iter().copied().collect();
+        let fits = moved.len() < self.groups[g].nodes.len()
+            && self.within(&[&self.groups[into].nodes, &all], MOST_NODES);
+        if fits {
+            self.move_nodes(&moved, g, into);
+        }
+        fits
     }
 
     /// The nodes that read a value, also through ops that are no nodes; `None` if it is returned.
@@ -78,17 +96,17 @@ impl Grouping<'_> {
         (fits && readers.iter().all(|m| self.group_of[*m] == into && in_place(m))).then_some(into)
     }
 
-    /// Node `n` with those of kernel `g` that nothing else reads, down to values that are stored
-    /// anyway; `None` if others would have to be stored, or if storing `n` costs less.
-    fn computed_from_stored(&self, n: usize, g: usize) -> Option<BTreeSet<usize>> {
+    /// Nodes `ends` with those of kernel `g` that nothing else reads, down to values that are stored
+    /// anyway; `None` if others would have to be stored, or if storing `ends` costs less.
+    fn computed_from_stored(&self, ends: &BTreeSet<usize>, g: usize) -> Option<BTreeSet<usize>> {
         let full = |v: Value| {
             self.graph.count(self.graph.facts.dims(v)) >= self.graph.count(&self.groups[g].dims)
         };
-        let (mut moved, mut read) = (BTreeSet::from([n]), BTreeSet::new());
-        let mut bytes = 0;
-        let before = self.groups[g].nodes.iter().rev().copied().filter(|m| *m <= n);
+        let (mut moved, mut read) = (ends.clone(), BTreeSet::new());
+        let (mut bytes, last) = (0, ends.last()?);
+        let before = self.groups[g].nodes.iter().rev().copied().filter(|m| m <= last);
         for m in before {
-            if read.contains(&m) {
+            if read.contains(&m) && !moved.contains(&m) {
                 let readers = self.readers(self.graph.nodes[m].value);
                 let stored =
                     readers.as_ref().is_none_or(|all| all.iter().any(|r| self.group_of[*r] != g));
@@ -113,8 +131,9 @@ impl Grouping<'_> {
                 }
             }
         }
-        // `n` would be written and read.
-        (bytes <= 2 * element_bytes(self.graph.nodes[n].value)).then_some(moved)
+        // They would be written and read.
+        let stored: usize = ends.iter().map(|n| element_bytes(self.graph.nodes[*n].value)).sum();
+        (bytes <= 2 * stored).then_some(moved)
     }
 
     fn move_nodes(&mut self, moved: &BTreeSet<usize>, from: usize, into: usize) {
