@@ -5,6 +5,7 @@ mod files;
 mod list;
 mod modes;
 mod passes;
+mod row;
 mod rows;
 mod values;
 

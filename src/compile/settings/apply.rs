@@ -1,10 +1,5 @@
 //! Settings from the environment, and by the names of options and modes.
-use super::{
-    Settings,
-    modes::MODES,
-    rows::{ROWS, Row},
-    values::Invalid,
-};
+use super::{Settings, modes::MODES, row::Row, rows::ROWS, values::Invalid};
 use crate::{
     Error, lowering::CancellationToken, model::CachePolicy, passes::names::hint, runtime::cache,
 };

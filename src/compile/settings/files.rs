@@ -1,5 +1,5 @@
 //! Settings of files, as options of the compiler and the runtime.
-use super::{Settings, apply::row, rows::AppliesTo};
+use super::{Settings, apply::row, row::AppliesTo};
 use crate::{
     Error,
     model::Options,

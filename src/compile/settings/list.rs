@@ -1,7 +1,8 @@
 //! The options and modes as lists, for `kiln options` and the pages.
 use super::{
     modes::MODES,
-    rows::{AppliesTo, ROWS, Row},
+    row::{AppliesTo, Row},
+    rows::ROWS,
 };
 
 /// An entry of [`list_options`].

@@ -1,9 +1,10 @@
 //! The option table.
 use super::{
-    Settings, passes,
+    passes,
+    row::{AppliesTo, Row},
     values::{
-        ALIGN, AUTOCAST, BOOL, BYTES, COUNT, DEVICE, DYNAMIC, FLOAT8, PASSES, SECONDS, SetResult,
-        THREADS, align, assign, expected, flag, invalid, number, seconds, without,
+        ALIGN, AUTOCAST, BOOL, BYTES, COUNT, DEVICE, DYNAMIC, FLOAT8, PASSES, SECONDS, THREADS,
+        align, assign, expected, flag, invalid, number, seconds, without,
     },
 };
 use crate::{
@@ -17,28 +18,6 @@ use crate::{
     runtime::{DeviceId, cache, cuda, pool::MAX_THREADS},
 };
 use std::path::Path;
-
-/// Scope of an option.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum AppliesTo {
-    /// Files and compiled functions.
-    Both,
-    /// Compiled functions alone.
-    Functions,
-}
-
-/// An option.
-pub(super) struct Row {
-    pub name: &'static str,
-    /// torch's name, if it differs.
-    pub torch: Option<&'static str>,
-    pub kind: &'static str,
-    pub default: &'static str,
-    pub variable: &'static str,
-    pub applies_to: AppliesTo,
-    pub summary: &'static str,
-    pub set: fn(&mut Settings, &str) -> SetResult,
-}
 
 /// Flags of the passes that options enable.
 const PAD_PRODUCTS: &str = PadProducts::FLAG;
