@@ -19,8 +19,6 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 def is_computed(node: torch.fx.Node, index: int) -> bool:
     """Whether programs compute a gradient of a `convolution_backward`: 0 by the input, 1 by the weight."""
-    if node.kwargs:
-        return False
     _, image, weight, _, stride, _, _, transposed, _, groups, _ = node.args
     image, weight = image.meta["val"], weight.meta["val"]
     if transposed or groups == 1 or weight.dim() != 4 or tuple(weight.shape[:2]) != (groups, 1):
@@ -34,8 +32,10 @@ def is_computed(node: torch.fx.Node, index: int) -> bool:
 
 def are_computed(node: torch.fx.Node) -> bool:
     """Whether programs compute all gradients of a node."""
-    by_bias = node.args[10][2] if node.target is BACKWARD and not node.kwargs else True
-    return not by_bias and all(is_computed(node, k) for k in (0, 1) if node.args[10][k])
+    if node.target is not BACKWARD or node.kwargs:
+        return False
+    mask = node.args[10]
+    return not mask[2] and all(is_computed(node, k) for k in (0, 1) if mask[k])
 
 
 def gradient(node: torch.fx.Node, index: int) -> list[torch.fx.Node]:

@@ -1,4 +1,4 @@
-"""Programs that are launched as CUDA graphs where addresses recur (`cudagraph_replay`)."""
+"""Programs that are launched as CUDA graphs, with the addresses of each call (`cudagraph_replay`)."""
 import pytest
 import torch
 
@@ -64,9 +64,9 @@ def test_results_that_live_move_the_addresses():
     fn, kept = torch.compile(chain, backend="kiln"), []
     for k in range(12):
         x = torch.randn(64, 96)
-        # Every third result lives, so that the next one is elsewhere.
         y = fn(x)
         torch.testing.assert_close(y, chain(x), rtol=1e-4, atol=1e-5)
+        # Every third result lives, so that the next one is elsewhere.
         if k % 3 == 0:
             kept.append((y, y.clone()))
     assert all(torch.equal(y, copy) for y, copy in kept)

@@ -345,6 +345,25 @@ impl Loaded {
         Ok(())
     }
 
+    /// Instantiates a CUDA graph of the plan's launches, unless the driver refuses it.
+    pub(super) fn instantiate(&self, plan: &mut LaunchPlan) -> Result<(), CudaError> {
+        match Graph::new(&self.device, &plan.launches, &plan.fault_info) {
+            Ok(graph) => {
+                plan.graph = Some(graph);
+                self.graphs.store(true, Ordering::Relaxed);
+            }
+            Err(e @ CudaError::Fault { .. }) => return Err(e),
+            Err(e) => self.give_up_graph(plan, &e),
+        }
+        Ok(())
+    }
+
+    /// Launches the plan's kernels one by one from now on.
+    pub(super) fn give_up_graph(&self, plan: &mut LaunchPlan, why: &CudaError) {
+        (plan.graph, plan.no_graph) = (None, true);
+        self.remark(format!("no CUDA graph, the kernels are launched one by one: {why}"));
+    }
+
     /// Instantiates the plan's CUDA graph on first use. If the driver refuses it, the kernels are
     /// launched one by one, with a remark.
     pub(super) fn graph(
@@ -359,17 +378,7 @@ impl Loaded {
         {
             return Ok(());
         }
-        match Graph::new(&self.device, &plan.launches, &plan.fault_info) {
-            Ok(graph) => {
-                plan.graph = Some(graph);
-                self.graphs.store(true, Ordering::Relaxed);
-            }
-            Err(e @ CudaError::Fault { .. }) => return Err(e),
-            Err(e) => {
-                plan.no_graph = true;
-                self.remark(format!("no CUDA graph, the kernels are launched one by one: {e}"));
-            }
-        }
+        self.instantiate(plan)?;
         let tensors = self.program.inputs.iter().map(|t| ("argument", t)).zip(&residency.0);
         for ((what, t), residency) in
             tensors.chain(self.program.outputs.iter().map(|t| ("result", t)).zip(&residency.1))

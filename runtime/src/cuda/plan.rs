@@ -57,8 +57,6 @@ pub struct LaunchPlan {
     pub at: Option<Addresses>,
     /// The instantiated CUDA graph, if there is one.
     pub graph: Option<Graph>,
-    /// Whether the graph lacks addresses that the launches have.
-    behind: bool,
     /// Whether the driver refused the graph.
     pub no_graph: bool,
     /// Calls in the caller's memory.
@@ -183,7 +181,6 @@ impl LaunchPlan {
             launches,
             at: None,
             graph: None,
-            behind: false,
             no_graph: false,
             calls: 0,
             fault_info: about.into(),
@@ -221,16 +218,14 @@ impl LaunchPlan {
 
     /// Sets the addresses, and patches the graph's nodes whose parameters change.
     pub fn bind(&mut self, to: &Addresses) -> Result<(), CudaError> {
-        let all = self.behind && self.graph.is_some();
-        if self.at.as_ref() == Some(to) && !all {
+        if self.at.as_ref() == Some(to) {
             return Ok(());
         }
         // Mixed addresses are no call's until the loop is through.
         self.at = None;
         let mut stale = false;
         for (i, launch) in self.launches.iter_mut().enumerate() {
-            let changed = launch.bind(to, &self.fault_info.program.kernels[i].name)?;
-            if (changed || all)
+            if launch.bind(to, &self.fault_info.program.kernels[i].name)?
                 && let Some(graph) = &self.graph
             {
                 match graph.patch(i, launch, &self.fault_info) {
@@ -243,18 +238,8 @@ impl LaunchPlan {
         if stale {
             self.graph = None;
         }
-        self.behind &= !all;
         self.at = Some(to.clone());
         Ok(())
-    }
-
-    /// Sets the addresses of the launches alone, as for a call on a stream that is being captured.
-    pub fn bind_launches(&mut self, to: &Addresses) -> Result<(), CudaError> {
-        let graph = self.graph.take();
-        let bound = self.bind(to);
-        self.behind |= graph.is_some();
-        self.graph = graph;
-        bound
     }
 }
 

@@ -3,14 +3,12 @@ use super::{
     CudaError, Loaded, Settings, Stream,
     arguments::{ALIGNMENT, same_sizes},
     call::Timing,
-    graph::Graph,
     launch::Addresses,
     lru::LruCache,
     memory::copy_on_device,
     plan::LaunchPlan,
 };
 use crate::{CallError, call_error::tensor_error};
-use std::sync::atomic::Ordering;
 
 /// Fewest launches of a program that a CUDA graph replaces.
 const LEAST_LAUNCHES: usize = 2;
@@ -94,60 +92,39 @@ impl Loaded {
             return self.launch_flow(control, shapes, (&at, stream));
         }
         let mut plans = self.workspace_plans.lock();
-        let plan = self.planned_for(&mut plans, shapes)?;
+        let mut plan = self.planned_for(&mut plans, shapes)?;
+        let mut captured = None;
+        if self.replays(plan) {
+            if stream.captures(&self.device)? {
+                // The caller's graph takes the launches. The plan's keeps its addresses.
+                plan = captured.insert(self.plan(shapes)?);
+            } else {
+                plan.calls = plan.calls.saturating_add(1);
+                if plan.calls == GRAPH_FROM_CALL {
+                    self.instantiate(plan)?;
+                }
+            }
+        }
         for ((from, to), n) in inputs.iter().zip(&at.inputs).zip(&plan.inputs) {
             if from != to {
                 copy_on_device(&self.device, *to, *from, *n, stream)?;
             }
         }
         self.device.faults.launched(stream, &plan.fault_info);
-        let how = if self.replays(plan, stream)? {
-            self.instantiate(plan);
-            self.rebind(plan, &at)?;
-            Timing::Nothing
-        } else {
-            plan.bind_launches(&at)?;
-            Timing::Launches
-        };
-        Ok(self.kernels(plan, stream, how, &[])?)
-    }
-
-    /// Whether a call may launch a CUDA graph. A stream that is being captured makes one already.
-    fn replays(&self, plan: &LaunchPlan, stream: Stream) -> Result<bool, CudaError> {
-        let Settings { replay, blocking, nvtx, .. } = self.settings;
-        let wanted = replay && !blocking && !nvtx && plan.launches.len() >= LEAST_LAUNCHES;
-        Ok(wanted && !stream.captures(&self.device)?)
-    }
-
-    /// Makes the plan's CUDA graph at the call from which on it is launched.
-    fn instantiate(&self, plan: &mut LaunchPlan) {
-        plan.calls = plan.calls.saturating_add(1);
-        if plan.calls != GRAPH_FROM_CALL || plan.no_graph {
-            return;
-        }
-        match Graph::new(&self.device, &plan.launches, &plan.fault_info) {
-            Ok(graph) => {
-                plan.graph = Some(graph);
-                self.graphs.store(true, Ordering::Relaxed);
-            }
-            Err(e) => self.give_up_graph(plan, &e),
-        }
-    }
-
-    /// Sets the addresses of a call, also in the plan's graph if there is one.
-    fn rebind(&self, plan: &mut LaunchPlan, at: &Addresses) -> Result<(), CudaError> {
-        match plan.bind(at) {
+        match plan.bind(&at) {
             Err(e) if plan.graph.is_some() && !matches!(e, CudaError::Fault { .. }) => {
                 self.give_up_graph(plan, &e);
-                plan.bind(at)
+                plan.bind(&at)?;
             }
-            other => other,
+            other => other?,
         }
+        Ok(self.kernels(plan, stream, Timing::Nothing, &[])?)
     }
 
-    fn give_up_graph(&self, plan: &mut LaunchPlan, why: &CudaError) {
-        (plan.graph, plan.no_graph) = (None, true);
-        self.remark(format!("no CUDA graph, the kernels are launched one by one: {why}"));
+    /// Whether later calls launch a CUDA graph.
+    fn replays(&self, plan: &LaunchPlan) -> bool {
+        let Settings { replay, blocking, nvtx, .. } = self.settings;
+        replay && !blocking && !nvtx && plan.launches.len() >= LEAST_LAUNCHES
     }
 
     /// The plan for these shapes, from the cache or made for it.

@@ -137,6 +137,11 @@ pub(crate) fn without_unit_dims(dims: &[SymDim]) -> Vec<SymDim> {
     dims.iter().filter(|d| d.known() != Some(1)).cloned().collect()
 }
 
+/// The loops over rows, of those of which some reduce.
+pub(super) fn row_loops(loops: Vec<usize>, reduced: &[usize]) -> Vec<usize> {
+    loops.into_iter().enumerate().filter(|(i, _)| !reduced.contains(i)).map(|(_, d)| d).collect()
+}
+
 /// Number of elements of dimensions of known sizes.
 pub(super) fn known_count(dims: &[SymDim]) -> Option<i64> {
     dims.iter().try_fold(1, |n: i64, d| n.checked_mul(d.known()?))

@@ -4,7 +4,7 @@ use crate::{
     kernels::{
         class::Class,
         fuse::{
-            group::{Grouping, Kind, LoopSpan, MOST_NODES, without_unit_dims},
+            group::{Grouping, Kind, LoopSpan, MOST_NODES, row_loops, without_unit_dims},
             merge::MOST_MOVED,
         },
         graph::Leaf,
@@ -123,12 +123,7 @@ impl Grouping<'_> {
                     } else {
                         self.reduced(n)
                     };
-                    loops
-                        .into_iter()
-                        .enumerate()
-                        .filter(|(i, _)| !reduced.contains(i))
-                        .map(|(_, d)| d)
-                        .collect()
+                    row_loops(loops, &reduced)
                 }
             };
             if !self.reads_in_place(leaf, &over) {
@@ -144,41 +139,36 @@ impl Grouping<'_> {
     /// as well, rather than `g`, for which the contraction would store its values.
     pub(super) fn spares_epilogue(&self, n: usize, g: usize, sources: &[usize]) -> Result<()> {
         let group = &self.groups[g];
-        if group.kind == Kind::Pointwise && group.nodes.len() <= MOST_MOVED {
-            let contraction = sources.iter().find(|s| {
-                let other = &self.groups[**s];
-                other.kind == Kind::Contract
+        let other = |kind: Kind, suits: &dyn Fn(usize) -> bool| {
+            sources.iter().copied().find(|s| {
+                let other = &self.groups[*s];
+                other.kind == kind
+                    && !other.merged
                     && other.dims == group.dims
-                    && !self.depends_on(g, **s)
-                    && self.within(&[&other.nodes, &group.nodes], MOST_NODES - 1)
-                    && self.fits(n, **s).is_ok()
-                    && self.acyclic(**s, sources).is_ok()
-            });
-            return match contraction {
-                Some(s) if self.fits(n, g).is_ok() => {
-                    Err(format!("it joins the epilogue of {}", self.first_name(*s)).into())
-                }
-                _ => Ok(()),
-            };
-        }
-        if group.kind != Kind::Contract {
-            return Ok(());
-        }
-        let large = sources.iter().find(|s| {
-            let other = &self.groups[**s];
-            other.kind == Kind::Pointwise
-                && !other.merged
-                && other.dims == group.dims
-                && other.nodes.len() > MOST_MOVED
-                && self.fits(n, **s).is_ok()
-                && self.acyclic(**s, sources).is_ok()
-        });
-        match large {
-            Some(s) if self.fits(n, g).is_ok() => Err(format!(
-                "it also reads from {}, which has too many ops for an epilogue",
-                self.first_name(*s)
-            )
-            .into()),
+                    && suits(*s)
+                    && self.fits(n, *s).is_ok()
+                    && self.acyclic(*s, sources).is_ok()
+            })
+        };
+        let (better, [before, after]) = match group.kind {
+            Kind::Contract => {
+                let large = |s: usize| self.groups[s].nodes.len() > MOST_MOVED;
+                let why = ["it also reads from ", ", which has too many ops for an epilogue"];
+                (other(Kind::Pointwise, &large), why)
+            }
+            Kind::Pointwise if group.nodes.len() <= MOST_MOVED => {
+                let takes = |s: usize| {
+                    !self.depends_on(g, s)
+                        && self.within(&[&self.groups[s].nodes, &group.nodes], MOST_NODES - 1)
+                };
+                (other(Kind::Contract, &takes), ["it joins the epilogue of ", ""])
+            }
+            _ => return Ok(()),
+        };
+        match better {
+            Some(s) if self.fits(n, g).is_ok() => {
+                Err(format!("{before}{}{after}", self.first_name(s)).into())
+            }
             _ => Ok(()),
         }
     }

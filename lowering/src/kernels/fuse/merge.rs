@@ -1,7 +1,7 @@
 //! Merges a kernel of pointwise ops, or of reductions along rows, into one that reads it.
 use crate::kernels::{
     class::Class,
-    fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES},
+    fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES, row_loops},
     graph::Leaf,
 };
 
@@ -16,9 +16,11 @@ impl Grouping<'_> {
         let (a, b) = (&self.groups[from], &self.groups[into]);
         let kinds = a.kind == Kind::Pointwise
             && matches!(b.kind, Kind::Pointwise | Kind::Rows | Kind::Contract | Kind::Scan);
-        let rows = [a.kind, b.kind] == [Kind::Rows; 2]
-            && a.reduced == b.reduced
-            && self.read_in_place(from).iter().all(|v| self.read_in_place(into).contains(v));
+        let reads_all = || {
+            let read = self.read_in_place(into);
+            self.read_in_place(from).iter().all(|v| read.contains(v))
+        };
+        let rows = [a.kind, b.kind] == [Kind::Rows; 2] && a.reduced == b.reduced && reads_all();
         let small = (b.kind != Kind::Contract || a.nodes.len() <= MOST_MOVED)
             && self.within(&[&a.nodes, &b.nodes], MOST_NODES);
         let placed =
@@ -59,10 +61,10 @@ impl Grouping<'_> {
     /// Whether pointwise node `m` reads a row's value at the row that it computes.
     fn reads_row_in_place(&self, leaf: &Leaf, m: usize, reduced: &[usize]) -> bool {
         let node = &self.graph.nodes[m];
-        let full = self.forms[m] == LoopSpan::Full;
-        let row = |i: &usize| !full || !reduced.contains(i);
-        let loops: Vec<usize> =
-            node.loops().into_iter().enumerate().filter(|(i, _)| row(i)).map(|(_, d)| d).collect();
+        let loops = match self.forms[m] {
+            LoopSpan::Full => row_loops(node.loops(), reduced),
+            LoopSpan::Reduced => node.loops(),
+        };
         node.class == Class::Pointwise && self.reads_in_place(leaf, &loops)
     }
 

@@ -32,8 +32,9 @@ impl Grouping<'_> {
         }
         let mut moved = false;
         for (into, ends) in ends {
+            let single = |n: &usize| BTreeSet::from([*n]);
             moved |= self.sink(&ends, g, into)
-                || ends.iter().rev().any(|n| self.sink(&BTreeSet::from([*n]), g, into));
+                || ends.len() > 1 && ends.iter().rev().any(|n| self.sink(&single(n), g, into));
         }
         moved
     }
