@@ -6,19 +6,24 @@
 //! and operands that are broadcast along the row need no gather. Upstream has no gathers on
 //! tensors.
 //!
-//! Numerics: exact; the same operations on fewer elements.
+//! Numerics: exact; the same operations on fewer elements. What is also computed for all elements is
+//! marked `kiln.rounded`.
 //!
 //! ```text
 //! before:  %0 = kiln.sub %x, %spread   %1 = kiln.gather %0[%row, %column] dims = [0, 1]
 //! after:   %0 = kiln.gather %x[%row, %column] dims = [0, 1]   %1 = kiln.sub %0, %of_row
 //! ```
-use crate::pass::{Numerics, Pass};
+use crate::{
+    pass::{Numerics, Pass},
+    rounding,
+};
 use kiln_dialects::{
     ir::*,
     ops::*,
     rules::{GRAPH_LEVELS, Level},
     sym::Dim,
 };
+use std::collections::HashSet;
 
 crate::pass_options! {
     /// The pass.
@@ -40,14 +45,15 @@ impl Pass for HoistGathers {
         for op in walk(root) {
             let Some(gather) = Gather::of(op).filter(|g| self.is_profitable(g)) else { continue };
             let b = Builder::before(op).ok_or_at(op, "is in no block")?;
-            let mut left = self.max_ops;
+            let mut picking = Picking { left: self.max_ops, hoisted: vec![] };
             let indices = (0..gather.dims.len() as i64)
                 .filter_map(|d| gather.dims.iter().position(|x| *x == d))
                 .map(|k| gather.indices[k]);
-            let picked = gather_elements(&b, gather.input, &indices.collect::<Vec<_>>(), &mut left)
-                .at(op)?;
+            let indices = indices.collect::<Vec<_>>();
+            let picked = picking.elements(&b, gather.input, &indices).at(op)?;
             if picked.ty() == op.result(0).ty() {
                 op.result(0).replace_uses(picked);
+                picking.mark_duplicates(op);
             }
         }
         // Replaced ops are dead now; canonicalize erases them.
@@ -73,64 +79,99 @@ impl HoistGathers {
     }
 }
 
-/// The elements of a value at these indices, one index tensor per dimension.
+/// The gathering of what ops compute.
+pub(crate) struct Picking {
+    /// How many more ops may be recomputed.
+    left: usize,
+    /// The ops above which the gather is, readers first, each with its copy if it has one.
+    hoisted: Vec<(Op, Option<Op>)>,
+}
+
+/// The elements of a value at these indices, one index tensor per dimension, of which at most
+/// `most` ops are recomputed.
 pub(crate) fn gather_elements(
     b: &Builder,
     v: Value,
     indices: &[Value],
-    left: &mut usize,
+    most: usize,
 ) -> Result<Value> {
-    let first = *indices.first().ok_or("gathers from a scalar")?;
-    let sizes = b.sizes_of(first)?;
-    let leaf = |v: Value| {
-        if is_identity(v, indices) {
-            Ok(v)
-        } else {
-            b.add(&Gather {
-                input: v,
-                indices: indices.to_vec(),
-                dims: (0..indices.len() as i64).collect(),
-            })
-        }
-    };
-    let Some(op) = v.def() else { return leaf(v) };
-    let b = &b.at(op.loc());
-    if let Some(splat) = Splat::of(op) {
-        return b.add(&Splat { value: splat.value, sizes });
-    }
-    if let Some(o) = BroadcastInDim::of(op) {
-        let (from, to) = (o.input.ty().dims(), v.ty().dims());
-        let same = o.dims.iter().zip(&from).all(|(d, n)| {
-            n.known() != Some(1) && to.get(*d as usize).is_some_and(|m| m.known() == n.known())
-        });
-        return match o
-            .dims
-            .iter()
-            .map(|d| indices.get(*d as usize).copied())
-            .collect::<Option<Vec<_>>>()
-            .filter(|_| same)
-        {
-            Some(of) if of.is_empty() => {
-                b.add(&BroadcastInDim { input: o.input, dims: vec![], sizes })
+    Picking { left: most, hoisted: vec![] }.elements(b, v, indices)
+}
+
+impl Picking {
+    /// Marks the ops that others than the gather read, and their copies.
+    fn mark_duplicates(self, gather: Op) {
+        let mut dead = HashSet::from([gather]);
+        for (op, copy) in self.hoisted {
+            if op.results().iter().flat_map(|v| v.uses()).all(|(user, _)| dead.contains(&user)) {
+                dead.insert(op);
+            } else if let Some(copy) = copy {
+                rounding::mark(op);
+                rounding::mark(copy);
             }
-            Some(of) => gather_elements(b, o.input, &of, left),
-            None => leaf(v),
+        }
+    }
+
+    fn elements(&mut self, b: &Builder, v: Value, indices: &[Value]) -> Result<Value> {
+        let first = *indices.first().ok_or("gathers from a scalar")?;
+        let sizes = b.sizes_of(first)?;
+        let leaf = |v: Value| {
+            if is_identity(v, indices) {
+                Ok(v)
+            } else {
+                b.add(&Gather {
+                    input: v,
+                    indices: indices.to_vec(),
+                    dims: (0..indices.len() as i64).collect(),
+                })
+            }
         };
+        let Some(op) = v.def() else { return leaf(v) };
+        let b = &b.at(op.loc());
+        if let Some(splat) = Splat::of(op) {
+            return b.add(&Splat { value: splat.value, sizes });
+        }
+        if let Some(o) = BroadcastInDim::of(op) {
+            let (from, to) = (o.input.ty().dims(), v.ty().dims());
+            let same = o.dims.iter().zip(&from).all(|(d, n)| {
+                n.known() != Some(1) && to.get(*d as usize).is_some_and(|m| m.known() == n.known())
+            });
+            return match o
+                .dims
+                .iter()
+                .map(|d| indices.get(*d as usize).copied())
+                .collect::<Option<Vec<_>>>()
+                .filter(|_| same)
+            {
+                Some(of) if of.is_empty() => {
+                    b.add(&BroadcastInDim { input: o.input, dims: vec![], sizes })
+                }
+                Some(of) => {
+                    self.hoisted.push((op, None));
+                    self.elements(b, o.input, &of)
+                }
+                None => leaf(v),
+            };
+        }
+        if !op.kind().is_some_and(OpKind::is_arithmetic) || self.left == 0 {
+            return leaf(v);
+        }
+        self.left -= 1;
+        let place = self.hoisted.len();
+        self.hoisted.push((op, None));
+        let operands = op
+            .operands()
+            .into_iter()
+            .map(|o| self.elements(b, o, indices))
+            .collect::<Result<Vec<_>, _>>()?;
+        let copy = b.clone_op(op, &|o| {
+            op.operands().iter().position(|x| *x == o).map_or(o, |i| operands[i])
+        })?;
+        self.hoisted[place].1 = Some(copy);
+        let element = v.ty().element().ok_or("is not a tensor")?.dtype()?;
+        copy.result(0).set_ty(Type::tensor(b.ctx, element, &first.ty().dims()));
+        Ok(copy.result(0))
     }
-    if !op.kind().is_some_and(OpKind::is_arithmetic) || *left == 0 {
-        return leaf(v);
-    }
-    *left -= 1;
-    let operands = op
-        .operands()
-        .into_iter()
-        .map(|o| gather_elements(b, o, indices, left))
-        .collect::<Result<Vec<_>, _>>()?;
-    let copy =
-        b.clone_op(op, &|o| op.operands().iter().position(|x| *x == o).map_or(o, |i| operands[i]))?;
-    let element = v.ty().element().ok_or("is not a tensor")?.dtype()?;
-    copy.result(0).set_ty(Type::tensor(b.ctx, element, &first.ty().dims()));
-    Ok(copy.result(0))
 }
 
 /// Whether the gather is the identity: index d of each element is its own index along d.

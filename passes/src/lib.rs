@@ -40,6 +40,7 @@ pub mod ptx_calls;
 pub mod raise_attention;
 pub mod reciprocals;
 pub mod refine_shapes;
+pub mod rounding;
 pub mod simplify;
 pub mod sink_concats;
 pub mod sink_reshapes;

@@ -1134,3 +1134,18 @@ func.func @f(%g: tensor<64x32xbf16>, %w: tensor<32x128xbf16>, %x: tensor<64x128x
   %2 = kiln.mul %1, %0 : tensor<64x128xf32>
   return %2, %0 : tensor<64x128xf32>, tensor<64x128xf32>
 }
+
+// -----
+// A 16-bit sum that another kernel reads from memory is rounded where its own kernel reads it; what
+// one kernel alone knows is not.
+// CASE: rounds_what_another_kernel_reads
+// CHECK: kiln.add {{.*}} {kiln.rounded}
+// IMPLICIT-CHECK-NOT: kiln.mul {{.*}} {kiln.rounded}
+func.func @f(%x: tensor<8x10xbf16>, %b: tensor<10xbf16>, %i: tensor<3xi64>) -> (tensor<8xbf16>, tensor<3x10xbf16>) {
+  %0 = kiln.broadcast_in_dim %b dims = [1] sizes = [8, 10] : tensor<10xbf16>
+  %1 = kiln.add %x, %0 : tensor<8x10xbf16>
+  %2 = kiln.mul %1, %1 : tensor<8x10xbf16>
+  %3 = kiln.reduce sum %2 dims = [1] : tensor<8x10xbf16>
+  %4 = kiln.gather %1[%i] dims = [0] : tensor<8x10xbf16>[tensor<3xi64>]
+  return %3, %4 : tensor<8xbf16>, tensor<3x10xbf16>
+}

@@ -116,3 +116,17 @@ func.func @f(%x: tensor<64x32xf32>) -> (tensor<32xf32>, tensor<32xf32>) {
   %2 = kiln.reduce max %0 dims = [0] : tensor<64x32xf32>
   return %1, %2 : tensor<32xf32>, tensor<32xf32>
 }
+
+// -----
+// What a sum computes again is rounded as what is stored; what it alone reads is not.
+// CASE: clones_of_16_bit_values
+// CHECK-COUNT-2: kiln.mul {{.*}} {kiln.rounded}
+// IMPLICIT-CHECK-NOT: kiln.sub {{.*}} {kiln.rounded}
+func.func @f(%x: tensor<64x32xbf16>, %y: tensor<64x32xbf16>) -> (tensor<64x32xf32>, tensor<32xbf16>) {
+  %0 = kiln.mul %x, %y : tensor<64x32xbf16>
+  %1 = kiln.convert %0 : tensor<64x32xbf16> to f32
+  %2 = kiln.neg %1 : tensor<64x32xf32>
+  %3 = kiln.sub %0, %y : tensor<64x32xbf16>
+  %4 = kiln.reduce sum %3 dims = [0] : tensor<64x32xbf16>
+  return %2, %4 : tensor<64x32xf32>, tensor<32xbf16>
+}

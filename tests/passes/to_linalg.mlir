@@ -479,3 +479,20 @@ module @k attributes {kiln.kernel = {kind = "single"}} {
   }
 }
 }
+
+// -----
+// The sum is rounded as another kernel reads it; the product stays in f32.
+// CASE: rounded_where_computed
+// CHECK: arith.addf
+// CHECK-NEXT: arith.truncf
+// CHECK-NEXT: arith.extf
+// CHECK-NEXT: arith.mulf
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+  func.func @k(%x: tensor<8xbf16>, %y: tensor<8xbf16>) -> tensor<8xbf16> {
+    %0 = kiln.add %x, %y {kiln.rounded} : tensor<8xbf16>
+    %1 = kiln.mul %0, %y : tensor<8xbf16>
+    return %1 : tensor<8xbf16>
+  }
+}
+}

@@ -101,7 +101,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
         "kiln.each_op" => {
             ensure(value.is_unit(), || "has kiln.each_op, which is a unit attribute".into())?
         }
-        "kiln.stored" | "kiln.staged" => {
+        "kiln.stored" | "kiln.staged" | "kiln.rounded" => {
             ensure(value.is_unit(), || format!("has {name}, which is a unit attribute"))?;
             return ensure(op.result_count() == 1, || {
                 format!("has {name}, which belongs on an op with one result")

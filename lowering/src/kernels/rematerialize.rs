@@ -8,7 +8,8 @@
 //! costs more than a load is not computed twice. XLA duplicates producers into consumers at the same
 //! point.
 //!
-//! Numerics: exact; a clone computes the same bits.
+//! Numerics: exact; a clone computes the same bits. What stays for other readers is marked
+//! `kiln.rounded`, as its clones are.
 //!
 //! ```text
 //! before:  %0 = kiln.sub %x, %m   %1 = kiln.reduce sum %0 dims = [0]   %2 = kiln.mul %0, %s   return %1, %2
@@ -16,8 +17,8 @@
 //! ```
 use crate::kernels::op_facts::{contracts, element_bytes, folding_op, heavy};
 use kiln_dialects::{ir::*, ops::*, rules::Level};
-use kiln_passes::{Numerics, Pass, readers::widens};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use kiln_passes::{Numerics, Pass, readers::widens, rounding};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -44,21 +45,25 @@ impl Pass for Rematerialize {
             let place: HashMap<Op, usize> = ops.iter().enumerate().map(|(i, o)| (*o, i)).collect();
             let returned = block.terminator().map(|end| end.operands()).unwrap_or_default();
             let returned: HashSet<Value> = returned.into_iter().collect();
-            let mut cloned = BTreeSet::new();
+            let mut cloned: BTreeMap<usize, Vec<Op>> = BTreeMap::new();
             for (op, reduce) in ops.iter().filter_map(|op| Some((*op, Reduce::of(*op)?))) {
                 if !self.is_candidate(&reduce) {
                     continue;
                 }
                 let Some(mut producers) = self.producers(op, &place, &returned) else { continue };
                 producers.sort_by_key(|p| place[p]);
-                let operand = clone_before(op, &producers, reduce.input).at(op)?;
-                op.set_operand(0, operand);
-                cloned.extend(producers.iter().map(|p| place[p]));
+                let clones = clone_before(op, &producers).at(op)?;
+                if let Some(operand) = reduce.input.def().and_then(|o| clones.get(&o)) {
+                    op.set_operand(0, operand.result(0));
+                }
+                clones.iter().for_each(|(o, copy)| cloned.entry(place[o]).or_default().push(*copy));
             }
             // What only reductions read is dead behind the last of them.
-            for op in cloned.into_iter().rev().map(|i| ops[i]) {
-                if op.result(0).uses().is_empty() {
-                    op.erase();
+            for (i, clones) in cloned.into_iter().rev() {
+                if ops[i].result(0).uses().is_empty() {
+                    ops[i].erase();
+                } else {
+                    clones.into_iter().chain([ops[i]]).for_each(rounding::mark);
                 }
             }
         }
@@ -219,14 +224,14 @@ fn narrows(op: Op) -> bool {
     op.kind() == Some(OpKind::Convert) && element_bytes(op.operand(0)) > element_bytes(op.result(0))
 }
 
-/// Clones ops in front of another one; returns the clone of a value.
-fn clone_before(op: Op, producers: &[Op], of: Value) -> Result<Value> {
+/// Clones ops in front of another one.
+fn clone_before(op: Op, producers: &[Op]) -> Result<HashMap<Op, Op>> {
     let b = Builder::before(op).ok_or_at(op, "is in no block")?;
-    let mut clones = HashMap::new();
-    let clone = |clones: &HashMap<Value, Value>, v: Value| clones.get(&v).copied().unwrap_or(v);
+    let mut clones: HashMap<Op, Op> = HashMap::new();
     for producer in producers {
-        let copy = b.at(producer.loc()).clone_op(*producer, &|v| clone(&clones, v))?;
-        clones.insert(producer.result(0), copy.result(0));
+        let of = |v: Value| v.def().and_then(|o| clones.get(&o)).map_or(v, |copy| copy.result(0));
+        let copy = b.at(producer.loc()).clone_op(*producer, &of)?;
+        clones.insert(*producer, copy);
     }
-    Ok(clone(&clones, of))
+    Ok(clones)
 }

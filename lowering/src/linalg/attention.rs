@@ -3,7 +3,6 @@ use crate::{
     analysis::index_expr::IndexExpr,
     kernels::op_facts::folded_transposes,
     linalg::{
-        contract::rounded,
         expr::{Body, dtype},
         kernel::{Kernel, Nest, region},
         limits::Limits,
@@ -78,7 +77,7 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     let own = dtype(o.query)?;
     let mut factors = |body: &mut Body, _: &[Value]| {
         let (x, y) = (body.element(o.query, &lhs)?, body.element(o.key, &rhs)?);
-        Ok(vec![rounded(body, x, own)?, rounded(body, y, own)?])
+        Ok(vec![body.rounded(x, own)?, body.rounded(y, own)?])
     };
 
     // The masked score.

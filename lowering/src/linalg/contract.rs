@@ -98,7 +98,7 @@ pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contracti
     // The dtype of a product.
     let narrow = if d.is_float() { d } else { acc };
     let factor = |body: &Body, x: Value| match d.is_float() {
-        true => rounded(body, x, d),
+        true => body.rounded(x, d),
         false => body.s.convert(x, d, acc),
     };
     let out = k.filled(acc, &c.order.iter().map(|d| c.sizes[*d]).collect::<Vec<_>>(), 0.0)?;
@@ -128,14 +128,6 @@ pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contracti
             Ok(vec![factor(body, x)?, factor(body, y)?])
         },
     })
-}
-
-/// A factor rounded to its storage dtype: what a prologue computes is rounded as if it were stored.
-pub fn rounded(body: &Body, x: Value, d: DType) -> Result<Value> {
-    let stored =
-        x.def().is_some_and(|o| o.isa::<arith::ExtF>() && o.operand(0).ty().dtype() == Ok(d));
-    let narrow = d.is_float() && wide(d) != d;
-    if narrow && !stored { body.s.convert(x, wide(d), d) } else { Ok(x) }
 }
 
 /// Lowers a matrix product.

@@ -8,10 +8,11 @@ use crate::{
     },
     linalg::{
         kernel::Kernel,
-        scalar::{Scalars, compute_type},
+        scalar::{Scalars, compute_type, wide},
     },
 };
 use kiln_dialects::{algebra::Expr, ir::*, ops::*, rules::tensor_type, value::DType};
+use kiln_passes::rounding::ROUNDED;
 use std::collections::{HashMap, HashSet};
 
 /// A stored value that a body reads at one index.
@@ -152,8 +153,20 @@ impl<'a, 'k> Body<'a, 'k> {
             Some(tensor) => self.read(v, tensor, at)?,
             None => self.compute(v, at)?,
         };
+        let value = match v.def() {
+            Some(op) if op.attr(ROUNDED).is_some() => self.rounded(value, dtype(v)?)?,
+            _ => value,
+        };
         self.computed.insert(key, value);
         Ok(value)
+    }
+
+    /// An element rounded to its storage dtype, as if it were stored.
+    pub fn rounded(&self, x: Value, d: DType) -> Result<Value> {
+        let stored =
+            x.def().is_some_and(|o| o.isa::<arith::ExtF>() && o.operand(0).ty().dtype() == Ok(d));
+        let narrow = d.is_float() && wide(d) != d;
+        if narrow && !stored { self.s.convert(x, wide(d), d) } else { Ok(x) }
     }
 
     fn read(&mut self, v: Value, tensor: Value, at: &[IndexExpr]) -> Result<Value> {

@@ -7,7 +7,7 @@
 //! Contractions, scans and attention stay ops (`linalg.contract`, `kiln.structured.*`).
 //!
 //! Numerics: reassociates. Within a kernel 16-bit floats stay in f32 where the prims round at every
-//! op.
+//! op. A result that other kernels read or compute too (`kiln.rounded`) is rounded as if stored.
 //!
 //! ```text
 //! before:  %0 = kiln.transpose %x permutation = [1, 0] …  %1 = kiln.exp %0 …  return %1

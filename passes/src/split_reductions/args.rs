@@ -67,5 +67,5 @@ fn at(m: &Math<'_>, v: Value, axis: usize, position: Value) -> Result<Value> {
         std::cmp::Ordering::Greater => m.iota(&sizes, d - 1),
     };
     let indices = (0..=sizes.len()).map(index).collect::<Result<Vec<_>, _>>()?;
-    gather_elements(m.b, v, &indices, &mut { super::MAX_DEPTH })
+    gather_elements(m.b, v, &indices, super::MAX_DEPTH)
 }

@@ -13,6 +13,7 @@ use kiln_dialects::{
     ops::{BindShape, OpKind},
     sym::Dim as SymDim,
 };
+use kiln_passes::rounding::ROUNDED;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 impl Outline<'_> {
@@ -114,6 +115,9 @@ impl Outline<'_> {
         }
         if self.staged.contains(&v) {
             new.set_attr(STAGED, Attr::unit(b.ctx));
+        }
+        if self.rounded.contains(&v) {
+            new.set_attr(ROUNDED, Attr::unit(b.ctx));
         }
         map.extend(op.results().into_iter().zip(new.results()));
         let made = map.get(&v).copied().ok_or("was not cloned")?;

@@ -9,7 +9,7 @@
 //! A module with attribute [`EACH_OP`] gets one kernel per op, for a backend that fuses nothing.
 //!
 //! Numerics: exact on this level; an op that several kernels rematerialise gives the same bits in
-//! each.
+//! each, for which 16-bit results are marked `kiln.rounded`.
 //!
 //! ```text
 //! before:  %0 = kiln.dot_general %x, %w …   %1 = kiln.add %0, %b …   return %1
@@ -25,6 +25,7 @@ mod kernel_table;
 mod merge;
 mod operand_prologues;
 mod outline;
+mod rounding;
 mod sibling_products;
 mod siblings;
 mod signature;

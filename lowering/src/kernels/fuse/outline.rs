@@ -44,8 +44,9 @@ pub(super) fn apply(
     let sizes = SizeValues::of_host(block, graph.facts, builder, end);
     let crossing = crossing(graph, plan);
     let staged = plan.groups.iter().flat_map(|g| g.staged.iter().copied()).collect();
-    let mut o =
-        Outline { graph, sizes, builder, constants, host: HashMap::new(), crossing, staged };
+    let (host, rounded) = (HashMap::new(), HashSet::new());
+    let mut o = Outline { graph, sizes, builder, constants, host, crossing, staged, rounded };
+    o.rounded = o.shared(plan);
     for op in
         old.iter().filter(|op| op.kind() == Some(OpKind::Constant) && graph.is_leaf(op.result(0)))
     {
@@ -163,7 +164,7 @@ impl Outline<'_> {
     }
 
     /// The results of a kernel: its values that are read outside of it.
-    fn results(&self, plan: &FusionPlan, g: usize) -> Vec<Value> {
+    pub(super) fn results(&self, plan: &FusionPlan, g: usize) -> Vec<Value> {
         let all = plan.groups[g]
             .nodes
             .iter()

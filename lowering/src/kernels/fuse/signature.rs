@@ -26,6 +26,8 @@ pub(super) struct Outline<'a> {
     pub(super) crossing: HashSet<Value>,
     /// The values that their kernels stage in shared memory.
     pub(super) staged: HashSet<Value>,
+    /// The 16-bit values that exist in several kernels.
+    pub(super) rounded: HashSet<Value>,
 }
 
 /// The operands and results of a kernel.
