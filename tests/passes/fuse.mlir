@@ -534,6 +534,20 @@ func.func @f(%x: tensor<2x64xbf16>, %q: tensor<64x128xbf16>) -> tensor<2x128xbf1
 }
 
 // -----
+// Counters that nothing else reads are one kernel, wherever they are.
+// RUN: kiln-fuse{launch=4000}
+// CASE: single_elements
+// CHECK-COUNT-2: kiln.launch
+// IMPLICIT-CHECK-NOT: kiln.launch
+func.func @f(%x: tensor<8x8xf32>, %n: tensor<i64>, %m: tensor<i64>) -> (tensor<i64>, tensor<8x8xf32>, tensor<i64>) {
+  %one = kiln.splat [], 1 : i64
+  %0 = kiln.add %n, %one : tensor<i64>
+  %1 = kiln.exp %x : tensor<8x8xf32>
+  %2 = kiln.add %m, %one : tensor<i64>
+  return %0, %1, %2 : tensor<i64>, tensor<8x8xf32>, tensor<i64>
+}
+
+// -----
 // Both wait for the product alone: one launch, whatever their sizes.
 // CASE: small_kernels_of_one_producer
 // RUN: kiln-fuse{launch=4000}

@@ -7,6 +7,7 @@ use super::{
 use crate::{
     decompose::tools::Math,
     permutation::{channels_first, channels_last},
+    rounding,
 };
 use kiln_dialects::{
     ir::*,
@@ -34,6 +35,7 @@ pub(super) fn emit(
     let read = [given.clone(), read_by(&plan.forward_roots)].concat();
     let mut ops = makers(&read, &HashSet::new(), joint.block);
     ops.extend(&plan.forward_roots);
+    plan.backward.iter().filter(|o| ops.contains(o)).for_each(|o| rounding::mark(*o));
     let ops: Vec<Op> = joint.block.ops().into_iter().filter(|o| ops.contains(o)).collect();
     let forward = Part { args: joint.primals, results: &given, ops: &ops, images: &images };
     let front = forward.emit(&top, &format!("{name}_forward"), &|_, _| Ok(()))?;

@@ -127,6 +127,7 @@ pub fn plan(graph: &Graph, how: FusionMode) -> FusionPlan {
         d.merge_sibling_products();
         if launch > 0 {
             d.merge_small_siblings();
+            d.merge_single_elements();
             d.merge_operand_prologues(launch);
         }
     }

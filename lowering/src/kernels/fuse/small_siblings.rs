@@ -1,9 +1,10 @@
-//! Kernels of so few elements that a launch takes longer than they do, such as the rotary embeddings
-//! of a token's queries and keys: two that wait for the same kernels become one.
+//! Kernels of so few elements that a launch takes longer than they do. Two that wait for the same
+//! kernels become one, such as the rotary embeddings of a token's queries and keys. All that wait
+//! for none and compute single elements become a few, such as the counters of batch norms.
 use crate::kernels::{
     class::Class,
     fuse::{
-        group::{Grouping, Kind, known_count},
+        group::{Grouping, Kind, MOST_NODES, known_count},
         siblings::{MOST_DISTANCE, MOST_RESULTS},
     },
 };
@@ -11,6 +12,9 @@ use kiln_dialects::ops::OpKind;
 
 /// Most elements of a result.
 const MOST_ELEMENTS: i64 = 1 << 16;
+
+/// Most single elements that a kernel stores: each is a pointer among its arguments.
+const MOST_SINGLE_RESULTS: usize = 32;
 
 impl Grouping<'_> {
     /// Merges such kernels, in program order, whatever their loops.
@@ -27,6 +31,37 @@ impl Grouping<'_> {
                 self.absorb_sibling(late, early);
             }
         }
+    }
+
+    /// Merges the kernels that compute one element of each result from arguments alone, wherever
+    /// they are: nothing but the caller reads these results.
+    pub(super) fn merge_single_elements(&mut self) {
+        let mut into: Option<usize> = None;
+        for g in (0..self.groups.len()).filter(|g| self.is_single_element(*g)).collect::<Vec<_>>() {
+            match into.filter(|i| self.has_room(*i, g)) {
+                Some(i) => self.absorb_sibling(g, i),
+                None => into = Some(g),
+            }
+        }
+    }
+
+    fn is_single_element(&self, g: usize) -> bool {
+        let group = &self.groups[g];
+        let returned = |n: &usize| {
+            let v = self.graph.nodes[*n].value;
+            self.graph.returns.iter().any(|r| self.graph.base(*r) == v)
+                && self.graph.nodes.iter().all(|node| node.leaves.iter().all(|l| l.value != v))
+        };
+        !group.merged
+            && group.kind == Kind::Pointwise
+            && group.dims.is_empty()
+            && group.dependencies.is_empty()
+            && group.nodes.iter().all(returned)
+    }
+
+    fn has_room(&self, into: usize, from: usize) -> bool {
+        self.results(into) + self.results(from) <= MOST_SINGLE_RESULTS
+            && self.within(&[&self.groups[into].nodes, &self.groups[from].nodes], MOST_NODES)
     }
 
     /// Whether it has nothing but elementwise loops, over few elements each.
