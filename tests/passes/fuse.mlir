@@ -1163,3 +1163,18 @@ func.func @f(%x: tensor<8x10xbf16>, %b: tensor<10xbf16>, %i: tensor<3xi64>) -> (
   %4 = kiln.gather %1[%i] dims = [0] : tensor<8x10xbf16>[tensor<3xi64>]
   return %3, %4 : tensor<8xbf16>, tensor<3x10xbf16>
 }
+
+// -----
+// A running mean: what is added to a sum over leading dimensions is computed where it is added.
+// CASE: meets_a_reduction
+// CHECK-COUNT-1: kiln.launch
+// IMPLICIT-CHECK-NOT: kiln.launch
+func.func @f(%x: tensor<64x32xf32>, %mean: tensor<32xf32>) -> tensor<32xf32> {
+  %0 = kiln.splat [32], 0.9 : f32
+  %1 = kiln.mul %mean, %0 : tensor<32xf32>
+  %2 = kiln.reduce sum %x dims = [0] : tensor<64x32xf32>
+  %3 = kiln.splat [32], 0.0015625 : f32
+  %4 = kiln.mul %2, %3 : tensor<32xf32>
+  %5 = kiln.add %4, %1 : tensor<32xf32>
+  return %5 : tensor<32xf32>
+}

@@ -9,9 +9,9 @@ use crate::kernels::{
 pub(super) const MOST_MOVED: usize = 8;
 
 impl Grouping<'_> {
-    /// Merges a pointwise kernel into a reader over the same loops, or into one that only inserts
-    /// its values into a larger tensor; and reductions along rows into a kernel that reads these
-    /// rows, too.
+    /// Merges a pointwise kernel into a reader over the same loops, into reductions whose results
+    /// meet its values, or into one that only inserts its values into a larger tensor; and
+    /// reductions along rows into a kernel that reads these rows, too.
     pub(super) fn merge(&mut self, from: usize, into: usize) {
         let (a, b) = (&self.groups[from], &self.groups[into]);
         let kinds = a.kind == Kind::Pointwise
@@ -21,11 +21,12 @@ impl Grouping<'_> {
             self.read_in_place(from).iter().all(|v| read.contains(v))
         };
         let rows = [a.kind, b.kind] == [Kind::Rows; 2] && a.reduced == b.reduced && reads_all();
+        let meets = a.kind == Kind::Pointwise && self.meets_results(from, into);
         let small = (b.kind != Kind::Contract || a.nodes.len() <= MOST_MOVED)
             && self.within(&[&a.nodes, &b.nodes], MOST_NODES);
         let placed =
             a.kind == Kind::Pointwise && b.nodes.iter().any(|n| self.inserts_result_of(*n, from));
-        if !small || a.merged || !(placed || (kinds || rows) && a.dims == b.dims) {
+        if !small || a.merged || !(placed || meets || (kinds || rows) && a.dims == b.dims) {
             return;
         }
         // Any other path between the two would make the merged kernel depend on itself.
@@ -33,6 +34,7 @@ impl Grouping<'_> {
             return;
         }
         let in_place = placed
+            || meets
             || b.nodes.iter().all(|m| {
                 let node = &self.graph.nodes[*m];
                 node.leaves
@@ -55,7 +57,30 @@ impl Grouping<'_> {
         if !in_place {
             return;
         }
+        if meets {
+            self.groups[from].nodes.iter().for_each(|n| self.forms[*n] = LoopSpan::Reduced);
+        }
         self.absorb(from, into);
+    }
+
+    /// Whether a kernel of reductions reads another's values where it has reduced, and nowhere else.
+    fn meets_results(&self, from: usize, into: usize) -> bool {
+        let (a, b) = (&self.groups[from], &self.groups[into]);
+        let all: Vec<usize> = (0..b.dims.len()).collect();
+        let stay: Vec<_> = row_loops(all, &b.reduced).iter().map(|d| b.dims[*d].clone()).collect();
+        let read = |l: &&Leaf| self.kernel_of(self.graph.base(l.value)) == Some(from);
+        matches!(b.kind, Kind::Rows | Kind::Reduce)
+            && a.dims == stay
+            && stay != b.dims
+            && b.nodes.iter().all(|m| {
+                let node = &self.graph.nodes[*m];
+                node.leaves.iter().filter(read).all(|l| {
+                    node.class == Class::Pointwise
+                        && self.forms[*m] == LoopSpan::Reduced
+                        && self.graph.node_of.contains_key(&l.value)
+                        && self.reads_in_place(l, &node.loops())
+                })
+            })
     }
 
     /// Whether pointwise node `m` reads a row's value at the row that it computes.
