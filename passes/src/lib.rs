@@ -41,6 +41,7 @@ pub mod raise_attention;
 pub mod reciprocals;
 pub mod refine_shapes;
 pub mod rounding;
+pub mod shifted_variances;
 pub mod simplify;
 pub mod sink_concats;
 pub mod sink_reshapes;

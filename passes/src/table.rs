@@ -9,8 +9,9 @@ use crate::{
     hoist_reshapes::HoistReshapes, hoist_slices::HoistSlices, interleave_ffts::InterleaveFfts,
     partition::Partition, pass::PassRow, powers::Powers, ptx_calls::PtxCalls,
     raise_attention::RaiseAttention, reciprocals::Reciprocals, refine_shapes::RefineShapes,
-    simplify::Simplify, sink_concats::SinkConcats, sink_reshapes::SinkReshapes,
-    split_reductions::SplitReductions, verify_level::VerifyLevel, vmap::Vmap,
+    shifted_variances::ShiftedVariances, simplify::Simplify, sink_concats::SinkConcats,
+    sink_reshapes::SinkReshapes, split_reductions::SplitReductions, verify_level::VerifyLevel,
+    vmap::Vmap,
 };
 
 /// Every pass within a level, sorted by flag.
@@ -43,6 +44,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<Simplify>(),
     PassRow::of::<SinkConcats>(),
     PassRow::of::<SinkReshapes>(),
+    PassRow::of::<ShiftedVariances>(),
     PassRow::of::<SplitReductions>(),
     PassRow::of::<VerifyLevel>(),
     PassRow::of::<Vmap>(),

@@ -1178,3 +1178,18 @@ func.func @f(%x: tensor<64x32xf32>, %mean: tensor<32xf32>) -> tensor<32xf32> {
   %5 = kiln.add %4, %1 : tensor<32xf32>
   return %5 : tensor<32xf32>
 }
+
+// -----
+// Mean and variance of partial sums: the second reduction meets the first one's result.
+// CASE: reductions_that_meet
+// CHECK-COUNT-1: kiln.launch
+// IMPLICIT-CHECK-NOT: kiln.launch
+func.func @f(%s: tensor<64x32xf32>, %q: tensor<64x32xf32>) -> (tensor<32xf32>, tensor<32xf32>) {
+  %n = kiln.splat [32], 4096.0 : f32
+  %0 = kiln.reduce sum %s dims = [0] : tensor<64x32xf32>
+  %1 = kiln.reduce sum %q dims = [0] : tensor<64x32xf32>
+  %2 = kiln.div %0, %n : tensor<32xf32>
+  %3 = kiln.mul %0, %2 : tensor<32xf32>
+  %4 = kiln.sub %1, %3 : tensor<32xf32>
+  return %2, %4 : tensor<32xf32>, tensor<32xf32>
+}

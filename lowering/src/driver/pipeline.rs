@@ -258,6 +258,12 @@ pub const PIPELINE: &[PipelineStep] = &[
     cuda(
         Level::Prims,
         On::Module,
+        "kiln-shifted-variances",
+        "after kiln-layout, whose images have channels last; before their producers are cloned for each sum",
+    ),
+    cuda(
+        Level::Prims,
+        On::Module,
         "kiln-rematerialize",
         "after the last cse, which would join the clones; before reductions are split with their producers",
     ),

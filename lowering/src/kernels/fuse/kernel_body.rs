@@ -54,9 +54,16 @@ impl Outline<'_> {
                 b.create_with(&BindShape { value: map[v], sizes }, &[], &mut [])?;
             }
             // A contraction comes before what only its epilogue reads, which would be a nest of its own.
-            let of = |v: &Value| (self.contractions(*v, &map), *v);
+            let of = |v: &Value| (self.nodes_of(*v, Class::Contract, &map), *v);
             let mut results: Vec<(Vec<Value>, Value)> = s.results.iter().map(of).collect();
             results.sort_by_key(|(contractions, _)| contractions.is_empty());
+            // Reductions over leading dimensions share their loops if nothing is between them.
+            if s.reduces {
+                let all = s.results.iter().flat_map(|v| self.nodes_of(*v, Class::Reduce, &map));
+                for v in all.collect::<Vec<_>>() {
+                    self.clone(&b, v, &mut map)?;
+                }
+            }
             for (contractions, result) in results {
                 for v in contractions.into_iter().chain([result]) {
                     self.clone(&b, v, &mut map)?;
@@ -78,8 +85,8 @@ impl Outline<'_> {
         b.generic("builtin.module", &[], &[], &module_attrs, &mut [(&[], &mut body)])
     }
 
-    /// The contractions that a result of a kernel is computed from, in order.
-    fn contractions(&self, result: Value, leaves: &HashMap<Value, Value>) -> Vec<Value> {
+    /// The nodes of a class that a result of a kernel is computed from, in order.
+    fn nodes_of(&self, result: Value, class: Class, leaves: &HashMap<Value, Value>) -> Vec<Value> {
         let (mut stack, mut seen) = (vec![result], HashSet::new());
         let mut found: BTreeSet<usize> = BTreeSet::new();
         while let Some(v) = stack.pop() {
@@ -87,7 +94,7 @@ impl Outline<'_> {
                 continue;
             }
             let node = self.graph.node_of.get(&v);
-            found.extend(node.filter(|n| self.graph.nodes[**n].class == Class::Contract).copied());
+            found.extend(node.filter(|n| self.graph.nodes[**n].class == class).copied());
             stack.extend(v.def().into_iter().flat_map(reads));
         }
         found.into_iter().map(|n| self.graph.nodes[n].value).collect()

@@ -1,17 +1,21 @@
 //! Merges a kernel of pointwise ops, or of reductions along rows, into one that reads it.
 use crate::kernels::{
     class::Class,
-    fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES, row_loops},
+    fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES, known_count, row_loops},
     graph::Leaf,
 };
 
 /// Most nodes that move from another kernel into a contraction's epilogue.
 pub(super) const MOST_MOVED: usize = 8;
 
+/// Most elements of a reduction whose kernel computes another, too: larger ones want the memory's
+/// rate for themselves.
+const MOST_MET: i64 = 1 << 20;
+
 impl Grouping<'_> {
-    /// Merges a pointwise kernel into a reader over the same loops, into reductions whose results
-    /// meet its values, or into one that only inserts its values into a larger tensor; and
-    /// reductions along rows into a kernel that reads these rows, too.
+    /// Merges a pointwise kernel into a reader over the same loops, or into one that only inserts
+    /// its values into a larger tensor; reductions along rows into a kernel that reads these rows,
+    /// too; and what reductions of another kernel meet.
     pub(super) fn merge(&mut self, from: usize, into: usize) {
         let (a, b) = (&self.groups[from], &self.groups[into]);
         let kinds = a.kind == Kind::Pointwise
@@ -21,7 +25,7 @@ impl Grouping<'_> {
             self.read_in_place(from).iter().all(|v| read.contains(v))
         };
         let rows = [a.kind, b.kind] == [Kind::Rows; 2] && a.reduced == b.reduced && reads_all();
-        let meets = a.kind == Kind::Pointwise && self.meets_results(from, into);
+        let meets = self.meets_results(from, into);
         let small = (b.kind != Kind::Contract || a.nodes.len() <= MOST_MOVED)
             && self.within(&[&a.nodes, &b.nodes], MOST_NODES);
         let placed =
@@ -57,27 +61,36 @@ impl Grouping<'_> {
         if !in_place {
             return;
         }
-        if meets {
+        if meets && a.kind == Kind::Pointwise {
             self.groups[from].nodes.iter().for_each(|n| self.forms[*n] = LoopSpan::Reduced);
         }
         self.absorb(from, into);
     }
 
-    /// Whether a kernel of reductions reads another's values where it has reduced, and nowhere else.
+    /// Whether a kernel of reductions reads another's values where it has reduced, and nowhere else:
+    /// those of pointwise ops, or of a few reductions over the same loops.
     fn meets_results(&self, from: usize, into: usize) -> bool {
         let (a, b) = (&self.groups[from], &self.groups[into]);
         let all: Vec<usize> = (0..b.dims.len()).collect();
         let stay: Vec<_> = row_loops(all, &b.reduced).iter().map(|d| b.dims[*d].clone()).collect();
+        let alike = match (a.kind, b.kind) {
+            (Kind::Pointwise, Kind::Rows | Kind::Reduce) => a.dims == stay && stay != b.dims,
+            (Kind::Reduce, Kind::Reduce) => {
+                a.dims == b.dims
+                    && a.reduced == b.reduced
+                    && known_count(&a.dims).is_some_and(|n| n <= MOST_MET)
+            }
+            _ => false,
+        };
+        let of_row = |v: &usize| a.kind == Kind::Pointwise || self.forms[*v] == LoopSpan::Reduced;
         let read = |l: &&Leaf| self.kernel_of(self.graph.base(l.value)) == Some(from);
-        matches!(b.kind, Kind::Rows | Kind::Reduce)
-            && a.dims == stay
-            && stay != b.dims
+        alike
             && b.nodes.iter().all(|m| {
                 let node = &self.graph.nodes[*m];
                 node.leaves.iter().filter(read).all(|l| {
                     node.class == Class::Pointwise
                         && self.forms[*m] == LoopSpan::Reduced
-                        && self.graph.node_of.contains_key(&l.value)
+                        && self.graph.node_of.get(&l.value).is_some_and(of_row)
                         && self.reads_in_place(l, &node.loops())
                 })
             })

@@ -3,7 +3,7 @@ use crate::{
     analysis::sizes::{SizeValues, makes_sizes},
     kernels::{
         fuse::{
-            group::FusionPlan,
+            group::{FusionPlan, Kind},
             kernel_table::Kernels,
             signature::{Outline, Signature},
         },
@@ -27,6 +27,8 @@ struct LaunchAttrs<'a> {
     sources: &'a [Loc],
     /// Floating-point operations per element of its first result.
     flops: i64,
+    /// Whether it reduces leading dimensions.
+    reduces: bool,
 }
 
 /// Rewrites a function's ops to launches, according to the plan.
@@ -70,7 +72,8 @@ pub(super) fn apply(
         let flops: i64 =
             group.nodes.iter().map(|n| graph.flops(&graph.nodes[*n])).fold(0, i64::saturating_add);
         let elements = results.first().map_or(1, |v| graph.count(graph.facts.dims(*v))).max(1);
-        let about = LaunchAttrs { attrs, sources: &sources, flops: flops / elements };
+        let (flops, reduces) = (flops / elements, group.kind == Kind::Reduce);
+        let about = LaunchAttrs { attrs, sources: &sources, flops, reduces };
         o.launch(kernels, &stem(&ops), about, results, &inside).map_err(fail)?;
     }
     let mut taken = HashSet::new();
@@ -205,7 +208,7 @@ impl Outline<'_> {
         results: Vec<Value>,
         inside: &dyn Fn(Value) -> bool,
     ) -> Result<()> {
-        let mut s = Signature { leaves: vec![], sizes: vec![], results };
+        let mut s = Signature { leaves: vec![], sizes: vec![], results, reduces: about.reduces };
         let mut seen = HashSet::new();
         for v in s.results.clone() {
             self.collect(v, inside, &mut s, &mut seen)?;
@@ -296,7 +299,7 @@ impl Outline<'_> {
         self.launch(
             kernels,
             "copy",
-            LaunchAttrs { attrs, sources: &[v.loc()], flops: 0 },
+            LaunchAttrs { attrs, sources: &[v.loc()], flops: 0, reduces: false },
             vec![v],
             &|_| false,
         )?;

@@ -35,6 +35,8 @@ pub(super) struct Signature {
     pub(super) leaves: Vec<Value>,
     pub(super) sizes: Vec<Value>,
     pub(super) results: Vec<Value>,
+    /// Whether it reduces leading dimensions.
+    pub(super) reduces: bool,
 }
 
 impl Outline<'_> {
