@@ -117,5 +117,5 @@ def test_activations_of_flattened_images_are_fused(dynamic, device):
             torch.testing.assert_close(fn(x, height, width), model(x, height, width), rtol=1e-4, atol=1e-5)
     assert all(r.programs == 1 and not r.eager for r in reports)
     if not dynamic:
-        # Two products, and the convolution with its activation.
-        assert max(r.kernels for r in reports) == 3
+        # Of each size two products, and the convolution with its activation; on the host also its padding.
+        assert sum(r.kernels for r in reports) == 2 * (3 if device == "cuda" else 4)
