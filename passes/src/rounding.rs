@@ -3,14 +3,14 @@
 //! Within a kernel a 16-bit float stays in f32. A value that is stored and computed again, or
 //! computed twice, would be two values then, and what reads both would see their difference: a
 //! logit that is rounded in the sum of exponentials and not where it is gathered gave cross
-//! entropies below zero. Whoever duplicates an op marks it first.
+//! entropies below zero. A pass that duplicates an op marks both.
 use kiln_dialects::{ir::*, ops::OpKind, rules::tensor_type};
 
 /// On an op with a 16-bit result (unit): other kernels read or compute the result too, so that its
 /// kernel rounds it where it is computed.
 pub const ROUNDED: &str = "kiln.rounded";
 
-/// Marks an op that is about to be cloned, if rounding its result makes a difference.
+/// Marks an op of which there are two, if rounding its result makes a difference.
 pub fn mark(op: Op) {
     if rounds(op) {
         op.set_attr(ROUNDED, Attr::unit(op.ctx()));

@@ -50,7 +50,6 @@ impl Pass for ShiftedVariances {
                 found.rewrite(op).at(op)?;
             }
         }
-        // What the sums replace is dead now; the next canonicalization or fusion drops it.
         Ok(())
     }
 }
@@ -88,7 +87,8 @@ impl ShiftedVariances {
             && n > 1
             && number == n as f64
             && elements >= self.min_elements
-            && tensor_type(x.ty()).is_ok_and(|t| t.dtype == DType::F32);
+            && tensor_type(x.ty()).is_ok_and(|t| t.dtype == DType::F32)
+            && is_stored(narrow(x));
         fits.then_some(Squares { x, dims: o.dims, mean })
     }
 }
@@ -100,6 +100,25 @@ fn splat_of(v: Value) -> Option<f64> {
         Some(o) => splat_of(o.input),
         None => Splat::of(op)?.value.as_f64(),
     }
+}
+
+/// What an element is widened from.
+fn narrow(x: Value) -> Value {
+    x.def().and_then(Convert::of).map_or(x, |o| o.input)
+}
+
+/// Whether a value is in memory anyway, so that its first elements cost nothing: none of ops that its
+/// readers compute, unless they are the epilogue of a contraction.
+fn is_stored(v: Value) -> bool {
+    let contracted = |v: Value| {
+        let moved = v.def().and_then(Transpose::of).map_or(v, |o| o.input);
+        let kind = moved.def().and_then(Op::kind);
+        matches!(kind, Some(OpKind::Convolution | OpKind::DotGeneral))
+    };
+    v.def().is_none_or(|op| {
+        let computed = op.kind().is_some_and(OpKind::is_elementwise);
+        !computed || op.operands().into_iter().any(contracted)
+    })
 }
 
 impl Squares {
@@ -134,7 +153,7 @@ impl Squares {
 
     /// The first element along the reduced dimensions, of what is in memory.
     fn first(&self, m: &Math) -> Result<Value> {
-        let stored = self.x.def().and_then(Convert::of).map_or(self.x, |o| o.input);
+        let stored = narrow(self.x);
         let all = m.sizes_of(stored)?;
         let gone = |i: usize| self.dims.contains(&(i as i64));
         let sizes: Vec<Size> =

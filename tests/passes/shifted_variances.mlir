@@ -47,3 +47,19 @@ func.func @f(%x: tensor<64x32xf32>, %y: tensor<64x32xf32>) -> tensor<32xf32> {
   %5 = kiln.reduce sum %4 dims = [0] : tensor<64x32xf32>
   return %5 : tensor<32xf32>
 }
+
+// -----
+// The sums compute their input, of which nothing is in memory.
+// CASE: computed_values_stay
+// CHECK-NOT: kiln.slice
+func.func @f(%y: tensor<64x32xf32>) -> tensor<32xf32> {
+  %x = kiln.exp %y : tensor<64x32xf32>
+  %0 = kiln.reduce sum %x dims = [0] : tensor<64x32xf32>
+  %n = kiln.splat [32], 64.0 : f32
+  %1 = kiln.div %0, %n : tensor<32xf32>
+  %2 = kiln.broadcast_in_dim %1 dims = [1] sizes = [64, 32] : tensor<32xf32>
+  %3 = kiln.sub %x, %2 : tensor<64x32xf32>
+  %4 = kiln.mul %3, %3 : tensor<64x32xf32>
+  %5 = kiln.reduce sum %4 dims = [0] : tensor<64x32xf32>
+  return %5 : tensor<32xf32>
+}

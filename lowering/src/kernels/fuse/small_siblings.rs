@@ -8,7 +8,7 @@ use crate::kernels::{
         siblings::{MOST_DISTANCE, MOST_RESULTS},
     },
 };
-use kiln_dialects::ops::OpKind;
+use kiln_dialects::{ir::Value, ops::OpKind};
 
 /// Most elements of a result.
 const MOST_ELEMENTS: i64 = 1 << 16;
@@ -47,10 +47,11 @@ impl Grouping<'_> {
 
     fn is_single_element(&self, g: usize) -> bool {
         let group = &self.groups[g];
+        let base = |v: Value| self.graph.base(v);
         let returned = |n: &usize| {
             let v = self.graph.nodes[*n].value;
-            self.graph.returns.iter().any(|r| self.graph.base(*r) == v)
-                && self.graph.nodes.iter().all(|node| node.leaves.iter().all(|l| l.value != v))
+            let mut read = self.graph.nodes.iter().flat_map(|node| &node.leaves);
+            self.graph.returns.iter().any(|r| base(*r) == v) && read.all(|l| base(l.value) != v)
         };
         !group.merged
             && group.kind == Kind::Pointwise
