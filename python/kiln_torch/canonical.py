@@ -5,6 +5,7 @@ import torch
 
 from .decompositions import conversions_as_aten, state_dtypes
 from .factors import factor_transposed
+from .sizes import compute_from_arguments
 from .views import rebase, resize_as_strided
 
 
@@ -14,3 +15,4 @@ def canonicalise(graph: torch.fx.Graph):
     resize_as_strided(graph)
     rebase(graph)
     factor_transposed(graph)
+    compute_from_arguments(graph)

@@ -1,4 +1,5 @@
-"""Numbers that no tensor argument of a program has: a size comes in as the size of one more argument, without elements."""
+"""Sizes of a graph: numbers that no tensor argument of a program has, which come in as the size of one more argument, without elements; and sizes of
+intermediate values, which are computed from the arguments."""
 from __future__ import annotations
 
 import functools
@@ -6,7 +7,10 @@ import itertools
 
 import sympy
 import torch
+from torch.fx.proxy import GraphAppendingTracer
 from torch.utils._sympy import functions
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 NUMBERS = itertools.count()
 ROUNDED = tuple(getattr(functions, name) for name in ("TruncToInt", "FloorToInt", "CeilToInt", "RoundToInt", "IntTrueDiv", "FloatTrueDiv", "ToFloat"))
@@ -98,6 +102,49 @@ def find(call: torch.fx.Node, symbol: sympy.Symbol) -> torch.fx.Node | None:
             if symbol_of(n) == symbol:
                 with call.graph.inserting_before(call):
                     size = call.graph.call_function(torch.ops.aten.sym_size.int, (node, k))
+                size.meta["val"] = n
+                return size
+    return None
+
+
+def compute_from_arguments(graph: torch.fx.Graph):
+    """Computes sizes of intermediate values from the graph's arguments where the symbols of these suffice: Python would ask a program for
+    its result to know them, and the next program would wait for it."""
+    arguments = [n for n in graph.nodes if n.op == "placeholder"]
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int):
+        val = node.meta.get("val")
+        if node.args[0].op == "placeholder" or not isinstance(val, torch.SymInt):
+            continue
+        with graph.inserting_before(node):
+            known = {symbol: argument_of(graph, arguments, symbol) for symbol in val.node.expr.free_symbols}
+            if None in known.values() or expression(val) != val.node.expr:
+                continue
+            before, tracer = set(graph.nodes), GraphAppendingTracer(graph)
+            try:
+                size = sympy_interp(PythonReferenceAnalysis, {symbol: torch.fx.Proxy(n, tracer) for symbol, n in known.items()}, val.node.expr)
+            except (AttributeError, KeyError, NotImplementedError, TypeError):
+                # A function that PyTorch cannot write down as calls.
+                size = None
+        made = [n for n in graph.nodes if n not in before]
+        if not isinstance(size, torch.fx.Proxy):
+            for n in reversed(made):
+                graph.erase_node(n)
+            continue
+        for n in made:
+            n.meta["val"] = n.target(*(a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in n.args))
+        node.replace_all_uses_with(size.node)
+        graph.erase_node(node)
+
+
+def argument_of(graph: torch.fx.Graph, arguments: list[torch.fx.Node], symbol: sympy.Symbol) -> torch.fx.Node | None:
+    """The argument that is a symbol, or the size of an argument that is."""
+    for node in arguments:
+        val = node.meta.get("val")
+        if symbol_of(val) == symbol:
+            return node
+        for k, n in enumerate(val.shape if isinstance(val, torch.Tensor) else []):
+            if symbol_of(n) == symbol:
+                size = graph.call_function(torch.ops.aten.sym_size.int, (node, k))
                 size.meta["val"] = n
                 return size
     return None

@@ -110,3 +110,16 @@ def test_a_sum_of_sizes_is_computed_once_for_many_values():
         return torch.digamma(z).log(), z.lgamma() / z
 
     check(f, (torch.rand(3) + 2, torch.rand(5) + 2), (torch.rand(6) + 2, torch.rand(2) + 2))
+
+
+@pytest.mark.parametrize("convolution", [torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Conv2d(3, 4, 3, padding=1, stride=2)], ids=["same", "halved"])
+def test_sizes_of_intermediate_values_are_the_arguments(convolution, device):
+    """Those of the first convolution are its image's, those of the second are computed of it."""
+    convolution = convolution.to(device)
+
+    def f(x):
+        z = convolution(x).flatten(2).transpose(1, 2)
+        return z.tanh(), z.reshape(-1, 4).amax(1)
+
+    with torch.no_grad():
+        check(f, (torch.randn(2, 3, 8, 9),), (torch.randn(3, 3, 12, 7),))
