@@ -20,6 +20,7 @@ use crate::{
     decompose::tools::{Math, dtype},
     pass::{Numerics, Pass},
     readers::erase_dead,
+    simplify::splats::is_number,
 };
 use kiln_dialects::{
     ir::*,
@@ -75,7 +76,6 @@ impl ShiftedVariances {
         let mean = spread.input.def()?;
         let (sum, count) = Div::of(mean).map(|d| (d.lhs, d.rhs))?;
         let sum = Reduce::of(sum.def()?).filter(|s| s.kind == ReduceKind::Sum && s.input == x)?;
-        let number = splat_of(count)?;
         let all = x.ty().dims();
         let known = |d: &i64| all[*d as usize].known();
         let n = o.dims.iter().try_fold(1i64, |n, d| n.checked_mul(known(d)?))?;
@@ -85,20 +85,11 @@ impl ShiftedVariances {
             && stay.last() == Some(&(rank - 1))
             && !o.dims.is_empty()
             && n > 1
-            && number == n as f64
+            && is_number(count, n as f64)
             && elements >= self.min_elements
             && tensor_type(x.ty()).is_ok_and(|t| t.dtype == DType::F32)
             && is_stored(narrow(x));
         fits.then_some(Squares { x, dims: o.dims, mean })
-    }
-}
-
-/// The number that a splat, or a broadcast of one, consists of.
-fn splat_of(v: Value) -> Option<f64> {
-    let op = v.def()?;
-    match BroadcastInDim::of(op) {
-        Some(o) => splat_of(o.input),
-        None => Splat::of(op)?.value.as_f64(),
     }
 }
 

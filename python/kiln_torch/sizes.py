@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Iterable
 
 import sympy
 import torch
@@ -80,7 +81,7 @@ def supply(call: torch.fx.Node, part: torch.fx.GraphModule):
     wanted = set().union(*(symbols_in(n.meta.get("val")) for n in part.graph.nodes if n.op != "output"))
     wanted -= bound_by(inputs) | {symbol_of(n.meta["val"]) for n in inputs}
     for symbol in sorted(wanted, key=str):
-        found = find(call, symbol)
+        found = find(itertools.takewhile(lambda n: n is not call, call.graph.nodes), symbol, call)
         if found is None:
             continue
         call.args = (*call.args, found)
@@ -90,18 +91,16 @@ def supply(call: torch.fx.Node, part: torch.fx.GraphModule):
     part.recompile()
 
 
-def find(call: torch.fx.Node, symbol: sympy.Symbol) -> torch.fx.Node | None:
-    """A node before the call whose value is the symbol."""
-    for node in call.graph.nodes:
-        if node is call:
-            return None
+def find(nodes: Iterable[torch.fx.Node], symbol: sympy.Symbol, before: torch.fx.Node) -> torch.fx.Node | None:
+    """The first of these nodes whose value is the symbol, or has it as a size, which becomes a node in front of `before`."""
+    for node in nodes:
         val = node.meta.get("val")
         if symbol_of(val) == symbol:
             return node
         for k, n in enumerate(val.shape if isinstance(val, torch.Tensor) else []):
             if symbol_of(n) == symbol:
-                with call.graph.inserting_before(call):
-                    size = call.graph.call_function(torch.ops.aten.sym_size.int, (node, k))
+                with before.graph.inserting_before(before):
+                    size = before.graph.call_function(torch.ops.aten.sym_size.int, (node, k))
                 size.meta["val"] = n
                 return size
     return None
@@ -116,7 +115,7 @@ def compute_from_arguments(graph: torch.fx.Graph):
         if node.args[0].op == "placeholder" or not isinstance(val, torch.SymInt):
             continue
         with graph.inserting_before(node):
-            known = {symbol: argument_of(graph, arguments, symbol) for symbol in val.node.expr.free_symbols}
+            known = {symbol: find(arguments, symbol, node) for symbol in val.node.expr.free_symbols}
             if None in known.values() or expression(val) != val.node.expr:
                 continue
             before, tracer = set(graph.nodes), GraphAppendingTracer(graph)
@@ -134,17 +133,3 @@ def compute_from_arguments(graph: torch.fx.Graph):
             n.meta["val"] = n.target(*(a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in n.args))
         node.replace_all_uses_with(size.node)
         graph.erase_node(node)
-
-
-def argument_of(graph: torch.fx.Graph, arguments: list[torch.fx.Node], symbol: sympy.Symbol) -> torch.fx.Node | None:
-    """The argument that is a symbol, or the size of an argument that is."""
-    for node in arguments:
-        val = node.meta.get("val")
-        if symbol_of(val) == symbol:
-            return node
-        for k, n in enumerate(val.shape if isinstance(val, torch.Tensor) else []):
-            if symbol_of(n) == symbol:
-                size = graph.call_function(torch.ops.aten.sym_size.int, (node, k))
-                size.meta["val"] = n
-                return size
-    return None

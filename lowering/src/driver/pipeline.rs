@@ -5,7 +5,6 @@ use super::pipeline_step::{cuda, host, step};
 use crate::{
     cpu::{HOST_TO_LLVM, KERNEL_TO_LLVM},
     gpu::KERNEL_TO_NVVM,
-    target::Chip,
 };
 use kiln_dialects::rules::Level;
 
@@ -491,12 +490,3 @@ pub const PIPELINE: &[PipelineStep] = &[
         "reports ops that no conversion handled",
     ),
 ];
-
-/// The steps from one level to another, for a GPU, or for CPUs without a chip.
-pub fn steps(from: Level, to: Level, chip: Option<Chip>) -> Vec<PipelineStep> {
-    PIPELINE
-        .iter()
-        .filter(|s| s.from >= from && s.from < to && s.target.has(chip))
-        .copied()
-        .collect()
-}

@@ -2,7 +2,7 @@
 use crate::{
     driver::{
         pass_options::{PassOptions, chip_options, pass_options},
-        pipeline::{On, PipelineStep, steps},
+        pipeline::{On, PIPELINE, PipelineStep},
     },
     target::{Chip, Features, Target},
 };
@@ -16,6 +16,15 @@ fn with(step: &PipelineStep, options: &PassOptions) -> String {
         Some(pass) => format!("{pass} {options}}}"),
         None => format!("{pass}{{{options}}}"),
     }
+}
+
+/// The steps from one level to another, for a GPU, or for CPUs without a chip.
+pub fn steps(from: Level, to: Level, chip: Option<Chip>) -> Vec<PipelineStep> {
+    PIPELINE
+        .iter()
+        .filter(|s| s.from >= from && s.from < to && s.target.has(chip))
+        .copied()
+        .collect()
 }
 
 /// The textual pipeline from one level to another. Err: `to` is above `from`.

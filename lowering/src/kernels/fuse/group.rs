@@ -80,6 +80,16 @@ pub struct KernelGroup {
     pub(super) staged: Vec<Value>,
 }
 
+impl KernelGroup {
+    /// Its loops without those that reduce.
+    pub(super) fn row_dims(&self) -> Vec<SymDim> {
+        row_loops((0..self.dims.len()).collect(), &self.reduced)
+            .into_iter()
+            .map(|d| self.dims[d].clone())
+            .collect()
+    }
+}
+
 /// Most nodes in a kernel, integer arithmetic aside: beyond that, registers spill and compile time
 /// grows.
 pub(super) const MOST_NODES: usize = 64;
@@ -94,6 +104,13 @@ pub struct FusionPlan {
     pub groups: Vec<KernelGroup>,
     /// The kernel of each node.
     pub group_of: Vec<usize>,
+}
+
+impl FusionPlan {
+    /// Whether a kernel computes a value as one of its nodes.
+    pub(super) fn computes(&self, graph: &Graph, g: usize, v: Value) -> bool {
+        graph.node_of.get(&v).is_some_and(|n| self.group_of[*n] == g)
+    }
 }
 
 /// The fusion mode.

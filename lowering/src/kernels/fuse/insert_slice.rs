@@ -148,15 +148,13 @@ impl Grouping<'_> {
             .filter(|l| !mine(l) && !handed_on(l))
             .map(|l| self.graph.count(self.graph.facts.dims(l.value)));
         self.check_copied(others.fold(0, i64::saturating_add), g)?;
-        let stay = || {
-            (0..group.dims.len())
-                .filter(|d| !group.reduced.contains(d))
-                .map(|d| group.dims[d].clone())
-                .collect::<Vec<_>>()
-        };
         let whole = |m: &usize| {
             let dims = without_unit_dims(self.graph.facts.dims(leaf.value));
-            dims == if self.forms[*m] == LoopSpan::Full { group.dims.clone() } else { stay() }
+            dims == if self.forms[*m] == LoopSpan::Full {
+                group.dims.clone()
+            } else {
+                group.row_dims()
+            }
         };
         match self.graph.node_of.get(&leaf.value).filter(|m| whole(m) && self.reads_whole(n, leaf))
         {

@@ -42,10 +42,7 @@ impl Grouping<'_> {
                 "a reduction that cannot join reads it, and what it reads is narrower".into()
             );
         }
-        let stay: Vec<SymDim> = (0..group.dims.len())
-            .filter(|d| !group.reduced.contains(d))
-            .map(|d| group.dims[d].clone())
-            .collect();
+        let stay = group.row_dims();
         let result = match (node.class, group.kind) {
             (Class::Contract | Class::Attention | Class::Single, _) => {
                 return Err("a contraction or a whole-tensor op starts a kernel".into());

@@ -71,10 +71,11 @@ impl Grouping<'_> {
     /// those of pointwise ops, or of a few reductions over the same loops.
     fn meets_results(&self, from: usize, into: usize) -> bool {
         let (a, b) = (&self.groups[from], &self.groups[into]);
-        let all: Vec<usize> = (0..b.dims.len()).collect();
-        let stay: Vec<_> = row_loops(all, &b.reduced).iter().map(|d| b.dims[*d].clone()).collect();
         let alike = match (a.kind, b.kind) {
-            (Kind::Pointwise, Kind::Rows | Kind::Reduce) => a.dims == stay && stay != b.dims,
+            (Kind::Pointwise, Kind::Rows | Kind::Reduce) => {
+                let stay = b.row_dims();
+                a.dims == stay && stay != b.dims
+            }
             (Kind::Reduce, Kind::Reduce) => {
                 a.dims == b.dims
                     && a.reduced == b.reduced
@@ -88,10 +89,9 @@ impl Grouping<'_> {
             && b.nodes.iter().all(|m| {
                 let node = &self.graph.nodes[*m];
                 node.leaves.iter().filter(read).all(|l| {
-                    node.class == Class::Pointwise
-                        && self.forms[*m] == LoopSpan::Reduced
+                    self.forms[*m] == LoopSpan::Reduced
                         && self.graph.node_of.get(&l.value).is_some_and(of_row)
-                        && self.reads_in_place(l, &node.loops())
+                        && self.reads_row_in_place(l, *m, &b.reduced)
                 })
             })
     }

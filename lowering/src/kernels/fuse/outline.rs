@@ -67,7 +67,7 @@ pub(super) fn apply(
         let computed = ops.iter().flat_map(|op| o.prologue(*op)).collect::<Vec<_>>();
         let ops: Vec<String> = computed.iter().chain(&ops).filter_map(|op| title(*op)).collect();
         let ops: Vec<&str> = ops.iter().map(String::as_str).collect();
-        let inside = |v: Value| graph.node_of.get(&v).is_some_and(|n| plan.group_of[*n] == g);
+        let inside = |v: Value| plan.computes(graph, g, v);
         let attrs = describe(builder.ctx, group.kind.name(), &ops, &group.reasons);
         let flops: i64 =
             group.nodes.iter().map(|n| graph.flops(&graph.nodes[*n])).fold(0, i64::saturating_add);

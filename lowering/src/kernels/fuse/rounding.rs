@@ -12,8 +12,7 @@ impl Outline<'_> {
     pub(super) fn shared(&self, plan: &FusionPlan) -> HashSet<Value> {
         let (mut computed, mut shared) = (HashSet::new(), HashSet::new());
         for g in 0..plan.groups.len() {
-            let inside =
-                |v: Value| self.graph.node_of.get(&v).is_some_and(|n| plan.group_of[*n] == g);
+            let inside = |v: Value| plan.computes(self.graph, g, v);
             let (mut own, mut stack) = (HashSet::new(), self.results(plan, g));
             while let Some(v) = stack.pop() {
                 if self.graph.is_leaf(v) && !inside(v) || !own.insert(v) {

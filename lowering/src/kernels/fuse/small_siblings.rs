@@ -4,11 +4,12 @@
 use crate::kernels::{
     class::Class,
     fuse::{
-        group::{Grouping, Kind, MOST_NODES, known_count},
+        group::{Grouping, Kind, known_count},
         siblings::{MOST_DISTANCE, MOST_RESULTS},
     },
 };
 use kiln_dialects::{ir::Value, ops::OpKind};
+use std::collections::HashSet;
 
 /// Most elements of a result.
 const MOST_ELEMENTS: i64 = 1 << 16;
@@ -36,33 +37,34 @@ impl Grouping<'_> {
     /// Merges the kernels that compute one element of each result from arguments alone, wherever
     /// they are: nothing but the caller reads these results.
     pub(super) fn merge_single_elements(&mut self) {
+        let graph = self.graph;
+        let mut returned: HashSet<Value> = graph.returns.iter().map(|v| graph.base(*v)).collect();
+        for leaf in graph.nodes.iter().flat_map(|node| &node.leaves) {
+            returned.remove(&graph.base(leaf.value));
+        }
         let mut into: Option<usize> = None;
-        for g in (0..self.groups.len()).filter(|g| self.is_single_element(*g)).collect::<Vec<_>>() {
-            match into.filter(|i| self.has_room(*i, g)) {
+        for g in 0..self.groups.len() {
+            if !self.is_single_element(g, &returned) {
+                continue;
+            }
+            match into.filter(|i| {
+                self.results(*i) + self.results(g) <= MOST_SINGLE_RESULTS
+                    && self.are_independent(*i, g)
+            }) {
                 Some(i) => self.absorb_sibling(g, i),
                 None => into = Some(g),
             }
         }
     }
 
-    fn is_single_element(&self, g: usize) -> bool {
+    /// Whether it computes one element of each result, all of them among `returned`.
+    fn is_single_element(&self, g: usize, returned: &HashSet<Value>) -> bool {
         let group = &self.groups[g];
-        let base = |v: Value| self.graph.base(v);
-        let returned = |n: &usize| {
-            let v = self.graph.nodes[*n].value;
-            let mut read = self.graph.nodes.iter().flat_map(|node| &node.leaves);
-            self.graph.returns.iter().any(|r| base(*r) == v) && read.all(|l| base(l.value) != v)
-        };
         !group.merged
             && group.kind == Kind::Pointwise
             && group.dims.is_empty()
             && group.dependencies.is_empty()
-            && group.nodes.iter().all(returned)
-    }
-
-    fn has_room(&self, into: usize, from: usize) -> bool {
-        self.results(into) + self.results(from) <= MOST_SINGLE_RESULTS
-            && self.within(&[&self.groups[into].nodes, &self.groups[from].nodes], MOST_NODES)
+            && group.nodes.iter().all(|n| returned.contains(&self.graph.nodes[*n].value))
     }
 
     /// Whether it has nothing but elementwise loops, over few elements each.
