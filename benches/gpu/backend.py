@@ -22,8 +22,8 @@ def sides(a, model):
     for mode in filter(None, a.inductor.split(",")):
         yield f"Inductor {mode}", lambda m, mode=mode: torch.compile(m, mode=mode)
     for mode in filter(None, a.kiln.split(",")):
-        options, _, value = mode.partition("=")
-        how = {"options": {options: value == "true"}} if value else {"mode": mode}
+        options = dict(option.split("=") for option in mode.split("+") if "=" in option)
+        how = {"options": {name: value == "true" for name, value in options.items()}} if options else {"mode": mode}
         yield f"kiln {mode}", lambda m, how=how: torch.compile(m, backend="kiln", **how)
     if a.freezing:
         yield "kiln frozen", lambda m: torch.compile(m, backend="kiln", options={"freezing": True, "mode": "reduce-overhead"})

@@ -26,6 +26,7 @@ mod emit;
 mod flow;
 mod images;
 mod peak;
+mod stored;
 
 use crate::{
     names::hint,
@@ -61,6 +62,9 @@ crate::pass_options! {
             "sort".into(),
             "top_k".into()
         ],
+        /// What `heavy` ops of the backward pass read, and several tensors are read for, is not
+        /// recomputed either while the budget allows it, since it would be stored again
+        pub keep_stored: bool = true,
         /// Ops, by mnemonic, that are never recomputed
         pub never: Vec<String> = vec![
             "custom_call".into(),
@@ -140,7 +144,7 @@ impl Partition {
             gradients,
         };
         let costs = cost::Costs::of(func, self.size)?;
-        let plan = choose::choose(&joint, &costs, kinds, self.budget)?;
+        let plan = choose::choose(&joint, &costs, kinds, self.budget, self.keep_stored)?;
         emit::emit(func, &joint, &costs, &plan, self.channels_last)
     }
 }

@@ -237,6 +237,19 @@ func.func @f(%x: tensor<1x2x6x6xf32>, %w: tensor<4x2x3x3xf32>) -> (tensor<1x6x6x
 }
 
 // -----
+// The gradient of a strided convolution has zeros between its pixels.
+// CASE: padding_between_pixels_is_another_kernel
+// CHECK: kiln.launch @pad
+func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>) -> tensor<1x4x2x4x2x4xf32> {
+  %zero = kiln.splat [], 0.0 : f32
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<4x2x1x1xf32>
+  %1 = kiln.transpose %0 permutation = [0, 2, 3, 1] : tensor<1x4x4x4xf32>
+  %2 = kiln.reshape %1 sizes = [1, 4, 1, 4, 1, 4] : tensor<1x4x4x4xf32>
+  %3 = kiln.pad %2, %zero low = [0, 0, 0, 0, 0, 0] high = [0, 0, 1, 0, 1, 0] : tensor<1x4x1x4x1x4xf32>, tensor<f32>
+  return %3 : tensor<1x4x2x4x2x4xf32>
+}
+
+// -----
 // Short rows of a padded tensor are not contiguous; measured, that is still cheaper than a separate
 // pad.
 // CASE: short_rows_are_padded_in_place

@@ -279,3 +279,39 @@ func.func @f(%x: tensor<2x3x5x5xf32>, %w: tensor<8x3x1x1xf32>, %g: tensor<2x8x5x
   %3 = kiln.mul %g, %2 : tensor<2x8x5x5xf32>
   return %1, %3 : tensor<2x8x5x5xf32>, tensor<2x8x5x5xf32>
 }
+
+// -----
+// The second product's weight has a gradient of %2. To compute it again %0 and %1 would be read, and
+// %2 stored: it is saved beside them, and %4 is not, which is computed from %3 alone.
+// CASE: what_is_stored_and_computed_from_several_tensors_is_saved
+// NO-RUN: one function becomes two
+// CHECK: func.func @f_backward(%{{.*}}: tensor<8x8xf32>, %{{.*}}: tensor<8x8xf32>, %{{.*}}: tensor<8x8xf32>)
+// CHECK-NOT: kiln.add
+// CHECK: kiln.exp
+func.func @f(%x: tensor<8x4xf32>, %y: tensor<8x4xf32>, %w: tensor<8x4xf32>, %v: tensor<8x8xf32>, %g: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
+  %0 = kiln.linear %x, %w : tensor<8x4xf32>, tensor<8x4xf32>
+  %1 = kiln.linear %y, %w : tensor<8x4xf32>, tensor<8x4xf32>
+  %2 = kiln.add %0, %1 : tensor<8x8xf32>
+  %3 = kiln.linear %2, %v : tensor<8x8xf32>, tensor<8x8xf32>
+  %4 = kiln.exp %3 : tensor<8x8xf32>
+  %5 = kiln.linear %4, %v : tensor<8x8xf32>, tensor<8x8xf32>
+  %6 = kiln.matmul %g, %2 : tensor<8x8xf32>, tensor<8x8xf32>
+  %7 = kiln.matmul %g, %4 : tensor<8x8xf32>, tensor<8x8xf32>
+  %8 = kiln.mul %7, %3 : tensor<8x8xf32>
+  return %5, %6, %8 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+// CASE: a_transposed_value_is_saved_as_it_is
+// NO-RUN: one function becomes two
+// CHECK: func.func @f_backward(%{{.*}}: tensor<8x4xf32>, %{{.*}}: tensor<4x8xf32>)
+// CHECK-NEXT: kiln.transpose
+func.func @f(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>, %g: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %0 = kiln.linear %x, %w : tensor<8x4xf32>, tensor<4x4xf32>
+  %1 = kiln.transpose %0 permutation = [1, 0] : tensor<8x4xf32>
+  %2 = kiln.sin %1 : tensor<4x8xf32>
+  %3 = kiln.cos %1 : tensor<4x8xf32>
+  %4 = kiln.mul %g, %3 : tensor<4x8xf32>
+  %5 = kiln.mul %4, %2 : tensor<4x8xf32>
+  return %2, %5 : tensor<4x8xf32>, tensor<4x8xf32>
+}

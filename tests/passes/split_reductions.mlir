@@ -245,3 +245,17 @@ func.func @f(%y: tensor<4x4x12x3xbf16>, %mean: tensor<4x12x3x1xf32>) -> tensor<4
   %3 = kiln.reduce sum %2 dims = [0, 1, 2] : tensor<4x12x3x4xf32>
   return %3 : tensor<4xf32>
 }
+
+// -----
+// The masked values are stored for what else reads them, which a conversion of its own hides.
+// CASE: values_with_other_readers_are_read
+// CHECK: kiln.select
+// CHECK-NOT: kiln.select
+func.func @f(%x: tensor<512x64xbf16>, %m: tensor<512x64xi1>) -> (tensor<64xf32>, tensor<512x64xf32>) {
+  %zero = kiln.splat [512, 64], 0.0 : bf16
+  %0 = kiln.select %m, %zero, %x : tensor<512x64xi1>, tensor<512x64xbf16>
+  %1 = kiln.convert %0 : tensor<512x64xbf16> to f32
+  %2 = kiln.mul %1, %1 : tensor<512x64xf32>
+  %3 = kiln.reduce sum %1 dims = [0] : tensor<512x64xf32>
+  return %3, %2 : tensor<64xf32>, tensor<512x64xf32>
+}

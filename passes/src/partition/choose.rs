@@ -4,11 +4,12 @@ use super::{
     cost::Costs,
     flow::{INFINITE, Network},
     peak::{Memory, order},
+    stored::stored,
 };
 use crate::differentiate::inputs_of;
 use kiln_dialects::{
     ir::*,
-    ops::{BindShape, CustomCall, OpKind},
+    ops::{BindShape, CustomCall, Family, OpKind},
 };
 use std::collections::{HashMap, HashSet};
 
@@ -82,10 +83,16 @@ struct Graph<'a> {
     backward_roots: Vec<Op>,
 }
 
-/// Chooses by a minimum cut. Heavy ops are recomputed, those with the fewest flops for a byte
-/// first, until the saved bytes are within the budget: this share of the way from the least to the
-/// most.
-pub(super) fn choose(joint: &Joint<'_>, costs: &Costs, kinds: &Kinds, budget: f64) -> Result<Plan> {
+/// Chooses by a minimum cut. Heavy ops, and with `keeps_stored` what they read in the backward
+/// pass, are recomputed, those with the fewest flops for a byte first, until the saved bytes are
+/// within the budget: this share of the way from the least to the most.
+pub(super) fn choose(
+    joint: &Joint<'_>,
+    costs: &Costs,
+    kinds: &Kinds,
+    budget: f64,
+    keeps_stored: bool,
+) -> Result<Plan> {
     let forward = makers(joint.results, &HashSet::new(), joint.block);
     let is_tensor = |v: &Value| costs.bytes(*v).is_some();
     // The backward function states the sizes of its arguments itself.
@@ -137,13 +144,16 @@ pub(super) fn choose(joint: &Joint<'_>, costs: &Costs, kinds: &Kinds, budget: f6
         is_call || has_effect(*op) || walk(*op).into_iter().any(listed)
     };
     let mut heavy: Vec<Op> = ops.iter().copied().filter(is_heavy).collect();
+    let kernels: HashSet<Op> = heavy.iter().copied().collect();
+    if keeps_stored {
+        heavy.extend(stored(&backward, &kernels, joint.block, costs));
+    }
     let per_byte = |op: &Op| {
         let bytes: u64 = op.results().into_iter().filter_map(|v| costs.bytes(v)).sum();
         costs.flops(*op) as f64 / bytes.max(1) as f64
     };
     heavy.sort_by(|a, b| per_byte(b).total_cmp(&per_byte(a)));
     let never = ops.iter().copied().filter(is_never).collect();
-    let kernels = heavy.iter().copied().collect();
     let graph =
         Graph { joint, costs, ops, backward, never, heavy: kernels, forward_roots, backward_roots };
 
@@ -229,8 +239,7 @@ impl Graph<'_> {
             }
             for v in op.results() {
                 let value = n.node();
-                // Sizes are no tensors: they are recomputed.
-                n.edge(node, value, self.costs.bytes(v).unwrap_or(INFINITE));
+                n.edge(node, value, self.cost_of_saving(*op, v));
                 values.insert(v, value);
             }
         }
@@ -251,6 +260,17 @@ impl Graph<'_> {
             }
         }
         Ok(self.priced(saved, bytes))
+    }
+
+    /// Bytes of a result. A size, which is no tensor, is recomputed; so is what only moves elements
+    /// of a tensor that is no larger, which is saved in the layout that the forward pass has made.
+    fn cost_of_saving(&self, op: Op, v: Value) -> u64 {
+        let Some(bytes) = self.costs.bytes(v) else { return INFINITE };
+        let moves = op.kind().is_some_and(|k| k.family() == Family::Movement);
+        match inputs_of(op).first().and_then(|from| self.costs.bytes(*from)) {
+            Some(from) if moves && from <= bytes => INFINITE,
+            _ => bytes,
+        }
     }
 
     /// What the backward function is for: gradients, and what its effects read.

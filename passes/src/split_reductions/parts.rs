@@ -13,9 +13,12 @@ pub(super) struct PartialSplit {
     pub(super) remainder: i64,
 }
 
-/// The elementwise producers with no other user, in reverse topological order.
+/// The elementwise producers with no other user, in reverse topological order, and conversions to
+/// more bits: a part converts again what all readers read from memory.
 pub(super) fn fused_producers(input: Value, reduction: Op) -> Vec<Value> {
     let mut all: Vec<Value> = vec![];
+    // Those that nothing but the reduction is computed from.
+    let mut own: Vec<Op> = vec![reduction];
     let mut next = vec![input];
     while let Some(v) = next.pop() {
         let Some(op) =
@@ -23,13 +26,13 @@ pub(super) fn fused_producers(input: Value, reduction: Op) -> Vec<Value> {
         else {
             continue;
         };
-        let only = v
-            .uses()
-            .iter()
-            .all(|(user, _)| *user == reduction || all.iter().any(|a| a.def() == Some(*user)));
+        let only = v.uses().iter().all(|(user, _)| own.contains(user));
         if only || widens(op) {
             all.push(v);
             next.extend(op.operands());
+        }
+        if only {
+            own.push(op);
         }
     }
     all

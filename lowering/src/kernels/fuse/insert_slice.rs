@@ -129,6 +129,9 @@ impl Grouping<'_> {
         if op(n).and_then(Pad::of).is_some_and(|p| !adds(&p.low) || !adds(&p.high)) {
             return Err("it may drop elements".into());
         }
+        if op(n).and_then(Pad::of).is_some_and(|p| self.interleaves(&p)) {
+            return Err("its threads would fill the pixels between those that they compute".into());
+        }
         if op(n).and_then(Pad::of).is_some_and(|p| self.splits_rows(&p, g)) {
             return Err(
                 "its rows would be lines of pixels, with a weight that is not packed".into()
@@ -161,6 +164,14 @@ impl Grouping<'_> {
             Some(m) => Ok((group.kind, self.forms[*m])),
             None => Err(format!("it reads {} at other indices", self.name(leaf.value)).into()),
         }
+    }
+
+    /// Whether padding is between elements, as the gradient of a strided convolution has it: along
+    /// dimensions of one element.
+    fn interleaves(&self, pad: &Pad) -> bool {
+        let dims = self.graph.facts.dims(pad.input);
+        let padded = |d: usize| [&pad.low[d], &pad.high[d]].iter().any(|s| s.known() != Some(0));
+        (1..dims.len()).any(|d| dims[d].known() == Some(1) && padded(d))
     }
 
     /// Whether padding would split the rows of a matmul that packs its right operand for all of them.
