@@ -44,6 +44,7 @@ pub mod rounding;
 pub mod shifted_variances;
 pub mod simplify;
 pub mod sink_concats;
+pub mod sink_conversions;
 pub mod sink_reshapes;
 mod slices;
 pub mod split_reductions;

@@ -51,7 +51,6 @@ impl Pass for SinkReshapes {
         let bodies = functions_in(root).into_iter().flat_map(|f| f.regions());
         for block in bodies.filter_map(|r| r.first()) {
             for op in reshapes_of_convolutions(&block.ops()) {
-                let op = above_widening(op).at(op)?.unwrap_or(op);
                 let Some(r) = Flattening::of(op) else { continue };
                 let sunk = r.readers(self.most);
                 if !sunk.is_empty() {
@@ -80,23 +79,6 @@ fn reshapes_of_convolutions(ops: &[Op]) -> Vec<Op> {
         }
     }
     found
-}
-
-/// Reshapes what a conversion to wider floats reads, if reshapes alone read the conversion. Returns
-/// the new reshape.
-fn above_widening(op: Op) -> Result<Option<Op>> {
-    let Some(o) = Reshape::of(op) else { return Ok(None) };
-    let Some(wide) = o.input.def() else { return Ok(None) };
-    let reshaped = |(user, _): &(Op, usize)| user.kind() == Some(OpKind::Reshape);
-    if !widens(wide) || !wide.result(0).uses().iter().all(reshaped) {
-        return Ok(None);
-    }
-    let b = Builder::before(op).ok_or_at(op, "is in no block")?;
-    let view = b.add(&Reshape { input: wide.operand(0), sizes: o.sizes })?;
-    let dtype = op.result(0).ty().element().ok_or("has no element type")?;
-    let widened = b.add(&Convert { input: view, dtype })?;
-    op.result(0).replace_uses(widened);
-    Ok(view.def())
 }
 
 /// A reshape that keeps leading and trailing dimensions.

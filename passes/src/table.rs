@@ -10,8 +10,8 @@ use crate::{
     partition::Partition, pass::PassRow, powers::Powers, ptx_calls::PtxCalls,
     raise_attention::RaiseAttention, reciprocals::Reciprocals, refine_shapes::RefineShapes,
     shifted_variances::ShiftedVariances, simplify::Simplify, sink_concats::SinkConcats,
-    sink_reshapes::SinkReshapes, split_reductions::SplitReductions, verify_level::VerifyLevel,
-    vmap::Vmap,
+    sink_conversions::SinkConversions, sink_reshapes::SinkReshapes,
+    split_reductions::SplitReductions, verify_level::VerifyLevel, vmap::Vmap,
 };
 
 /// Every pass within a level, sorted by flag.
@@ -43,6 +43,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<RefineShapes>(),
     PassRow::of::<Simplify>(),
     PassRow::of::<SinkConcats>(),
+    PassRow::of::<SinkConversions>(),
     PassRow::of::<SinkReshapes>(),
     PassRow::of::<ShiftedVariances>(),
     PassRow::of::<SplitReductions>(),

@@ -290,15 +290,16 @@ class Settings:
     """A failure of the compiler is an error, for PyTorch's minifier."""
     chunk_bytes: int = loss_heads.LIMIT
     """Bytes of a product that is stored as a whole."""
-    joint_graph: bool = False
-    """Gradients and the partition of training graphs are kiln's."""
+    joint_graph: bool | None = None
+    """Gradients and the partition of training graphs are kiln's; None: of networks of convolutions on Hopper."""
 
 
 def settings(options: dict | None, mode: str | None, debugged: bool = False) -> Settings:
     """The options of a call, with the defaults of its mode."""
     given = {name.removeprefix("kiln."): value for name, value in (options or {}).items()}
-    switches = {"strict": False, "freezing": False, "fallback_random": False, "align_random_eager": False, "train_attention": True, "joint_graph": False}
-    strict, frozen, fallback, align, attention, joint = (bool(given.pop(name, default)) for name, default in switches.items())
+    switches = {"strict": False, "freezing": False, "fallback_random": False, "align_random_eager": False, "train_attention": True}
+    strict, frozen, fallback, align, attention = (bool(given.pop(name, default)) for name, default in switches.items())
+    joint = given.pop("joint_graph", None)
     mode = given.setdefault("mode", mode or "default")
     graphs = bool(given.pop("cudagraphs", mode in ("reduce-overhead", "max-autotune")))
     given.setdefault("threads", torch.get_num_threads())
@@ -315,7 +316,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
     buffers are constants of graphs without gradients, so that later changes of them are not seen, `fallback_random`: random
     numbers are drawn by PyTorch, in eager's order, and `align_random_eager`: programs on GPUs draw eager's random numbers, and
     `train_attention`, which is true by default: attention with gradients is kiln's where it has kernels for these, else PyTorch's, and
-    `joint_graph`: kiln differentiates and partitions training graphs. With
+    `joint_graph`: kiln differentiates and partitions training graphs; by default networks of convolutions on Hopper GPUs. With
     `mode="reduce-overhead"` and `mode="max-autotune"` graphs on GPUs are captured as CUDA graphs.
     """
     share_by_default()
@@ -326,7 +327,8 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
     # What a CUDA graph saves is not written from outside of it; the minifier calls a graph several times.
     donation = Donation(captured is None and not debugged)
     own = None
-    if chosen.joint_graph and not debugged and torch.is_grad_enabled():
+    trains = torch.is_grad_enabled() and not debugged
+    if trains and (chosen.joint_graph or chosen.joint_graph is None and captured is None and convolutions.are_whole(module)):
         own = JointGraph(module, dict(chosen.options).get("autocast", "off"), chosen.fallback_random or chosen.align_random)
 
     def compiler(kind):

@@ -11,6 +11,10 @@ import torch
 from .graph import is_item
 
 BACKWARD = torch.ops.aten.convolution_backward.default
+ATTENTION = torch.nn.functional.scaled_dot_product_attention
+OTHERS = (torch.conv1d, torch.conv3d, torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
+LEAST = 8
+"""Dense convolutions of a network whose gradients are kiln's by default. A library's split the backward pass into as many programs."""
 # Where the other gradients are a library's.
 DEVICES = {"cuda"}
 # Of depthwise gradients by the weight with a kernel of their own.
@@ -82,3 +86,30 @@ def sum_biases(graph: torch.fx.Graph):
         with graph.inserting_before(node):
             total = graph.call_function(torch.ops.aten.sum.dim_IntList, (node.args[0], [d for d in range(grad.dim()) if d != 1]))
         take(graph, node, 2, items, total)
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Whether gradients of dense convolutions run on tensor cores: on Hopper."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
+
+
+def is_fast(node: torch.fx.Node) -> bool:
+    """Whether a `conv2d` of Dynamo's has gradients that kiln computes as fast as a library: depthwise ones and dense ones of 16-bit floats, whose channels
+    TMA takes, or of an image of few channels."""
+    result = node.meta.get("example_value")
+    given = dict(zip(("input", "weight", "bias", "stride", "padding", "dilation", "groups"), node.args)) | node.kwargs
+    weight, groups, dilation = given["weight"].meta.get("example_value"), given.get("groups", 1), given.get("dilation", 1)
+    if not isinstance(result, torch.Tensor) or not all(isinstance(n, int) for n in result.shape) or result.dtype not in (torch.float16, torch.bfloat16):
+        return False
+    filters, channels = weight.shape[:2]
+    if not has_kernels(result.device) or any(d != 1 for d in (dilation if isinstance(dilation, (tuple, list)) else (dilation,))):
+        return False
+    return channels == 1 and filters == groups or groups == 1 and filters % 8 == 0 and (channels % 8 == 0 or channels <= 4)
+
+
+def are_whole(module: torch.fx.GraphModule) -> bool:
+    """Whether a training graph of Dynamo's is a network of convolutions for which kiln's own gradients are the default."""
+    calls = [n for n in module.graph.nodes if n.op == "call_function"]
+    found = [n for n in calls if n.target is torch.conv2d]
+    dense = [n for n in found if (n.args[6] if len(n.args) > 6 else n.kwargs.get("groups", 1)) == 1]
+    return len(dense) >= LEAST and all(n.target not in (*OTHERS, ATTENTION) for n in calls) and all(map(is_fast, found))

@@ -6,7 +6,7 @@ import torch
 from test_training import FUNCTIONS, MODELS, close
 from torch.utils.checkpoint import checkpoint
 
-from kiln_torch import kiln, reports
+from kiln_torch import convolutions, kiln, reports
 
 nn = torch.nn
 JOINT = {"joint_graph": True}
@@ -212,3 +212,71 @@ def test_a_budget_bounds_what_is_saved():
         parameters = {p.data_ptr() for p in layers.parameters()} | {x.data_ptr()}
         bytes_of[budget] = sum(t.numel() * 4 for t in saved if t.data_ptr() not in parameters)
     assert bytes_of[0.0] == 0 and bytes_of[1.0] == 6 * 128 * 32 * 4
+
+
+class Network(nn.Module):
+    """Eight dense convolutions; `last` follows them."""
+
+    def __init__(self, last=None, channels=8):
+        super().__init__()
+        sizes = [3, *[channels] * 8]
+        self.layers = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1, bias=False) for a, b in zip(sizes, sizes[1:]))
+        self.norm, self.last = nn.BatchNorm2d(channels), last
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = self.norm(layer(x)).relu()
+        x = x if self.last is None else self.last(x)
+        return x.float().mean()
+
+
+def heads(x):
+    """Attention between pixels."""
+    q = x.flatten(2).transpose(1, 2).unsqueeze(1)
+    return torch.nn.functional.scaled_dot_product_attention(q, q, q)
+
+
+# Their gradients are autograd's by default.
+OTHERS = {
+    "groups": lambda: Network(nn.Conv2d(8, 8, 3, groups=2)), "dilation": lambda: Network(nn.Conv2d(8, 8, 3, dilation=2)), "attention": lambda: Network(heads),
+    "channels that TMA does not take": lambda: Network(channels=12), "a transposed convolution": lambda: Network(nn.ConvTranspose2d(8, 8, 3)),
+}
+
+
+def trained(make, mode=None, dtype=torch.bfloat16, **options):
+    """The ways in which gradients were computed, of a step. Losses and gradients are eager's within the noise of 16 bits on a processor; `benches/gpu/public.py`
+    compares networks on a GPU, where eager's own differ as much."""
+    torch._dynamo.reset()
+    reports.clear()
+    torch.manual_seed(0)
+    model, x = make(), torch.randn(2, 3, 9, 9)
+    fast = torch.compile(copy.deepcopy(model), backend=kiln, options={**options, **({"mode": mode} if mode else {})})
+    with torch.autocast(x.device.type, dtype, enabled=dtype != torch.float32):
+        (want := model(x)).backward()
+        (loss := fast(x)).backward()
+    if x.device.type == "cpu":
+        close(loss.double(), want.double(), "the loss")
+        for (name, p), q in zip(model.named_parameters(), fast.parameters()):
+            assert (p.grad - q.grad).norm() <= 0.05 * p.grad.norm() + 1e-6, name
+    return {r.gradients for r in reports}
+
+
+def test_networks_of_convolutions_are_kiln_s_by_default(monkeypatch):
+    monkeypatch.setattr(convolutions, "has_kernels", lambda device: True)
+    assert trained(Network) == {"kiln's"}
+    depthwise = lambda: Network(nn.Conv2d(8, 8, 3, stride=2, groups=8))
+    assert trained(depthwise) == {"kiln's"}
+    assert "kiln's" not in trained(Network, joint_graph=False)
+    assert "kiln's" not in trained(Network, dtype=torch.float32)
+    assert "kiln's" not in trained(Network, mode="reduce-overhead")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_networks_are_autograd_s_by_default(name, monkeypatch):
+    monkeypatch.setattr(convolutions, "has_kernels", lambda device: True)
+    assert "kiln's" not in trained(OTHERS[name])
+
+
+def test_without_kernels_networks_are_autograd_s_by_default(monkeypatch):
+    monkeypatch.setattr(convolutions, "has_kernels", lambda device: False)
+    assert "kiln's" not in trained(Network)

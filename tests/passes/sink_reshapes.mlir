@@ -66,8 +66,9 @@ func.func @f(%x: tensor<1x8x5x5xbf16>, %w: tensor<8x8x3x3xbf16>) -> tensor<1x9xf
 }
 
 // -----
-// It is so below a reshape, too.
+// It is so below a reshape, too, once it is there.
 // CASE: widening_above
+// RUN: kiln-sink-conversions,kiln-sink-reshapes,canonicalize
 // CHECK: kiln.reshape %{{.*}} sizes = [1, 9, 8] : tensor<1x3x3x8xbf16>
 // CHECK: kiln.convert %{{.*}} : tensor<1x9x8xbf16> to f32
 func.func @f(%x: tensor<1x8x5x5xbf16>, %w: tensor<8x8x3x3xbf16>, %y: tensor<1x9x8xf32>) -> tensor<1x9x8xf32> {

@@ -87,3 +87,14 @@ func.func @f(%x: tensor<65536x36xf32>, %y: tensor<65536x36xf32>) -> tensor<36x36
   %0 = kiln.dot_general %x, %y batch = [] x [] contract = [0] x [0] : tensor<65536x36xf32>, tensor<65536x36xf32>
   return %0 : tensor<36x36xf32>
 }
+
+// -----
+// The gradient of a weight of few rows: its operands are not K-major, so that no kernel for few rows
+// takes them, and one tile would be one CTA.
+// CASE: a_weight_gradient_of_few_rows
+// CHECK: kiln.reshape %arg0 sizes = [49, 8192, 24]
+// CHECK: kiln.reduce sum
+func.func @f(%x: tensor<401408x24xbf16>, %y: tensor<401408x72xbf16>) -> tensor<24x72xbf16> {
+  %0 = kiln.dot_general %x, %y batch = [] x [] contract = [0] x [0] : tensor<401408x24xbf16>, tensor<401408x72xbf16>
+  return %0 : tensor<24x72xbf16>
+}

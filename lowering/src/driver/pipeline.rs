@@ -226,6 +226,12 @@ pub const PIPELINE: &[PipelineStep] = &[
     step(
         Level::Prims,
         On::Module,
+        "kiln-sink-conversions",
+        "after kiln-layout, whose transposes would store wide values; before kiln-sink-reshapes",
+    ),
+    step(
+        Level::Prims,
+        On::Module,
         "kiln-sink-reshapes",
         "after kiln-layout, whose images have channels last, so that their reshapes keep channels",
     ),

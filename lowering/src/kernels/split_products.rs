@@ -39,7 +39,7 @@ kiln_passes::pass_options! {
         /// the last one only
         pub chip: String = "sm_90a".into(),
         /// Largest split factor
-        pub most: i64 = 32,
+        pub most: i64 = 128,
         /// Clocks that an additional launch takes
         pub launch: i64 = 4000,
         /// Bytes per clock of partial results that an SM writes or reads
@@ -170,6 +170,13 @@ fn sizes(v: Value, batch: &[i64], contract: &[i64]) -> Option<(i64, i64)> {
     (all.last()? % 8 == 0).then_some((free, *all.get(*depth as usize)?))
 }
 
+/// Whether both operands are K-major, as the kernel of products of few rows takes them; those of a
+/// weight's gradient are not.
+fn reads_rows(o: &DotGeneral) -> bool {
+    let last = |v: Value, contract: &[i64]| contract == [v.ty().dims().len() as i64 - 1];
+    last(o.lhs, &o.lhs_contract) && last(o.rhs, &o.rhs_contract)
+}
+
 impl SplitProducts {
     /// The sizes of a GEMM that can be split.
     fn sizes(&self, o: &DotGeneral) -> Option<Sizes> {
@@ -204,7 +211,7 @@ impl SplitProducts {
         let sizes = self.sizes(o)?;
         let (Sizes { batch, rows, columns, depth }, steps) = (sizes, sizes.steps());
         let (gemm, model) = (Gemm { batch, rows, columns, k: depth }, Chip::Sm90a);
-        let few = model.skinny_gemm(gemm);
+        let few = reads_rows(o).then(|| model.skinny_gemm(gemm)).flatten();
         let whole = model.tiled_gemm(gemm, Left::default()).min(few.unwrap_or(f64::MAX));
         self.fastest(gemm, whole, |n| *n <= steps && steps % n == 0)
     }

@@ -54,7 +54,9 @@ pub(super) fn stored(
     let (mut seen, mut found) = (HashSet::new(), HashSet::new());
     while let Some(v) = stack.pop() {
         let is_tensor = costs.bytes(v).is_some();
-        let Some(op) = v.def().filter(|op| is_tensor && op.block() == Some(block)) else { continue };
+        let Some(op) = v.def().filter(|op| is_tensor && op.block() == Some(block)) else {
+            continue;
+        };
         if backward.contains(&op) || !seen.insert(op) {
             continue;
         }
