@@ -37,12 +37,18 @@ impl Pass for SinkConversions {
             if let Some(wide) = op.operands().first().and_then(|v| v.def())
                 && moves
                 && widens(wide)
+                && !is_quantized(wide.operand(0))
             {
                 sink(op, wide).at(op)?;
             }
         }
         Ok(())
     }
+}
+
+/// Whether a value has 8-bit floats, whose products take the transpose of what they are widened to.
+fn is_quantized(v: Value) -> bool {
+    v.ty().element().and_then(|e| e.dtype().ok()).is_some_and(|d| d.byte_size() == 1)
 }
 
 /// Moves the narrow elements, and converts them then.

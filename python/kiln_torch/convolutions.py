@@ -94,8 +94,8 @@ def has_kernels(device: torch.device) -> bool:
 
 
 def is_fast(node: torch.fx.Node) -> bool:
-    """Whether a `conv2d` of Dynamo's has gradients that kiln computes as fast as a library: depthwise ones and dense ones of 16-bit floats, whose channels
-    TMA takes, or of an image of few channels."""
+    """Whether a `conv2d` of Dynamo's has gradients that kiln computes as fast as a library: depthwise ones, and dense ones of 16-bit floats whose channels
+    TMA takes, of an image of few channels, or of one pixel, as where channels are squeezed and excited."""
     result = node.meta.get("example_value")
     given = dict(zip(("input", "weight", "bias", "stride", "padding", "dilation", "groups"), node.args)) | node.kwargs
     weight, groups, dilation = given["weight"].meta.get("example_value"), given.get("groups", 1), given.get("dilation", 1)
@@ -104,7 +104,8 @@ def is_fast(node: torch.fx.Node) -> bool:
     filters, channels = weight.shape[:2]
     if not has_kernels(result.device) or any(d != 1 for d in (dilation if isinstance(dilation, (tuple, list)) else (dilation,))):
         return False
-    return channels == 1 and filters == groups or groups == 1 and filters % 8 == 0 and (channels % 8 == 0 or channels <= 4)
+    aligned = filters % 8 == 0 and (channels % 8 == 0 or channels <= 4)
+    return channels == 1 and filters == groups or groups == 1 and (aligned or result.shape[2:].numel() == 1)
 
 
 def are_whole(module: torch.fx.GraphModule) -> bool:

@@ -266,6 +266,8 @@ def test_networks_of_convolutions_are_kiln_s_by_default(monkeypatch):
     assert trained(Network) == {"kiln's"}
     depthwise = lambda: Network(nn.Conv2d(8, 8, 3, stride=2, groups=8))
     assert trained(depthwise) == {"kiln's"}
+    squeezed = lambda: Network(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 6, 1), nn.Conv2d(6, 8, 1)))
+    assert trained(squeezed) == {"kiln's"}
     assert "kiln's" not in trained(Network, joint_graph=False)
     assert "kiln's" not in trained(Network, dtype=torch.float32)
     assert "kiln's" not in trained(Network, mode="reduce-overhead")

@@ -177,3 +177,22 @@ fn floats_of_8_bits_and_remainders_assemble() {
         }
     }
 }
+
+/// Of an input whose first row alone is read, `explain` counts that row.
+#[test]
+fn bytes_of_a_part_of_an_input() {
+    const FIRST: &str = "\
+func.func @main(%x: tensor<4096x1024xf32>, %y: tensor<1024xf32>) -> tensor<1024xf32> {
+  %0 = kiln.slice %x offsets = [0, 0] sizes = [1, 1024] strides = [1, 1] : tensor<4096x1024xf32>
+  %1 = kiln.reshape %0 sizes = [1024] : tensor<1x1024xf32>
+  %2 = kiln.add %1, %y : tensor<1024xf32>
+  return %2 : tensor<1024xf32>
+}";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    std::fs::write(&path, FIRST).unwrap();
+    crate::watchdog::arm();
+    let package = build(&path, "sm_90a").unwrap();
+    let bytes: Vec<_> = package.program.kernels.iter().map(|k| k.bytes).collect();
+    assert_eq!(bytes, [Some(kiln::runtime::program::Dim::Known(3 * 4096))]);
+}

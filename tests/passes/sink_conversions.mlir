@@ -53,3 +53,14 @@ func.func @f(%x: tensor<2x3xf32>, %i: tensor<2x3xi8>) -> (tensor<3x2xbf16>, tens
   %3 = kiln.transpose %2 permutation = [1, 0] : tensor<2x3xf32>
   return %1, %3 : tensor<3x2xbf16>, tensor<3x2xf32>
 }
+
+// -----
+// kiln-narrow-products stores the transpose of an operand of 8 bits.
+// CASE: floats_of_8_bits_stay
+// CHECK: kiln.convert
+// CHECK: kiln.transpose %{{.*}} : tensor<2x3xbf16>
+func.func @f(%x: tensor<2x3xf8E4M3FN>) -> tensor<3x2xbf16> {
+  %0 = kiln.convert %x : tensor<2x3xf8E4M3FN> to bf16
+  %1 = kiln.transpose %0 permutation = [1, 0] : tensor<2x3xbf16>
+  return %1 : tensor<3x2xbf16>
+}

@@ -13,6 +13,7 @@ pub mod generalize;
 pub(crate) mod index_expr;
 pub(crate) mod merge;
 pub(crate) mod nest;
+pub(crate) mod partial_reads;
 pub(crate) mod poly;
 pub(crate) mod read;
 pub mod sizes;

@@ -1,7 +1,10 @@
 //! Splits the kernels of a module into modules that threads compile separately.
 use crate::{
-    Target, analysis::structure::loops_of, cpu::llvm::version, driver::compile::CompileOptions,
-    target::launch::set_on_module,
+    Target,
+    analysis::{partial_reads::partial_reads, structure::loops_of},
+    cpu::llvm::version,
+    driver::compile::CompileOptions,
+    target::{kernel_attrs::READS, launch::set_on_module},
 };
 use kiln_dialects::{ir::*, ops::OpKind, rules::Level, value::DType};
 use sha2::{Digest, Sha256};
@@ -75,6 +78,14 @@ pub(crate) fn kernels_of(
             .and_then(|(_, a)| a.as_string())
             .unwrap_or_default();
         set_on_module(kernel, func, &symbol);
+        let reads = partial_reads(func);
+        if !reads.is_empty()
+            && let Some(about) = kernel.attr("kiln.kernel").and_then(|a| a.entries())
+        {
+            let entries = about.iter().map(|(n, a)| (n.as_str(), *a));
+            let all: Vec<_> = entries.chain([(READS, Attr::i64s(ctx, &reads))]).collect();
+            kernel.set_attr("kiln.kernel", Attr::dictionary(ctx, &all));
+        }
         func.set_attr("sym_name", Attr::string(ctx, &symbol));
         if !jobs.contains_key(&symbol) {
             let standalone = Module::new(func.loc());

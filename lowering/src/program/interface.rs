@@ -9,7 +9,7 @@ use crate::{
         slots::{Sizes, Slots, dim_name, relation},
         unbacked,
     },
-    target::kernel_attrs::{ALIASES, NOT_ALIASED, SLICES},
+    target::kernel_attrs::{ALIASES, NOT_ALIASED, READS, SLICES},
 };
 use kiln_dialects::{
     ir::*,
@@ -350,8 +350,14 @@ fn kernel(
             .iter()
             .fold(SymDim::Known(tensor_type(v.ty())?.dtype.byte_size() as i64), |n, d| n.mul(d)))
     };
-    for v in launch.inputs.iter().filter(|v| !launch.outs.contains(v)) {
-        bytes = bytes.add(&volume(v, facts.dims(*v))?);
+    let parts = about.and_then(|k| k.entry(READS)?.as_i64s()).unwrap_or_default();
+    for (i, v) in launch.inputs.iter().enumerate().filter(|(_, v)| !launch.outs.contains(v)) {
+        let part = parts.chunks_exact(2).find(|pair| pair[0] == i as i64);
+        let read = match part {
+            Some(pair) => volume(v, &[SymDim::Known(pair[1])])?,
+            None => volume(v, facts.dims(*v))?,
+        };
+        bytes = bytes.add(&read);
     }
     for (r, v) in launch.outs.iter().enumerate() {
         let mine: Vec<&Vec<i64>> =

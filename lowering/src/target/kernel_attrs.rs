@@ -20,6 +20,8 @@ pub const NOT_ALIASED: &str = "kiln.not_aliased";
 pub const IN_PLACE_ENTRY: &str = "in_place";
 /// The entry of `kiln.kernel` with the slices of results that a kernel writes.
 pub const SLICES: &str = "pieces";
+/// The entry of `kiln.kernel` with inputs of which a kernel reads a part, and its elements, in pairs.
+pub const READS: &str = "reads";
 
 // Attributes that upstream's dialects give a meaning on functions, parameters and modules. The .td
 // names no op or property for them.
