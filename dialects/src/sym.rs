@@ -53,6 +53,11 @@ pub enum Atom {
     Op(SymKind, Box<(Dim, Dim)>),
 }
 
+/// The product of sizes, if all are constants and it does not overflow: 1 of none.
+pub fn known_product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Option<i64> {
+    dims.into_iter().try_fold(1i64, |n, d| n.checked_mul(d.known()?))
+}
+
 /// The value range, where bounded.
 pub type Bounds = (Option<i64>, Option<i64>);
 

@@ -21,7 +21,7 @@ use kiln_dialects::{
     ir::*,
     ops::*,
     rules::{GRAPH_LEVELS, Level},
-    sym::Dim,
+    sym::known_product,
 };
 use std::collections::HashSet;
 
@@ -67,9 +67,7 @@ impl HoistGathers {
         let computed = g.input.def().is_some_and(|o| {
             o.kind().is_some_and(OpKind::is_arithmetic) || o.kind() == Some(OpKind::BroadcastInDim)
         });
-        let count = |v: Value| {
-            v.ty().dims().iter().map(Dim::known).try_fold(1i64, |n, d| n.checked_mul(d?))
-        };
+        let count = |v: Value| known_product(&v.ty().dims());
         let few = match (count(g.input), g.indices.first().copied().and_then(count)) {
             (Some(all), Some(some)) => some.saturating_mul(self.min_ratio) <= all,
             // Dynamic sizes: a lower rank is taken as much smaller.

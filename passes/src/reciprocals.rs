@@ -17,7 +17,7 @@ use kiln_dialects::{
     ir::*,
     ops::*,
     rules::{GRAPH_LEVELS, Level, tensor_type},
-    sym::Dim as SymDim,
+    sym::known_product,
     value::DType,
 };
 
@@ -65,13 +65,7 @@ impl Reciprocals {
     fn is_profitable(&self, b: &BroadcastInDim, whole: Value) -> bool {
         let wide =
             tensor_type(whole.ty()).is_ok_and(|t| matches!(t.dtype, DType::F32 | DType::F64));
-        let count = |v: Value| {
-            v.ty()
-                .dims()
-                .iter()
-                .map(SymDim::known)
-                .try_fold(1i64, |n, d| d.and_then(|d| n.checked_mul(d)))
-        };
+        let count = |v: Value| known_product(&v.ty().dims());
         let repeated = match (count(whole), count(b.input)) {
             (Some(all), Some(one)) => all >= one.saturating_mul(self.repeats),
             // Dynamic sizes: a lower rank means a broadcast.

@@ -26,7 +26,7 @@ use kiln_dialects::{
     ir::*,
     ops::*,
     rules::{Level, tensor_type},
-    sym::Dim,
+    sym::known_product,
     value::DType,
 };
 
@@ -77,9 +77,8 @@ impl ShiftedVariances {
         let (sum, count) = Div::of(mean).map(|d| (d.lhs, d.rhs))?;
         let sum = Reduce::of(sum.def()?).filter(|s| s.kind == ReduceKind::Sum && s.input == x)?;
         let all = x.ty().dims();
-        let known = |d: &i64| all[*d as usize].known();
-        let n = o.dims.iter().try_fold(1i64, |n, d| n.checked_mul(known(d)?))?;
-        let elements = all.iter().map(Dim::known).try_fold(1i64, |n, d| n.checked_mul(d?))?;
+        let n = known_product(o.dims.iter().map(|d| &all[*d as usize]))?;
+        let elements = known_product(&all)?;
         let fits = spread.dims == stay
             && sum.dims == o.dims
             && stay.last() == Some(&(rank - 1))

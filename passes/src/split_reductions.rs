@@ -29,7 +29,7 @@ use kiln_dialects::{
     ir::*,
     ops::*,
     rules::{GRAPH_LEVELS, Level},
-    sym::Dim,
+    sym::{Dim, known_product},
     value::DType,
 };
 use merged::Reshapes;
@@ -150,8 +150,7 @@ impl SplitReductions {
     fn is_large(&self, op: Op) -> bool {
         let Some(o) = Reduce::of(op) else { return false };
         let sizes = o.input.ty().dims();
-        let count = sizes.iter().try_fold(1i64, |n, d| n.checked_mul(d.known()?));
-        count.is_some_and(|n| n >= self.min_elements)
+        known_product(&sizes).is_some_and(|n| n >= self.min_elements)
             && !is_broadcast_back(op.result(0), &sizes, MAX_DEPTH)
             && !derives_from_reduction(o.input, &sizes, &o.dims)
     }

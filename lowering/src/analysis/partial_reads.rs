@@ -1,7 +1,7 @@
 //! Inputs of which a kernel reads a part alone, such as the first row of an image that a batch norm
 //! shifts its sums by. What `explain` counts as bytes is that part.
 use crate::analysis::structure::loops_of;
-use kiln_dialects::{ir::*, rules::tensor_type};
+use kiln_dialects::{ir::*, rules::tensor_type, sym::known_product};
 
 /// Pairs of an input and the number of elements that the ops of a kernel's function read of it,
 /// where these are fewer than all: along dimensions whose index is a constant it is one.
@@ -10,7 +10,7 @@ pub fn partial_reads(func: Op) -> Vec<i64> {
     let part = |(i, v): (usize, Value)| {
         let dims = tensor_type(v.ty()).ok()?.dims;
         let sizes: Vec<i64> = dims.iter().map(|d| d.known()).collect::<Option<_>>()?;
-        let whole = sizes.iter().try_fold(1i64, |n, d| n.checked_mul(*d))?;
+        let whole = known_product(&dims)?;
         let mut read = 0i64;
         for (user, operand) in v.uses() {
             let (maps, _) = loops_of(user).ok()?;

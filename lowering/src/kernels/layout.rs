@@ -31,7 +31,7 @@ use kiln_dialects::{
     ir::*,
     ops::*,
     rules::{Level, tensor_type},
-    sym::Dim as SymDim,
+    sym::{Dim as SymDim, known_product},
 };
 use kiln_passes::{
     Numerics, Pass,
@@ -179,7 +179,7 @@ fn picked<T: Clone>(all: &[T]) -> Vec<T> {
 
 /// Elements behind batch and channels, if they are known.
 fn pixels(dims: &[SymDim]) -> Option<i64> {
-    dims.iter().skip(2).try_fold(1i64, |n, d| n.checked_mul(d.known()?))
+    known_product(dims.iter().skip(2))
 }
 
 /// Whether a reshape keeps batch and channels, and images of another rank have as many pixels.

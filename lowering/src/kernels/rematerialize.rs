@@ -16,7 +16,7 @@
 //! after:   %c = kiln.sub %x, %m   %1 = kiln.reduce sum %c dims = [0]   %0 = kiln.sub %x, %m   …
 //! ```
 use crate::kernels::op_facts::{contracts, element_bytes, folding_op, heavy};
-use kiln_dialects::{ir::*, ops::*, rules::Level};
+use kiln_dialects::{ir::*, ops::*, rules::Level, sym::known_product};
 use kiln_passes::{Numerics, Pass, readers::widens, rounding};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -78,8 +78,8 @@ impl Rematerialize {
         let wide = |d: &usize| dims[*d].known() != Some(1);
         let reduced = |d: &usize| o.dims.contains(&(*d as i64));
         let last = (0..dims.len()).rfind(wide);
-        let known = dims.iter().try_fold(1i64, |n, d| n.checked_mul(d.known()?));
-        last.is_some_and(|d| !reduced(&d)) && known.is_none_or(|n| n >= self.min_elements)
+        let count = known_product(&dims);
+        last.is_some_and(|d| !reduced(&d)) && count.is_none_or(|n| n >= self.min_elements)
     }
 
     /// The ops that compute the operand of a reduction from stored values, if cloning them spares

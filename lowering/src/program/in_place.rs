@@ -29,6 +29,7 @@ use kiln_dialects::{
     ir::*,
     ops::Launch,
     rules::{Level, tensor_type},
+    sym::known_product,
 };
 use kiln_passes::{Numerics, Pass};
 use std::collections::HashSet;
@@ -97,7 +98,7 @@ impl InPlace {
             .and_then(Type::signature)
             .unwrap_or_default();
         results.into_iter().any(|ty| {
-            let size = ty.dims().iter().map(|d| d.known()).try_fold(1i64, |n, d| n.checked_mul(d?));
+            let size = known_product(&ty.dims());
             let width = tensor_type(ty).map_or(0, |t| t.dtype.byte_size() as i64);
             size.and_then(|n| n.checked_mul(width)).is_some_and(|n| n >= self.sums_from)
         })

@@ -160,11 +160,6 @@ pub(super) fn row_loops(loops: Vec<usize>, reduced: &[usize]) -> Vec<usize> {
     loops.into_iter().enumerate().filter(|(i, _)| !reduced.contains(i)).map(|(_, d)| d).collect()
 }
 
-/// Number of elements of dimensions of known sizes.
-pub(super) fn known_count(dims: &[SymDim]) -> Option<i64> {
-    dims.iter().try_fold(1, |n: i64, d| n.checked_mul(d.known()?))
-}
-
 impl Grouping<'_> {
     /// Whether a node is elementwise arithmetic on integers.
     fn is_integer_arithmetic(&self, n: usize) -> bool {

@@ -1,9 +1,10 @@
 //! Merges a kernel of pointwise ops, or of reductions along rows, into one that reads it.
 use crate::kernels::{
     class::Class,
-    fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES, known_count, row_loops},
+    fuse::group::{Grouping, Kind, LoopSpan, MOST_NODES, row_loops},
     graph::Leaf,
 };
+use kiln_dialects::sym::known_product;
 
 /// Most nodes that move from another kernel into a contraction's epilogue.
 pub(super) const MOST_MOVED: usize = 8;
@@ -79,7 +80,7 @@ impl Grouping<'_> {
             (Kind::Reduce, Kind::Reduce) => {
                 a.dims == b.dims
                     && a.reduced == b.reduced
-                    && known_count(&a.dims).is_some_and(|n| n <= MOST_MET)
+                    && known_product(&a.dims).is_some_and(|n| n <= MOST_MET)
             }
             _ => false,
         };

@@ -2,10 +2,10 @@
 //! the products computes the rows itself, as a prologue, which saves a launch and its latency.
 use crate::kernels::{
     class::Class,
-    fuse::group::{Grouping, Kind, MOST_NODES, known_count},
+    fuse::group::{Grouping, Kind, MOST_NODES},
     prologues::operands::{StridedOperand, UNIT},
 };
-use kiln_dialects::ir::Value;
+use kiln_dialects::{ir::Value, sym::known_product};
 
 /// Most elements of the rows' loops; each CTA keeps the left operand in shared memory.
 const MOST_ELEMENTS: i64 = 8192;
@@ -40,7 +40,7 @@ impl Grouping<'_> {
                 && !self.copies(*n)
         };
         let alone = self.outside_reads(p).all(|(v, reader)| v == left && reader == Some(g));
-        let count = |n: &usize| known_count(&self.graph.nodes[*n].dims);
+        let count = |n: &usize| known_product(&self.graph.nodes[*n].dims);
         let elements = rows.nodes.iter().map(count).try_fold(1, |most, n| Some(n?.max(most)))?;
         // The result of a reduction is stored in f32.
         let stored = self.graph.nodes[*self.graph.node_of.get(&left)?].class == Class::Pointwise;

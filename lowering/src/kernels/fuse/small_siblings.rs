@@ -4,11 +4,11 @@
 use crate::kernels::{
     class::Class,
     fuse::{
-        group::{Grouping, Kind, known_count},
+        group::{Grouping, Kind},
         siblings::{MOST_DISTANCE, MOST_RESULTS},
     },
 };
-use kiln_dialects::{ir::Value, ops::OpKind};
+use kiln_dialects::{ir::Value, ops::OpKind, sym::known_product};
 use std::collections::HashSet;
 
 /// Most elements of a result.
@@ -76,7 +76,7 @@ impl Grouping<'_> {
                 let kind = node.value.def().and_then(|op| op.kind());
                 matches!(kind, Some(OpKind::Concat | OpKind::InsertSlice))
             };
-            known_count(self.graph.facts.dims(node.value)).is_some_and(|n| n <= MOST_ELEMENTS)
+            known_product(self.graph.facts.dims(node.value)).is_some_and(|n| n <= MOST_ELEMENTS)
                 && match node.class {
                     Class::Pointwise => true,
                     Class::Single => places(),
