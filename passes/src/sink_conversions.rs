@@ -15,7 +15,11 @@ use crate::{
     pass::{Numerics, Pass},
     readers::{erase_dead, widens},
 };
-use kiln_dialects::{ir::*, ops::*, rules::Level};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::{Level, tensor_type},
+};
 
 crate::pass_options! {
     /// The pass.
@@ -48,7 +52,7 @@ impl Pass for SinkConversions {
 
 /// Whether a value has 8-bit floats, whose products take the transpose of what they are widened to.
 fn is_quantized(v: Value) -> bool {
-    v.ty().element().and_then(|e| e.dtype().ok()).is_some_and(|d| d.byte_size() == 1)
+    tensor_type(v.ty()).is_ok_and(|t| t.dtype.is_8_bit_float())
 }
 
 /// Moves the narrow elements, and converts them then.
@@ -57,8 +61,7 @@ fn sink(op: Op, wide: Op) -> Result<()> {
     let (from, to) = (wide.result(0), op.result(0));
     let narrow = wide.operand(0);
     let moved = b.clone_op(op, &|v| if v == from { narrow } else { v })?.result(0);
-    let element = |v: Value| v.ty().element().ok_or("has no element type")?.dtype();
-    moved.set_ty(Type::tensor(b.ctx, element(narrow)?, &to.ty().dims()));
+    moved.set_ty(Type::tensor(b.ctx, tensor_type(narrow.ty())?.dtype, &to.ty().dims()));
     let dtype = to.ty().element().ok_or("has no element type")?;
     to.replace_uses(b.add(&Convert { input: moved, dtype })?);
     op.erase();

@@ -11,6 +11,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import masks
+from .graph import is_hopper
 
 sdpa = torch.nn.functional.scaled_dot_product_attention
 
@@ -110,14 +111,13 @@ def backward(ctx, grad_out, _):
 attention_with_lse.register_autograd(backward, setup_context=save)
 
 
-HOPPER = (9, 0)
 HEAD_SIZES = range(16, 129, 8)
 """Those of kiln's kernels for derivatives of attention."""
 
 
 def has_kernels(device: torch.device) -> bool:
     """Whether kiln has kernels for derivatives of attention on a device."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
+    return is_hopper(device)
 
 
 def has_gradient(query, key, value, attn_mask, dropout_p, enable_gqa) -> bool:

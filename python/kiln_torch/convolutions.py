@@ -8,7 +8,7 @@ import operator
 
 import torch
 
-from .graph import is_item
+from .graph import is_hopper, is_item
 
 BACKWARD = torch.ops.aten.convolution_backward.default
 ATTENTION = torch.nn.functional.scaled_dot_product_attention
@@ -90,15 +90,19 @@ def sum_biases(graph: torch.fx.Graph):
 
 def has_kernels(device: torch.device) -> bool:
     """Whether gradients of dense convolutions run on tensor cores: on Hopper."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
+    return is_hopper(device)
+
+
+def argument(node: torch.fx.Node, name: str, default):
+    """An argument of a `conv2d` of Dynamo's."""
+    return (dict(zip(("input", "weight", "bias", "stride", "padding", "dilation", "groups"), node.args)) | node.kwargs).get(name, default)
 
 
 def is_fast(node: torch.fx.Node) -> bool:
     """Whether a `conv2d` of Dynamo's has gradients that kiln computes as fast as a library: depthwise ones, and dense ones of 16-bit floats whose channels
     TMA takes, of an image of few channels, or of one pixel, as where channels are squeezed and excited."""
     result = node.meta.get("example_value")
-    given = dict(zip(("input", "weight", "bias", "stride", "padding", "dilation", "groups"), node.args)) | node.kwargs
-    weight, groups, dilation = given["weight"].meta.get("example_value"), given.get("groups", 1), given.get("dilation", 1)
+    weight, groups, dilation = argument(node, "weight", None).meta["example_value"], argument(node, "groups", 1), argument(node, "dilation", 1)
     if not isinstance(result, torch.Tensor) or not all(isinstance(n, int) for n in result.shape) or result.dtype not in (torch.float16, torch.bfloat16):
         return False
     filters, channels = weight.shape[:2]
@@ -112,5 +116,5 @@ def are_whole(module: torch.fx.GraphModule) -> bool:
     """Whether a training graph of Dynamo's is a network of convolutions for which kiln's own gradients are the default."""
     calls = [n for n in module.graph.nodes if n.op == "call_function"]
     found = [n for n in calls if n.target is torch.conv2d]
-    dense = [n for n in found if (n.args[6] if len(n.args) > 6 else n.kwargs.get("groups", 1)) == 1]
+    dense = [n for n in found if argument(n, "groups", 1) == 1]
     return len(dense) >= LEAST and all(n.target not in (*OTHERS, ATTENTION) for n in calls) and all(map(is_fast, found))

@@ -25,6 +25,10 @@ class Unserialisable(Exception):
         self.node = node
 
 
+def is_hopper(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
+
+
 def size(value) -> dict:
     """A size: a number, or an expression of symbols."""
     # A symbol that PyTorch has specialised since is a number too.

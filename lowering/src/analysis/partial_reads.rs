@@ -9,14 +9,12 @@ pub fn partial_reads(func: Op) -> Vec<i64> {
     let Some(block) = func.regions().first().and_then(|r| r.first()) else { return vec![] };
     let part = |(i, v): (usize, Value)| {
         let dims = tensor_type(v.ty()).ok()?.dims;
-        let sizes: Vec<i64> = dims.iter().map(|d| d.known()).collect::<Option<_>>()?;
         let whole = known_product(&dims)?;
         let mut read = 0i64;
         for (user, operand) in v.uses() {
             let (maps, _) = loops_of(user).ok()?;
-            let along = |(index, n): (&Affine, &i64)| if index.known().is_some() { 1 } else { *n };
-            let part: i64 = maps.get(operand)?.iter().zip(&sizes).map(along).product();
-            read = read.saturating_add(part);
+            let varying = maps.get(operand)?.iter().zip(&dims).filter(|(i, _)| i.known().is_none());
+            read = read.saturating_add(known_product(varying.map(|(_, d)| d))?);
         }
         (read < whole).then_some([i as i64, read])
     };

@@ -77,15 +77,9 @@ pub(crate) fn kernels_of(
             .find(|(n, _)| n == "kind")
             .and_then(|(_, a)| a.as_string())
             .unwrap_or_default();
-        set_on_module(kernel, func, &symbol);
         let reads = partial_reads(func);
-        if !reads.is_empty()
-            && let Some(about) = kernel.attr("kiln.kernel").and_then(|a| a.entries())
-        {
-            let entries = about.iter().map(|(n, a)| (n.as_str(), *a));
-            let all: Vec<_> = entries.chain([(READS, Attr::i64s(ctx, &reads))]).collect();
-            kernel.set_attr("kiln.kernel", Attr::dictionary(ctx, &all));
-        }
+        let reads = (!reads.is_empty()).then(|| (READS, Attr::i64s(ctx, &reads)));
+        set_on_module(kernel, func, &symbol, reads);
         func.set_attr("sym_name", Attr::string(ctx, &symbol));
         if !jobs.contains_key(&symbol) {
             let standalone = Module::new(func.loc());

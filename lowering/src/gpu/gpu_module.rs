@@ -251,7 +251,7 @@ fn wrap(module: Op, chip: &str) -> Result<()> {
     {
         let symbol = kernel_symbol(module);
         func.set_attr("sym_name", Attr::string(c, &symbol));
-        set_on_module(module, *func, &symbol);
+        set_on_module(module, *func, &symbol, None);
     }
     let target = Attr::parse(c, &format!("#nvvm.target<O = 3, chip = \"{chip}\">"))
         .ok_or_at(first, "has no nvvm dialect")?;

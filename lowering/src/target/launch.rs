@@ -40,14 +40,14 @@ pub fn launch_attributes(func: Op) -> Vec<(&'static str, Attr)> {
     names.into_iter().filter_map(|name| Some((name, func.attr(name)?))).collect()
 }
 
-/// States a kernel's symbol, and what a launch needs of `func`, on the kernel's module.
-pub fn set_on_module(kernel: Op, func: Op, symbol: &str) {
+/// States a kernel's symbol, what a launch needs of `func`, and one more entry on the kernel's module.
+pub fn set_on_module(kernel: Op, func: Op, symbol: &str, more: Option<(&'static str, Attr)>) {
     let c = kernel.ctx();
     let about = kernel.attr("kiln.kernel").and_then(Attr::entries).unwrap_or_default();
     let kept = about.iter().map(|(n, a)| (n.as_str(), *a)).filter(|(n, _)| *n != "symbol");
     let mut entries: Vec<(&str, Attr)> = kept.collect();
     entries.push(("symbol", Attr::string(c, symbol)));
-    for (name, value) in launch_attributes(func) {
+    for (name, value) in launch_attributes(func).into_iter().chain(more) {
         entries.retain(|(n, _)| *n != name);
         entries.push((name, value));
     }

@@ -4,12 +4,12 @@ use super::{
     cost::Costs,
     flow::{INFINITE, Network},
     peak::{Memory, order},
-    stored::stored,
+    stored::{moves, reduces, stored},
 };
 use crate::differentiate::inputs_of;
 use kiln_dialects::{
     ir::*,
-    ops::{BindShape, CustomCall, Family, OpKind},
+    ops::{BindShape, CustomCall, OpKind},
 };
 use std::collections::{HashMap, HashSet};
 
@@ -128,8 +128,7 @@ pub(super) fn choose(
     }
     let elements = |values: Vec<Value>| values.first().map_or(1, |v| costs.elements(*v));
     let is_heavy = |op: Op| {
-        let reduces =
-            matches!(op.kind(), Some(OpKind::Reduce | OpKind::Mean | OpKind::Var | OpKind::Std));
+        let reduces = reduces(op);
         let kind = if reduces { Some(OpKind::Reduce) } else { op.kind() };
         let (read, made) = (elements(op.operands()), elements(op.results()));
         let listed = kind.is_some_and(|k| kinds.heavy.contains(&k));
@@ -266,9 +265,8 @@ impl Graph<'_> {
     /// of a tensor that is no larger, which is saved in the layout that the forward pass has made.
     fn cost_of_saving(&self, op: Op, v: Value) -> u64 {
         let Some(bytes) = self.costs.bytes(v) else { return INFINITE };
-        let moves = op.kind().is_some_and(|k| k.family() == Family::Movement);
         match inputs_of(op).first().and_then(|from| self.costs.bytes(*from)) {
-            Some(from) if moves && from <= bytes => INFINITE,
+            Some(from) if moves(op) && from <= bytes => INFINITE,
             _ => bytes,
         }
     }

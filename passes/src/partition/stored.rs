@@ -8,13 +8,23 @@ use kiln_dialects::{
 };
 use std::collections::HashSet;
 
+/// Whether an op only moves elements.
+pub(super) fn moves(op: Op) -> bool {
+    op.kind().is_some_and(|k| k.family() == Family::Movement)
+}
+
+/// Whether an op reduces: its kernel computes what it reads.
+pub(super) fn reduces(op: Op) -> bool {
+    matches!(op.kind(), Some(OpKind::Reduce | OpKind::Mean | OpKind::Var | OpKind::Std))
+}
+
 /// Whether what reads an op's result computes it in its own loads: a movement, or a conversion to
 /// no fewer bits.
 fn is_load(op: Op) -> bool {
     let bits = |v: Value| tensor_type(v.ty()).map_or(0, |t| t.dtype.byte_size());
     match Convert::of(op) {
         Some(o) => bits(o.input) <= bits(op.result(0)),
-        None => op.kind().is_some_and(|k| k.family() == Family::Movement),
+        None => moves(op),
     }
 }
 
@@ -40,16 +50,14 @@ fn reads_several(v: Value, heavy: &HashSet<Op>, block: Block, costs: &Costs) -> 
 /// The ops of the forward pass whose results `heavy` ops of the backward pass read, and whose
 /// recomputation reads several tensors. These results would be read and stored once more, which
 /// takes more time than the bytes are worth; as `ban_recompute_materialized_backward` of PyTorch's
-/// partitioner, which saves activations too. Reductions compute what they read.
+/// partitioner, which saves activations too.
 pub(super) fn stored(
     backward: &HashSet<Op>,
     heavy: &HashSet<Op>,
     block: Block,
     costs: &Costs,
 ) -> Vec<Op> {
-    let reduces = [OpKind::Reduce, OpKind::Mean, OpKind::Var, OpKind::Std];
-    let loads = |op: &&Op| !op.kind().is_some_and(|k| reduces.contains(&k));
-    let readers = backward.iter().filter(|op| heavy.contains(*op)).filter(loads);
+    let readers = backward.iter().filter(|op| heavy.contains(*op) && !reduces(**op));
     let mut stack: Vec<Value> = readers.flat_map(|op| inputs_of(*op)).collect();
     let (mut seen, mut found) = (HashSet::new(), HashSet::new());
     while let Some(v) = stack.pop() {

@@ -20,6 +20,11 @@ pub(crate) const OUTSIDE_ROWS: &str = "it has no loops for elements outside its 
 /// own work.
 pub const MOST_COPIED: i64 = 4;
 
+/// Whether a pad adds elements along a dimension, or may.
+fn pads_along(pad: &Pad, d: usize) -> bool {
+    [&pad.low[d], &pad.high[d]].iter().any(|s| s.known() != Some(0))
+}
+
 impl Grouping<'_> {
     /// Whether a kernel can copy another slice into the tensor it already inserts into; returns
     /// the kernel's kind then.
@@ -170,8 +175,7 @@ impl Grouping<'_> {
     /// dimensions of one element.
     fn interleaves(&self, pad: &Pad) -> bool {
         let dims = self.graph.facts.dims(pad.input);
-        let padded = |d: usize| [&pad.low[d], &pad.high[d]].iter().any(|s| s.known() != Some(0));
-        (1..dims.len()).any(|d| dims[d].known() == Some(1) && padded(d))
+        (1..dims.len()).any(|d| dims[d].known() == Some(1) && pads_along(pad, d))
     }
 
     /// Whether padding would split the rows of a matmul that packs its right operand for all of them.
@@ -183,9 +187,8 @@ impl Grouping<'_> {
                 .is_some_and(|o| o.lhs_batch.is_empty())
         };
         let dims = self.graph.facts.dims(pad.input);
-        let padded = |d: &usize| [&pad.low[*d], &pad.high[*d]].iter().any(|s| s.known() != Some(0));
         // Rows are joined across all dimensions but the columns.
-        let line = (1..dims.len().saturating_sub(1)).find(padded);
+        let line = (1..dims.len().saturating_sub(1)).find(|d| pads_along(pad, *d));
         let splits = line.is_some_and(|d| dims[..d].iter().any(|n| n.known() != Some(1)));
         let refused = matches!(self.mode, FusionMode::Fused { split_rows: false, .. });
         refused && splits && self.groups[g].nodes.iter().any(packs)
