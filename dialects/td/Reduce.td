@@ -87,11 +87,12 @@ def Kiln_ConvolutionOp : Kiln_Contraction<"convolution"> {
   let assemblyFormat = "(`transposed` $transposed^)? $input `,` $weight `strides` `=` $strides `pad` `=` $pad_low `x` $pad_high `dilation` `=` $dilation attr-dict `:` type($input) `,` type($weight)";
 }
 def Kiln_ConvolutionWeightGradientOp : Kiln_Contraction<"convolution_weight_gradient"> {
-  let summary = "Gradient of a convolution by its weight, channels last: of an input [N, H, W, C] and the gradient of a result [N, P, Q, O], sums over N / splits images each, [splits, O, KH, KW, C] in f32. window is KH, KW. depthwise: of each channel by its own, [splits, KH, KW, C]";
-  let formula = "r[s, o, i, j, c] = sum over n, p, q of x[s N / splits + n, p * strides + i * dilation - pad_low, q * strides + j * dilation - pad_low, c] * g[s N / splits + n, p, q, o]; depthwise: r[s, i, j, c], where o is c";
+  let summary = "Gradient of a convolution by its weight, channels last: of an input [N, H, W, C] and the gradient of a result [N, P, Q, O], sums over N / splits images each, [splits, O, KH, KW, C] in f32. window is KH, KW. Of several groups the gradients of each group's filters by its own channels, [splits, groups, O / groups, KH, KW, C / groups]; depthwise: of each channel by its own, [splits, KH, KW, C]";
+  let formula = "r[s, o, i, j, c] = sum over n, p, q of x[s N / splits + n, p * strides + i * dilation - pad_low, q * strides + j * dilation - pad_low, c] * g[s N / splits + n, p, q, o]; of groups: r[s, a, o, i, j, c] with channel a C / groups + c and filter a O / groups + o; depthwise: r[s, i, j, c], where o is c";
   let reference = "torch.ops.aten.convolution_backward";
   let arguments = (ins Tensor:$input, Tensor:$gradient, DenseI64ArrayAttr:$window, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pad_low,
-                       DenseI64ArrayAttr:$pad_high, DenseI64ArrayAttr:$dilation, DefaultValuedAttr<I64Attr, "1">:$splits, UnitAttr:$depthwise);
+                       DenseI64ArrayAttr:$pad_high, DenseI64ArrayAttr:$dilation, DefaultValuedAttr<I64Attr, "1">:$groups,
+                       DefaultValuedAttr<I64Attr, "1">:$splits, UnitAttr:$depthwise);
   let results = (outs Tensor:$result);
   let assemblyFormat = "(`depthwise` $depthwise^)? $input `,` $gradient `window` `=` $window `strides` `=` $strides `pad` `=` $pad_low `x` $pad_high `dilation` `=` $dilation attr-dict `:` type($input) `,` type($gradient)";
 }

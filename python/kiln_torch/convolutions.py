@@ -15,6 +15,8 @@ ATTENTION = torch.nn.functional.scaled_dot_product_attention
 OTHERS = (torch.conv1d, torch.conv3d, torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
 LEAST = 8
 """Dense convolutions of a network whose gradients are kiln's by default. A library's split the backward pass into as many programs."""
+WIDEST = 64
+"""Most groups that `kiln-merge-groups` and `kiln-weight-gradients` join."""
 # Where the other gradients are a library's.
 DEVICES = {"cuda"}
 # Of depthwise gradients by the weight with a kernel of their own.
@@ -99,8 +101,8 @@ def argument(node: torch.fx.Node, name: str, default):
 
 
 def is_fast(node: torch.fx.Node) -> bool:
-    """Whether a `conv2d` of Dynamo's has gradients that kiln computes as fast as a library: depthwise ones, and dense ones of 16-bit floats whose channels
-    TMA takes, of an image of few channels, or of one pixel, as where channels are squeezed and excited."""
+    """Whether a `conv2d` of Dynamo's has gradients that kiln computes as fast as a library: depthwise ones, and others of 16-bit floats whose channels TMA
+    takes (of several groups, those of some groups together), of an image of few channels, or of one pixel, as where channels are squeezed and excited."""
     result = node.meta.get("example_value")
     weight, groups, dilation = argument(node, "weight", None).meta["example_value"], argument(node, "groups", 1), argument(node, "dilation", 1)
     if not isinstance(result, torch.Tensor) or not all(isinstance(n, int) for n in result.shape) or result.dtype not in (torch.float16, torch.bfloat16):
@@ -108,8 +110,9 @@ def is_fast(node: torch.fx.Node) -> bool:
     filters, channels = weight.shape[:2]
     if not has_kernels(result.device) or any(d != 1 for d in (dilation if isinstance(dilation, (tuple, list)) else (dilation,))):
         return False
-    aligned = filters % 8 == 0 and (channels % 8 == 0 or channels <= 4)
-    return channels == 1 and filters == groups or groups == 1 and (aligned or result.shape[2:].numel() == 1)
+    if groups > 1:
+        return channels == 1 and filters == groups or any(groups % n == 0 and n * channels % 8 == n * filters // groups % 8 == 0 for n in range(1, WIDEST + 1))
+    return filters % 8 == 0 and (channels % 8 == 0 or channels <= 4) or result.shape[2:].numel() == 1
 
 
 def are_whole(module: torch.fx.GraphModule) -> bool:

@@ -238,7 +238,7 @@ def heads(x):
 
 # Their gradients are autograd's by default.
 OTHERS = {
-    "groups": lambda: Network(nn.Conv2d(8, 8, 3, groups=2)), "dilation": lambda: Network(nn.Conv2d(8, 8, 3, dilation=2)), "attention": lambda: Network(heads),
+    "groups that TMA does not take": lambda: Network(nn.Conv2d(8, 12, 3, groups=2)), "dilation": lambda: Network(nn.Conv2d(8, 8, 3, dilation=2)), "attention": lambda: Network(heads),
     "channels that TMA does not take": lambda: Network(channels=12), "a transposed convolution": lambda: Network(nn.ConvTranspose2d(8, 8, 3)),
 }
 
@@ -266,6 +266,8 @@ def test_networks_of_convolutions_are_kiln_s_by_default(monkeypatch):
     assert trained(Network) == {"kiln's"}
     depthwise = lambda: Network(nn.Conv2d(8, 8, 3, stride=2, groups=8))
     assert trained(depthwise) == {"kiln's"}
+    groups = lambda: Network(nn.Sequential(nn.Conv2d(8, 16, 3, groups=2, padding=1), nn.Conv2d(16, 8, 3, groups=4, stride=2)))
+    assert trained(groups) == {"kiln's"}
     squeezed = lambda: Network(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 6, 1), nn.Conv2d(6, 8, 1)))
     assert trained(squeezed) == {"kiln's"}
     assert "kiln's" not in trained(Network, joint_graph=False)

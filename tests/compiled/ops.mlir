@@ -975,6 +975,38 @@ func.func @f(%x: tensor<6x9x9x24xbf16>, %g: tensor<6x9x9x16xbf16>) -> tensor<3x1
 
 // -----
 
+// CASE: the same of two groups, whose positions have whole tiles of columns
+func.func @f(%x: tensor<4x7x8x128xbf16>, %g: tensor<4x7x8x48xbf16>) -> tensor<2x2x24x3x3x64xf32> {
+  %0 = kiln.convolution_weight_gradient %x, %g window = [3, 3] strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 2 : i64, splits = 2 : i64} : tensor<4x7x8x128xbf16>, tensor<4x7x8x48xbf16>
+  return %0 : tensor<2x2x24x3x3x64xf32>
+}
+
+// -----
+
+// CASE: the same of three groups of 24 channels, in which a tile reads those of the next group
+func.func @f(%x: tensor<6x9x10x72xf16>, %g: tensor<6x5x5x24xf16>) -> tensor<3x3x8x3x3x24xf32> {
+  %0 = kiln.convolution_weight_gradient %x, %g window = [3, 3] strides = [2, 2] pad = [1, 1] x [1, 0] dilation = [1, 1] {groups = 3 : i64, splits = 3 : i64} : tensor<6x9x10x72xf16>, tensor<6x5x5x24xf16>
+  return %0 : tensor<3x3x8x3x3x24xf32>
+}
+
+// -----
+
+// CASE: the same of joined groups without splits, of which the diagonal is read
+func.func @f(%x: tensor<2x9x9x64xbf16>, %g: tensor<2x9x9x64xbf16>) -> tensor<2x16x1x1x2xbf16> {
+  %0 = kiln.convolution_weight_gradient %x, %g window = [1, 1] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 2 : i64} : tensor<2x9x9x64xbf16>, tensor<2x9x9x64xbf16>
+  %1 = kiln.reshape %0 sizes = [1, 2, 16, 2, 1, 1, 16, 2] : tensor<1x2x32x1x1x32xf32>
+  %2 = kiln.iota [1, 2, 16, 2, 1, 1, 16, 2] axis = 2 : i64
+  %3 = kiln.iota [1, 2, 16, 2, 1, 1, 16, 2] axis = 6 : i64
+  %4 = kiln.compare eq %2, %3 : tensor<1x2x16x2x1x1x16x2xi64>
+  %5 = kiln.splat [1, 2, 16, 2, 1, 1, 16, 2], 0.0 : f32
+  %6 = kiln.select %4, %1, %5 : tensor<1x2x16x2x1x1x16x2xi1>, tensor<1x2x16x2x1x1x16x2xf32>
+  %7 = kiln.reduce sum %6 dims = [0, 3, 6] : tensor<1x2x16x2x1x1x16x2xf32>
+  %8 = kiln.convert %7 : tensor<2x16x1x1x2xf32> to bf16
+  return %8 : tensor<2x16x1x1x2xbf16>
+}
+
+// -----
+
 // CASE: the same whose window rows are contiguous
 func.func @f(%x: tensor<2x15x17x8xbf16>, %g: tensor<2x5x6x16xbf16>) -> tensor<1x16x7x7x8xf32> {
   %0 = kiln.convolution_weight_gradient %x, %g window = [7, 7] strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x15x17x8xbf16>, tensor<2x5x6x16xbf16>

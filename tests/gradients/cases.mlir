@@ -358,6 +358,27 @@ func.func @f(%x: tensor<2x4x6x5xf64>, %w: tensor<6x2x3x2xf64>) -> tensor<2x6x5x3
 }
 
 // -----
+// CASE: convolution_of_groups
+func.func @f(%x: tensor<2x4x5x4xf64>, %w: tensor<6x2x3x2xf64>) -> tensor<2x6x5x3xf64> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 0] x [1, 0] dilation = [1, 1] {groups = 2 : i64} : tensor<2x4x5x4xf64>, tensor<6x2x3x2xf64>
+  return %0 : tensor<2x6x5x3xf64>
+}
+
+// -----
+// CASE: strided_convolution_of_groups
+func.func @f(%x: tensor<2x4x7x6xf64>, %w: tensor<6x2x3x2xf64>) -> tensor<2x6x4x3xf64> {
+  %0 = kiln.convolution %x, %w strides = [2, 2] pad = [1, 0] x [1, 0] dilation = [1, 1] {groups = 2 : i64} : tensor<2x4x7x6xf64>, tensor<6x2x3x2xf64>
+  return %0 : tensor<2x6x4x3xf64>
+}
+
+// -----
+// CASE: strided_convolution_of_groups_by_one_pixel
+func.func @f(%x: tensor<2x4x5x7xf64>, %w: tensor<2x2x1x1xf64>) -> tensor<2x2x3x3xf64> {
+  %0 = kiln.convolution %x, %w strides = [2, 3] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 2 : i64} : tensor<2x4x5x7xf64>, tensor<2x2x1x1xf64>
+  return %0 : tensor<2x2x3x3xf64>
+}
+
+// -----
 // CASE: convolution_with_a_rest
 func.func @f(%x: tensor<2x2x8xf64>, %w: tensor<3x2x3xf64>) -> tensor<2x3x3xf64> {
   %0 = kiln.convolution %x, %w strides = [3] pad = [1] x [1] dilation = [1] : tensor<2x2x8xf64>, tensor<3x2x3xf64>

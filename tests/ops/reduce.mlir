@@ -454,6 +454,29 @@ func.func @f(%x: tensor<4x7x8x3xf32>, %g: tensor<4x7x8x4xf32>) {
 
 // -----
 
+func.func @f(%x: tensor<4x7x8x6xf16>, %g: tensor<4x3x8x4xf16>) -> tensor<2x2x2x3x2x3xf32> {
+  %0 = kiln.convolution_weight_gradient %x, %g window = [3, 2] strides = [2, 1] pad = [0, 0] x [0, 1] dilation = [1, 1] {groups = 2 : i64, splits = 2 : i64} : tensor<4x7x8x6xf16>, tensor<4x3x8x4xf16>
+  return %0 : tensor<2x2x2x3x2x3xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4x7x8x6xf32>, %g: tensor<4x7x8x4xf32>) {
+  // expected-error @+1 {{has 4 filters, which 3 groups do not divide}}
+  %0 = kiln.convolution_weight_gradient %x, %g window = [1, 1] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 3 : i64} : tensor<4x7x8x6xf32>, tensor<4x7x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x7x8x6xf32>) {
+  // expected-error @+1 {{is depthwise and has 2 groups}}
+  %0 = kiln.convolution_weight_gradient depthwise %x, %x window = [1, 1] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 2 : i64} : tensor<4x7x8x6xf32>, tensor<4x7x8x6xf32>
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<4x7x3xf32>) {
   // expected-error @+1 {{takes rank 4, has rank 3 and 3}}
   %0 = kiln.convolution_weight_gradient %x, %x window = [1, 1] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<4x7x3xf32>, tensor<4x7x3xf32>

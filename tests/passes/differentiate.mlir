@@ -134,6 +134,19 @@ func.func @f(%x: tensor<2x3x8x8xf32>, %w: tensor<4x3x3x3xf32>) -> tensor<f32> {
 }
 
 // -----
+// Pixels of each phase of the stride are channels of a group: one convolution of two groups of four
+// phases has all of them.
+// CASE: strided_convolution_of_groups
+// NO-RUN: it gets results; tests/gradients/ compares these with differences
+// CHECK: kiln.convolution {{.*}} strides = [1, 1] {{.*}} {groups = 2 : i64} : tensor<2x8x4x4xf32>, tensor<16x4x2x2xf32>
+// CHECK: kiln.transpose {{.*}} permutation = [0, 1, 4, 5, 2, 6, 3]
+func.func @f(%x: tensor<2x4x8x8xf32>, %w: tensor<8x2x3x3xf32>) -> tensor<f32> {
+  %0 = kiln.convolution %x, %w strides = [2, 2] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 2 : i64} : tensor<2x4x8x8xf32>, tensor<8x2x3x3xf32>
+  %1 = kiln.reduce sum %0 dims = [0, 1, 2, 3] : tensor<2x8x4x4xf32>
+  return %1 : tensor<f32>
+}
+
+// -----
 // CASE: decomposed_mean
 // NO-RUN: it gets results
 // CHECK: kiln.mean

@@ -106,3 +106,64 @@ module {
     return %6 : tensor<6x1x3x3xbf16>
   }
 }
+
+// -----
+// Groups of 4 channels: four become one of 16, and the blocks on the diagonal of its gradient remain.
+// Of more pixels it would be one of 64, as wide as a tile; these have few CTAs.
+// CASE: joined_groups
+// CHECK: kiln.convolution_weight_gradient
+// CHECK-SAME: pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 8 : i64}
+// CHECK: kiln.select
+// CHECK: kiln.reduce sum {{.*}} dims = [0, 6]
+// IMPLICIT-CHECK-NOT: kiln.convolution %
+module {
+  func.func @main(%x: tensor<2x128x7x7xbf16>, %g: tensor<2x128x7x7xbf16>) -> tensor<128x4x3x3xbf16> {
+    %0 = kiln.reshape %x sizes = [2, 32, 4, 7, 7] : tensor<2x128x7x7xbf16>
+    %1 = kiln.transpose %0 permutation = [2, 1, 0, 3, 4] : tensor<2x32x4x7x7xbf16>
+    %2 = kiln.reshape %1 sizes = [4, 64, 7, 7] : tensor<4x32x2x7x7xbf16>
+    %3 = kiln.transpose %g permutation = [1, 0, 2, 3] : tensor<2x128x7x7xbf16>
+    %4 = kiln.convolution %2, %3 strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 32 : i64} : tensor<4x64x7x7xbf16>, tensor<128x2x7x7xbf16>
+    %5 = kiln.transpose %4 permutation = [1, 0, 2, 3] : tensor<4x128x3x3xbf16>
+    return %5 : tensor<128x4x3x3xbf16>
+  }
+}
+
+// -----
+// Groups of 64 channels fill tiles. A stride leaves a row of pixels over.
+// CASE: wide_groups
+// CHECK: kiln.convolution_weight_gradient
+// CHECK-SAME: strides = [2, 2] pad = [1, 1] x [0, 0] dilation = [1, 1] {groups = 2 : i64}
+// IMPLICIT-CHECK-NOT: kiln.select
+// IMPLICIT-CHECK-NOT: kiln.convolution %
+module {
+  func.func @main(%x: tensor<2x128x8x8xf16>, %g: tensor<2x64x4x4xf16>) -> tensor<64x64x3x3xf16> {
+    %0 = kiln.reshape %x sizes = [2, 2, 64, 8, 8] : tensor<2x128x8x8xf16>
+    %1 = kiln.transpose %0 permutation = [2, 1, 0, 3, 4] : tensor<2x2x64x8x8xf16>
+    %2 = kiln.reshape %1 sizes = [64, 4, 8, 8] : tensor<64x2x2x8x8xf16>
+    %3 = kiln.transpose %g permutation = [1, 0, 2, 3] : tensor<2x64x4x4xf16>
+    %4 = kiln.convolution %2, %3 strides = [1, 1] pad = [1, 1] x [0, 0] dilation = [2, 2] {groups = 2 : i64} : tensor<64x4x8x8xf16>, tensor<64x2x4x4xf16>
+    %5 = kiln.transpose %4 permutation = [1, 0, 2, 3] : tensor<64x64x3x3xf16>
+    return %5 : tensor<64x64x3x3xf16>
+  }
+}
+
+// -----
+// All groups become one: as of any 16 channels, a row of the window is one row of channels, and the
+// padding is stored.
+// CASE: groups_that_become_one
+// CHECK: kiln.pad {{.*}} low = [0, 1, 1, 0] high = [0, 1, 1, 0]
+// CHECK: kiln.convolution_weight_gradient
+// CHECK-SAME: pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x7x7x16xbf16>
+// CHECK: kiln.select
+// IMPLICIT-CHECK-NOT: kiln.convolution %
+module {
+  func.func @main(%x: tensor<2x16x5x5xbf16>, %g: tensor<2x8x5x5xbf16>) -> tensor<8x8x3x3xbf16> {
+    %0 = kiln.reshape %x sizes = [2, 2, 8, 5, 5] : tensor<2x16x5x5xbf16>
+    %1 = kiln.transpose %0 permutation = [2, 1, 0, 3, 4] : tensor<2x2x8x5x5xbf16>
+    %2 = kiln.reshape %1 sizes = [8, 4, 5, 5] : tensor<8x2x2x5x5xbf16>
+    %3 = kiln.transpose %g permutation = [1, 0, 2, 3] : tensor<2x8x5x5xbf16>
+    %4 = kiln.convolution %2, %3 strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 2 : i64} : tensor<8x4x5x5xbf16>, tensor<8x2x5x5xbf16>
+    %5 = kiln.transpose %4 permutation = [1, 0, 2, 3] : tensor<8x8x3x3xbf16>
+    return %5 : tensor<8x8x3x3xbf16>
+  }
+}

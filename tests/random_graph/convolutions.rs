@@ -67,6 +67,7 @@ impl Graph {
                     pad_low: vec![1, 0],
                     pad_high: vec![0, 0],
                     dilation: vec![1, 1],
+                    groups: 1,
                     splits: 1,
                     depthwise: false,
                 }))

@@ -192,6 +192,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
                 pad_low,
                 pad_high,
                 dilation,
+                groups,
                 splits,
                 depthwise,
                 ..
@@ -201,7 +202,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
                 pad_low,
                 pad_high,
                 dilation,
-                groups: 1,
+                groups,
                 transposed: false,
                 output_padding: None,
             };

@@ -9,11 +9,12 @@ use crate::{
 };
 
 /// Sums over the images of each split, of an input \[N, H, W, C\] and the gradient of a result
-/// \[N, P, Q, O\]: \[splits, O, KH, KW, C\] in f32, if `depthwise`, of each channel by its own,
+/// \[N, P, Q, O\]: \[splits, O, KH, KW, C\] in f32, of several groups
+/// \[splits, groups, O / groups, KH, KW, C / groups\], if `depthwise`, of each channel by its own,
 /// \[splits, KH, KW, C\]. `p` are the parameters of the convolution.
 ///
 /// Err: other ranks, sizes that are not those of the convolution, integers, splits that do not
-/// divide the images.
+/// divide the images, groups that do not divide channels and filters.
 pub fn convolution_weight_gradient(
     x: &Tensor,
     gradient: &Tensor,
@@ -44,10 +45,20 @@ pub fn convolution_weight_gradient(
     if depthwise && filters != c {
         return Err(format!("has {c} channels and {filters} filters, and is depthwise").into());
     }
-    let shape = if depthwise { vec![splits, kh, kw, c] } else { vec![splits, filters, kh, kw, c] };
+    let groups = size(p.groups)?;
+    if groups == 0 || c % groups != 0 || filters % groups != 0 || depthwise && groups > 1 {
+        return Err(format!("has {groups} groups of {c} channels and {filters} filters").into());
+    }
+    let (of, by) = (c / groups, filters / groups);
+    let shape = match (depthwise, groups) {
+        (true, _) => vec![splits, kh, kw, c],
+        (false, 1) => vec![splits, filters, kh, kw, c],
+        _ => vec![splits, groups, by, kh, kw, of],
+    };
     let mut out = Vec::with_capacity(count(&shape)?);
     for_each_index(&shape, |index| {
         let (s, o, i, j, k) = match *index {
+            [s, a, o, i, j, k] => (s, a * by + o, i, j, a * of + k),
             [s, o, i, j, k] => (s, o, i, j, k),
             [s, i, j, k] => (s, k, i, j, k),
             _ => return Err("has another rank".into()),
@@ -100,6 +111,40 @@ mod tests {
             let sum: f64 = split.as_f()?.iter().skip(k).step_by(want.len()).sum();
             assert!((sum - w).abs() < 1e-6, "{k}: {sum}, but {w}");
         }
+        Ok(())
+    }
+
+    #[test]
+    fn a_group_has_the_gradient_of_its_channels_and_filters() -> Result<()> {
+        let numbers = |shape: &[usize], from: usize| {
+            let values = (from..from + shape.iter().product::<usize>()).map(|i| (i as f64).sin());
+            Tensor::floats(DType::F32, shape.to_vec(), values.collect())
+        };
+        let p = ConvParams {
+            strides: vec![2, 1],
+            pad_low: vec![1, 0],
+            pad_high: vec![0, 1],
+            dilation: vec![1, 2],
+            groups: 1,
+            transposed: false,
+            output_padding: None,
+        };
+        let (x, g) = (numbers(&[2, 6, 7, 6], 1)?, numbers(&[2, 3, 4, 4], 70)?);
+        let all = convolution_weight_gradient(&x, &g, &[3, 3], &p, 2, false)?;
+        let of = |groups: i64| {
+            let p = ConvParams { groups, ..p.clone() };
+            convolution_weight_gradient(&x, &g, &[3, 3], &p, 2, false)
+        };
+        let own = of(2)?;
+        assert_eq!((all.shape(), own.shape()), (&[2, 4, 3, 3, 6][..], &[2, 2, 2, 3, 3, 3][..]));
+        let (all, mut own) = (all.as_f()?, own.as_f()?.iter());
+        for_each_index(&[2, 2, 2, 9, 3], |i| {
+            let [s, a, o, position, k] = *i else { return Err("has another rank".into()) };
+            let same = ((s * 4 + 2 * a + o) * 9 + position) * 6 + 3 * a + k;
+            assert_eq!(own.next(), Some(&all[same]));
+            Ok(())
+        })?;
+        assert!(of(3).is_err() && of(0).is_err());
         Ok(())
     }
 

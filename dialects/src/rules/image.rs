@@ -307,12 +307,22 @@ fn weight_gradient(o: &ConvolutionWeightGradient, v: &dyn Sizes) -> Result<Vec<T
     }
     let divides = o.splits == 1 || o.splits > 1 && n.known().is_some_and(|n| n % o.splits == 0);
     ensure(divides, || format!("has {n} images, which {} splits do not divide", o.splits))?;
-    let [splits, kh, kw] = [o.splits, o.window[0], o.window[1]].map(Dim::Known);
-    let dims = match o.depthwise {
-        true => {
+    let [splits, groups, kh, kw] = [o.splits, o.groups, o.window[0], o.window[1]].map(Dim::Known);
+    let each = |all: &Dim, what: &str| -> Result<Dim> {
+        let divides = o.groups > 0 && all.known().is_some_and(|n| n % o.groups == 0);
+        ensure(divides, || format!("has {all} {what}, which {groups} groups do not divide"))?;
+        Ok(all.floordiv(&groups))
+    };
+    let dims = match (o.depthwise, o.groups) {
+        (true, 1) => {
             vec![splits, kh, kw, unify(c, f, || "of input and gradient, their channels".into())?]
         }
-        false => vec![splits, f.clone(), kh, kw, c.clone()],
+        (true, n) => return Err(format!("is depthwise and has {n} groups").into()),
+        (false, 1) => vec![splits, f.clone(), kh, kw, c.clone()],
+        (false, _) => {
+            let (filters, channels) = (each(f, "filters")?, each(c, "channels")?);
+            vec![splits, groups.clone(), filters, kh, kw, channels]
+        }
     };
     Ok(vec![TensorType { dtype: DType::F32, dims }])
 }

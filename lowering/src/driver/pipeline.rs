@@ -126,14 +126,14 @@ pub const PIPELINE: &[PipelineStep] = &[
     cuda(
         Level::Prims,
         On::Module,
-        "kiln-merge-groups",
-        "before padding is exposed and layouts are chosen, which its mark decides",
+        "kiln-weight-gradients",
+        "before groups are joined, padding is exposed and layouts are chosen, as of images",
     ),
     cuda(
         Level::Prims,
         On::Module,
-        "kiln-weight-gradients",
-        "before padding is exposed and layouts are chosen, which would take them for images",
+        "kiln-merge-groups",
+        "before padding is exposed and layouts are chosen, which its mark decides",
     ),
     step(
         Level::Prims,

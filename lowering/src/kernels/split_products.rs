@@ -213,16 +213,16 @@ impl SplitProducts {
         let (gemm, model) = (Gemm { batch, rows, columns, k: depth }, Chip::Sm90a);
         let few = reads_rows(o).then(|| model.skinny_gemm(gemm)).flatten();
         let whole = model.tiled_gemm(gemm, Left::default()).min(few.unwrap_or(f64::MAX));
-        self.fastest(gemm, whole, |n| *n <= steps && steps % n == 0)
+        self.fastest(gemm, whole, |n| *n <= steps && steps % n == 0).map(|(parts, _)| parts)
     }
-    /// The split factor of those that `divides` allows that takes least time, if that is less than
-    /// `whole`, in clocks.
+    /// The split factor of those that `divides` allows that takes least time, and that time, if it is
+    /// less than `whole`, in clocks.
     pub(super) fn fastest(
         &self,
         gemm: Gemm,
         whole: f64,
         divides: impl Fn(&i64) -> bool,
-    ) -> Option<i64> {
+    ) -> Option<(i64, f64)> {
         let (model, Gemm { batch, rows, columns, k }) = (Chip::Sm90a, gemm);
         let time = |n: i64| {
             let bytes = 2 * 4 * n * batch * rows * columns;
@@ -234,7 +234,7 @@ impl SplitProducts {
         let all = (2..=self.most).filter(divides).map(|n| (n, time(n)));
         let (parts, time) = all.min_by(|a, b| a.1.total_cmp(&b.1))?;
         // 10% margin: the cost model is no more accurate.
-        (time < 0.9 * whole).then_some(parts)
+        (time < 0.9 * whole).then_some((parts, time))
     }
 }
 

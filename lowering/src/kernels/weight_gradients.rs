@@ -9,6 +9,8 @@
 //! mode loads the pixels. A window of one pixel is a `kiln.dot_general`; so are windows that do not
 //! overlap, of an image whose channels TMA cannot read.
 //!
+//! Of several groups several become one, as wide as a tile (`groups.rs`).
+//!
 //! Of a depthwise convolution each channel has a sum of its own for each window position, which no
 //! tensor core computes: a kernel of threads does, on any GPU.
 //!
@@ -23,6 +25,7 @@
 //!          %s = kiln.reduce sum %p dims = [0]   %c = kiln.convert %s : … to bf16   %0 = kiln.transpose %c [3, 0, 1, 2]
 //! ```
 mod depthwise;
+mod groups;
 
 use crate::{
     kernels::{op_facts::fits_im2col, split_products::SplitProducts},
@@ -67,9 +70,9 @@ impl Pass for WeightGradients {
         let is_convolution = |op: &Op| op.kind() == Some(OpKind::Convolution);
         for op in walk(root).into_iter().filter(is_convolution).collect::<Vec<_>>() {
             let b = Builder::before(op).ok_or_at(op, "is in no block")?;
-            if let Some(form) = Form::of(op).filter(|f| tensor_cores && f.is_gradient()) {
+            if let Some(form) = depthwise::Form::of(op) {
                 form.rewrite(&b).at(op)?;
-            } else if let Some(form) = depthwise::Form::of(op) {
+            } else if let Some(form) = Form::of(op).filter(|f| tensor_cores && f.is_gradient()) {
                 form.rewrite(&b).at(op)?;
             }
         }
@@ -79,11 +82,14 @@ impl Pass for WeightGradients {
 
 /// A convolution of images \[C, N, H, W\] by windows \[O, N, P, Q\], as the gradient that it is.
 struct Form {
-    /// Its result, or the part of it that is read: \[C, O, KH, KW\].
+    /// Its result, or the part of it that is read: \[C / groups, O, KH, KW\].
     result: Value,
+    /// The images, and the permutation that puts their channels last.
     input: Value,
+    last: [i64; 4],
     gradient: Value,
     dtype: DType,
+    groups: i64,
     channels: i64,
     images: i64,
     size: [i64; 2],
@@ -135,20 +141,27 @@ impl Along {
 
 impl Form {
     fn of(op: Op) -> Option<Form> {
-        let o = Convolution::of(op).filter(|o| o.groups == 1 && !o.transposed)?;
-        let ([channels, images, height, width], [filters, _, rows, columns]) =
-            (known(o.input)?, known(o.weight)?);
+        let o = Convolution::of(op).filter(|o| !o.transposed)?;
+        let (input, last) = match o.groups {
+            1 => (o.input, [1, 2, 3, 0]),
+            _ => (groups::image(&o)?, [0, 2, 3, 1]),
+        };
+        let sizes = known(input)?;
+        let [images, height, width, channels] = last.map(|d| sizes[d as usize]);
+        let [filters, _, rows, columns] = known(o.weight)?;
         let dtype = tensor_type(o.input.ty()).ok()?.dtype;
         let narrow = matches!(dtype, DType::BF16 | DType::F16);
         let result = read_part(op.result(0));
         let [read, by, kh, kw] = known(result)?;
-        let complete = [read, by] == [channels, filters];
+        let complete = [read * o.groups, by] == [channels, filters];
         let sizes = [channels, images, height, width, filters, rows, columns, kh, kw];
         (narrow && complete && sizes.iter().all(|n| *n > 0)).then_some(Form {
             result,
-            input: o.input,
+            input,
+            last,
             gradient: o.weight,
             dtype,
+            groups: o.groups,
             channels,
             images,
             size: [height, width],
@@ -189,15 +202,14 @@ impl Form {
             )
         };
         let readable = self.is_pixel() || self.is_apart() || fits_im2col(&o, &self.window);
-        // Rows of windows that are rows of the image merge with each other, too.
-        let wide = self.size[1] + self.pad_low[1] + self.pad_high[1];
-        let apart = !self.merges_rows() || wide > self.window[1] || self.is_apart();
-        apart
-            && swapped(self.input)
-            && swapped(self.gradient)
-            && self.filters % UNIT == 0
-            && readable
-            && (0..2).all(reads)
+        let aligned = match self.groups {
+            1 => {
+                let apart = self.keeps_rows_apart(1) || self.is_apart();
+                apart && self.filters % UNIT == 0 && swapped(self.input)
+            }
+            _ => self.joined().is_some(),
+        };
+        aligned && swapped(self.gradient) && readable && (0..2).all(reads)
     }
 
     fn is_plain(&self) -> bool {
@@ -205,14 +217,19 @@ impl Form {
     }
     /// Whether the window is one pixel, and each pixel has one.
     fn is_pixel(&self) -> bool {
-        self.window == [1, 1] && self.strides == [1, 1] && self.is_plain() && self.outs == self.size
+        self.groups == 1
+            && self.window == [1, 1]
+            && self.strides == [1, 1]
+            && self.is_plain()
+            && self.outs == self.size
     }
     /// Whether windows cover the image and do not overlap, and TMA cannot read the channels.
     fn is_apart(&self) -> bool {
         let covers = |i: usize| {
             self.strides[i] == self.window[i] && self.outs[i] * self.window[i] == self.size[i]
         };
-        self.channels % UNIT != 0
+        self.groups == 1
+            && self.channels % UNIT != 0
             && self.dilation == [1, 1]
             && self.is_plain()
             && (0..2).all(covers)
@@ -220,8 +237,13 @@ impl Form {
 
     /// Whether the pixels of a window row are one row of channels, since those of a pixel do not fill
     /// tiles. Padding would lie between such pixels: it is stored.
-    fn merges_rows(&self) -> bool {
-        self.channels % TILE != 0 && self.dilation[1] == 1 && self.window[1] > 1
+    fn merges_rows(&self, groups: i64) -> bool {
+        groups == 1 && self.channels % TILE != 0 && self.dilation[1] == 1 && self.window[1] > 1
+    }
+    /// Whether rows of windows do not merge with each other too, as those that are rows of the image.
+    fn keeps_rows_apart(&self, groups: i64) -> bool {
+        let wide = self.size[1] + self.pad_low[1] + self.pad_high[1];
+        !self.merges_rows(groups) || wide > self.window[1]
     }
 
     fn rewrite(&self, b: &Builder) -> Result<()> {
@@ -229,19 +251,27 @@ impl Form {
         let sum = if self.is_pixel() || self.is_apart() {
             let made = self.product(b)?;
             b.add(&Reshape { input: made, sizes: Size::all(&sizes) })?
+        } else if self.groups > 1 {
+            self.sums_of_groups(b)?
         } else {
             self.partial_sums(b, sizes)?
         };
         let new = b.add(&Transpose { input: sum, permutation: vec![3, 0, 1, 2] })?;
         self.result.replace_uses(new);
-        let erases = |k| matches!(k, OpKind::Slice | OpKind::Convolution | OpKind::Transpose);
+        let erases = |k| {
+            use OpKind::{Convolution, Reshape, Slice, Transpose};
+            matches!(k, Slice | Convolution | Transpose | Reshape)
+        };
         kiln_passes::readers::erase_dead(vec![self.result], erases);
         Ok(())
     }
 
-    /// A value \[C, N, H, W\] with channels last.
-    fn last(b: &Builder, v: Value) -> Result<Value> {
-        b.add(&Transpose { input: v, permutation: vec![1, 2, 3, 0] })
+    /// The images and the gradient of the result with channels last.
+    fn operands(&self, b: &Builder) -> Result<[Value; 2]> {
+        let last = |input: Value, permutation: [i64; 4]| {
+            b.add(&Transpose { input, permutation: permutation.to_vec() })
+        };
+        Ok([last(self.input, self.last)?, last(self.gradient, [1, 2, 3, 0])?])
     }
 
     /// The gradient \[O, KH KW C\] as a product over the pixels of all images.
@@ -251,15 +281,16 @@ impl Form {
             b.add(&Reshape { input, sizes: Size::all(&[self.images * p * q, columns]) })
         };
         let ([p, q], [kh, kw]) = (self.outs, self.window);
+        let [input, gradient] = self.operands(b)?;
         let pixels = match self.is_pixel() {
-            true => Form::last(b, self.input)?,
+            true => input,
             false => {
                 let apart = Size::all(&[self.channels, self.images, p, kh, q, kw]);
                 let input = b.add(&Reshape { input: self.input, sizes: apart })?;
                 b.add(&Transpose { input, permutation: vec![1, 2, 4, 3, 5, 0] })?
             }
         };
-        let lhs = rows(Form::last(b, self.gradient)?, self.filters)?;
+        let lhs = rows(gradient, self.filters)?;
         let rhs = rows(pixels, kh * kw * self.channels)?;
         b.add(&DotGeneral {
             lhs,
@@ -272,51 +303,65 @@ impl Form {
         })
     }
 
-    /// The gradient \[O, KH, KW, C\] as a sum of partial sums.
-    fn partial_sums(&self, b: &Builder, sizes: [i64; 4]) -> Result<Value> {
-        let mut input = Form::last(b, self.input)?;
-        let channels = (self.channels + UNIT - 1) / UNIT * UNIT;
+    /// The gradient of parts of the images, of so many groups. Channels of one group are padded to
+    /// the 16 bytes that TMA reads.
+    fn of_parts(&self, b: &Builder, groups: i64, splits: i64) -> Result<ConvolutionWeightGradient> {
+        let [mut input, gradient] = self.operands(b)?;
+        let missing = self.padded_channels() - self.channels;
         let none = || vec![0; 2];
-        let (stored, loaded) = match self.merges_rows() {
-            true => ([self.pad_low.clone(), self.pad_high.clone()], [none(), none()]),
-            false => ([none(), none()], [self.pad_low.clone(), self.pad_high.clone()]),
+        let pads = [self.pad_low.clone(), self.pad_high.clone()];
+        let (stored, loaded) = match self.merges_rows(groups) {
+            true => (pads, [none(), none()]),
+            false => ([none(), none()], pads),
         };
-        if channels != self.channels || stored.iter().flatten().any(|n| *n > 0) {
+        if missing > 0 || stored.iter().flatten().any(|n| *n > 0) {
             let value = b.splat(self.dtype, &[], 0.0)?;
             let around = |pads: &[i64], last: i64| Size::all(&[&[0], pads, &[last]].concat());
             let [low, high] = stored;
-            let (low, high) = (around(&low, 0), around(&high, channels - self.channels));
+            let (low, high) = (around(&low, 0), around(&high, missing));
             input = b.add(&Pad { input, value, low, high })?;
         }
         let [pad_low, pad_high] = loaded;
-        let gradient = ConvolutionWeightGradient {
+        Ok(ConvolutionWeightGradient {
             input,
-            gradient: Form::last(b, self.gradient)?,
+            gradient,
             window: self.window.to_vec(),
             strides: self.strides.clone(),
             pad_low,
             pad_high,
             dilation: self.dilation.clone(),
-            splits: self.splits(channels),
+            groups,
+            splits,
             depthwise: false,
-        };
-        let narrow = sum_of_parts(b, &gradient, self.dtype)?;
-        match channels == self.channels {
-            true => Ok(narrow),
+        })
+    }
+    fn padded_channels(&self) -> i64 {
+        (self.channels + UNIT - 1) / UNIT * UNIT
+    }
+
+    /// The gradient \[O, KH, KW, C\] as a sum of partial sums.
+    fn partial_sums(&self, b: &Builder, sizes: [i64; 4]) -> Result<Value> {
+        let columns = self.window[0] * self.window[1] * self.padded_channels();
+        let gemm = Gemm { batch: 1, rows: self.filters, columns, k: self.pixels() };
+        let gradient = self.of_parts(b, 1, self.splits(gemm).0)?;
+        let input = sum_of_parts(b, &gradient, self.dtype)?;
+        match self.padded_channels() == self.channels {
+            true => Ok(input),
             false => {
                 let (offsets, sizes) = (Size::all(&[0; 4]), Size::all(&sizes));
-                b.add(&Slice { input: narrow, offsets, sizes, strides: vec![1; 4] })
+                b.add(&Slice { input, offsets, sizes, strides: vec![1; 4] })
             }
         }
     }
 
-    /// Into how many parts the images are split.
-    fn splits(&self, channels: i64) -> i64 {
-        let [p, q] = self.outs;
-        let columns = self.window[0] * self.window[1] * channels;
-        let gemm = Gemm { batch: 1, rows: self.filters, columns, k: self.images * p * q };
+    /// Pixels of all gradients of the result.
+    fn pixels(&self) -> i64 {
+        self.images * self.outs[0] * self.outs[1]
+    }
+    /// Into how many parts the images of a product are split, and the clocks that it takes.
+    fn splits(&self, gemm: Gemm) -> (i64, f64) {
         let whole = Chip::Sm90a.tiled_gemm(gemm, Left::default());
         let divides = |n: &i64| self.images % n == 0;
-        SplitProducts::default().fastest(gemm, whole, divides).unwrap_or(1)
+        SplitProducts::default().fastest(gemm, whole, divides).unwrap_or((1, whole))
     }
 }

@@ -71,12 +71,9 @@ impl ConvolutionGradient {
         let n = self.strides.len();
         let known = g.ty().dims().iter().skip(2).all(|d| d.known().is_some())
             && sizes.iter().skip(2).all(|d| d.known().is_some());
-        // Groups of one channel each, or a single one: others have no kernel but for what is written
-        // as transposed.
-        let sizes = weight.ty().dims();
-        let depthwise =
-            [0, 1].map(|d| sizes.get(d).and_then(|n| n.known())) == [Some(self.groups), Some(1)];
-        if !known || self.groups != 1 && !depthwise || self.strides.iter().any(|s| *s != 1) {
+        // `transposed_weight` swaps filters and channels of groups of a known number.
+        let grouped = weight.ty().dims().iter().take(2).all(|d| d.known().is_some());
+        if !known || self.groups != 1 && !grouped || self.strides.iter().any(|s| *s != 1) {
             return Ok(None);
         }
         let reaches = (0..n).map(|i| Ok(self.reach(weight, i)? - 1)).collect::<Result<Vec<_>>>()?;

@@ -5,7 +5,7 @@
 //! after:   %p = kiln.convolution_weight_gradient depthwise (kiln.transpose %x [0, 2, 3, 1]), (kiln.transpose %g [0, 2, 3, 1]) … {splits = 8}
 //!          %s = kiln.reduce sum %p dims = [0]   %c = kiln.convert %s : … to bf16   %0 = kiln.reshape (kiln.transpose %c [2, 0, 1])
 //! ```
-use super::{Along, known, read_part, sum_of_parts};
+use super::{Along, groups, known, read_part, sum_of_parts};
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
 
 /// Channels that a CTA has at least, and CTAs that keep a GPU busy.
@@ -31,17 +31,10 @@ pub(super) struct Form {
 impl Form {
     pub(super) fn of(op: Op) -> Option<Form> {
         let o = Convolution::of(op).filter(|o| o.groups > 1 && !o.transposed)?;
-        // `ConvolutionGradient::by_weight` writes the images of a channel as channels of its group.
-        let merged = o.input.def().and_then(Reshape::of)?;
-        let swapped = merged.input.def().and_then(Transpose::of)?;
-        let split = swapped.input.def().and_then(Reshape::of)?;
-        let image = split.input;
+        let image = groups::image(&o)?;
         let ([images, channels, height, width], [filters, each, rows, columns]) =
             (known(image)?, known(o.weight)?);
-        let of = |v: Value| v.ty().dims().iter().map(|d| d.known()).collect::<Option<Vec<i64>>>();
-        let apart = of(swapped.input)? == [images, channels, 1, height, width];
-        if !apart || swapped.permutation != [2, 1, 0, 3, 4] || [filters, each] != [channels, images]
-        {
+        if [filters, each] != [channels, images] {
             return None;
         }
         let result = read_part(op.result(0));
@@ -84,6 +77,7 @@ impl Form {
             pad_low: o.pad_low,
             pad_high: o.pad_high,
             dilation: o.strides,
+            groups: 1,
             splits: splits(self.images, self.channels),
             depthwise: true,
         };

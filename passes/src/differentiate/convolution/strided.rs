@@ -60,8 +60,8 @@ fn pairs(n: i64, first: i64, from: [i64; 2]) -> Vec<i64> {
 }
 
 impl ConvolutionGradient {
-    /// The gradient by the input, of these sizes. `None`: it has groups, dilation, strides of 1, or
-    /// symbolic sizes.
+    /// The gradient by the input, of these sizes. `None`: it is depthwise, or has dilation, strides of
+    /// 1, or symbolic sizes.
     pub(super) fn by_input_in_phases(
         &self,
         b: &Builder,
@@ -77,7 +77,9 @@ impl ConvolutionGradient {
         ) else {
             return Ok(None);
         };
-        let plain = self.groups == 1 && self.dilation.iter().all(|d| *d == 1);
+        // Depthwise ones have kernels for one filter a channel.
+        let depthwise = self.groups > 1 && window[..2] == [self.groups, 1];
+        let plain = !depthwise && self.dilation.iter().all(|d| *d == 1);
         let n = self.strides.len();
         let phase = |i: usize| {
             Phases::of(self.strides[i], window[i + 2], self.pad_low[i], pixels[i], outs[i])
@@ -86,29 +88,29 @@ impl ConvolutionGradient {
         if !plain || self.strides.iter().all(|s| *s == 1) {
             return Ok(None);
         }
-        let [filters, channels] = [window[0], window[1]];
+        let each = [window[0] / self.groups, window[1]];
         let node = Convolution {
             input: g,
-            weight: weight_of(b, weight, &phases, [filters, channels])?,
+            weight: weight_of(b, weight, &phases, (self.groups, each))?,
             strides: vec![1; n],
             pad_low: phases.iter().map(|p| p.pads[0]).collect(),
             pad_high: phases.iter().map(|p| p.pads[1]).collect(),
             dilation: vec![1; n],
-            groups: 1,
+            groups: self.groups,
             transposed: false,
             output_padding: None,
         };
-        beside(b, b.add(&node)?, &phases, channels, sizes).map(Some)
+        beside(b, b.add(&node)?, &phases, (self.groups, window[1]), sizes).map(Some)
     }
 }
 
-/// The weight `[phases C, O, …]`: taps `k = r + s u` of the padded one, with `u` reversed; the
-/// only tap where one phase has one.
+/// The weight `[groups phases C, O, …]`, of C channels and O filters of a group: taps `k = r + s u` of
+/// the padded one, with `u` reversed; the only tap where one phase has one.
 fn weight_of(
     b: &Builder,
     weight: Value,
     phases: &[Phases],
-    [filters, channels]: [i64; 2],
+    (groups, [filters, channels]): (i64, [i64; 2]),
 ) -> Result<Value> {
     let (m, n) = (Math { b }, phases.len() as i64);
     let zeros = |side: usize| {
@@ -121,41 +123,53 @@ fn weight_of(
         w = b.add(&Pad { input: w, value, low: zeros(0), high: zeros(1) })?;
     }
     let split = phases.iter().flat_map(|p| [p.taps, p.count]);
-    let split: Vec<i64> = [filters, channels].into_iter().chain(split).collect();
+    let apart = several(groups);
+    let split: Vec<i64> = apart.iter().copied().chain([filters, channels]).chain(split).collect();
     w = m.reshape(w, &Size::all(&split))?;
-    let taps: Vec<i64> = (0..n).map(|i| 2 + 2 * i).collect();
+    let front = apart.len() as i64;
+    let taps: Vec<i64> = (0..n).map(|i| front + 2 + 2 * i).collect();
     w = b.add(&Reverse { input: w, dims: taps.clone() })?;
     let steps: Vec<i64> = taps.iter().map(|d| d + 1).collect();
-    w = m.transpose(w, &[steps, vec![1, 0], taps].concat())?;
-    let all = phases.iter().map(|p| p.count).product::<i64>() * channels;
+    let order = [(0..front).collect(), steps, vec![front + 1, front], taps].concat();
+    w = m.transpose(w, &order)?;
+    let all = groups * phases.iter().map(|p| p.count).product::<i64>() * channels;
     let sizes: Vec<i64> = [all, filters].into_iter().chain(phases.iter().map(|p| p.taps)).collect();
     m.reshape(w, &Size::all(&sizes))
 }
 
-/// Puts the pixels of all phases beside each other: `[N, phases C, …]` to the input's sizes.
+/// The dimension of groups, if there are several.
+fn several(groups: i64) -> Vec<i64> {
+    if groups > 1 { vec![groups] } else { vec![] }
+}
+
+/// Puts the pixels of all phases beside each other: `[N, groups phases C, …]`, of C channels of a
+/// group, to the input's sizes.
 fn beside(
     b: &Builder,
     v: Value,
     phases: &[Phases],
-    channels: i64,
+    (groups, channels): (i64, i64),
     sizes: &[Size],
 ) -> Result<Value> {
     let (m, n) = (Math { b }, phases.len() as i64);
     let batch = b.size_of(v, 0)?;
     let numbers = |all: Vec<i64>| [vec![batch], Size::all(&all)].concat();
     let of = |f: fn(&Phases) -> i64| phases.iter().map(f).collect::<Vec<_>>();
-    let split = [of(|p| p.count), vec![channels], of(|p| p.pixels)].concat();
+    let apart = several(groups);
+    let front = apart.len() as i64;
+    let split = [apart, of(|p| p.count), vec![channels], of(|p| p.pixels)].concat();
     let v = m.reshape(v, &numbers(split))?;
-    let order = [vec![0, n + 1], pairs(n, 1, [n + 1, 0])].concat();
+    let order =
+        [(0..=front).collect(), vec![front + n + 1], pairs(n, front + 1, [n + 1, 0])].concat();
     let mut v = m.transpose(v, &order)?;
     if phases.iter().any(|p| p.count != p.stride) {
         let value = b.splat(dtype(v)?, &[], 0.0)?;
         let high = phases.iter().flat_map(|p| [0, p.stride - p.count]);
-        let high: Vec<i64> = [0, 0].into_iter().chain(high).collect();
+        let high: Vec<i64> = vec![0; 2 + front as usize].into_iter().chain(high).collect();
         let low = Size::all(&vec![0; high.len()]);
         v = b.add(&Pad { input: v, value, low, high: Size::all(&high) })?;
     }
-    let whole = [vec![channels], of(|p| p.pixels * p.stride)].concat();
+    let whole = [vec![groups * channels], of(|p| p.pixels * p.stride)].concat();
     let v = m.reshape(v, &numbers(whole))?;
     super::first(b, v, sizes.to_vec())
 }

@@ -28,6 +28,8 @@ pub struct PixelDepth {
     pub images: i64,
     /// The batch dimension of the splits, if there are several.
     pub split: Option<usize>,
+    /// The batch dimension of the groups of channels and filters, if there are several.
+    pub group: Option<usize>,
     /// The window's dimensions that are batch dimensions of the product, height and width. If none
     /// are, its columns are those of all positions, a multiple of 64 each.
     pub positions: Option<[Option<usize>; 2]>,
@@ -60,7 +62,9 @@ struct Gradient {
     /// Images, those of a split, filters, and sizes of the gradient of the result.
     all: i64,
     images: i64,
+    /// Filters of a group, and the number of groups, if there are several.
     filters: i64,
+    groups: Option<i64>,
     outs: [i64; 2],
     /// The buffer and the argument of that gradient.
     buffer: usize,
@@ -81,18 +85,29 @@ impl Gradient {
         let [all, rows, columns, filters] = known(&gradients.sizes)?[..] else { return None };
         let image = Image::of(k, pixels)?;
         let [images, _, _, channels] = known(&image.sizes)?[..] else { return None };
-        let [_, _, kh, kw, _] = known(&result.sizes)?[..] else { return None };
+        let ([_, _, kh, kw, _] | [_, _, _, kh, kw, _]) = known(&result.sizes)?[..] else {
+            return None;
+        };
         let dense = [rows * columns * filters, columns * filters, filters, 1];
         let Role::Input(number) = k.buffers.get(gradients.buffer)?.role else { return None };
         // Images of a split follow each other.
         let [within, split] = n.loop_terms(&sums)?;
         let each = split.map_or(all, |(_, each)| each);
         let follow = within.is_none_or(|(_, step)| step == 1) && each > 0 && all % each == 0;
-        let units = [filters, channels].iter().all(|n| n % 8 == 0 && *n > 0);
+        let groups = match (group_of(filter)?, group_of(c)?) {
+            (None, None) => None,
+            (Some((d, filters)), Some((e, channels))) if d == e => Some((d, filters, channels)),
+            _ => return None,
+        };
+        let (of_group, by_group) = groups.map_or((channels, filters), |(_, f, c)| (c, f));
+        let units = [by_group, of_group].iter().all(|n| n % 8 == 0 && *n > 0);
         if known(&gradients.strides)? != dense || m != n || images != all || !follow || !units {
             return None;
         }
-        filter.as_dim().and(c.as_dim())?;
+        let groups = groups.map(|_| filters / by_group);
+        if groups.unwrap_or(1) * of_group != channels {
+            return None;
+        }
         // The stride and the dilation along height or width, given the pixels' index, the result's
         // and the window's size.
         let along = |image: &LinearExpr, out: &LinearExpr, size: i64| -> Option<(i64, i64)> {
@@ -115,15 +130,16 @@ impl Gradient {
             dilation: [dilation_h, dilation_w],
             low: image.low,
             high: image.high,
-            channels,
-            filters: None,
+            channels: of_group,
+            filters: groups.map(|_| by_group),
         };
         fits_descriptor(&window).then_some(Gradient {
             image,
             window,
             all,
             images: each,
-            filters,
+            filters: by_group,
+            groups,
             outs: [rows, columns],
             buffer: gradients.buffer,
             argument: argument(k, number)?,
@@ -139,16 +155,21 @@ impl Gradient {
         let depth = self.images * self.outs[0] * self.outs[1];
         let complete = product(&roles.rows) == Some(self.filters)
             && product(&roles.k) == Some(depth)
-            && product(&roles.columns) == Some(kh * kw * window.channels)
-            && product(&roles.batch) == Some(self.all / self.images);
-        if !complete || depth == 0 || roles.rows.len() != 1 || roles.batch.len() > 1 {
+            && product(&roles.columns) == Some(kh * kw * window.channels);
+        // The loops over splits and groups, in this order.
+        let splits = Some(self.all / self.images).filter(|n| *n > 1);
+        let batch: Vec<i64> = splits.into_iter().chain(self.groups).collect();
+        let loops = roles.batch.iter().map(extent);
+        let complete = complete && loops.eq(batch.iter().map(|n| Some(*n)));
+        if !complete || depth == 0 || roles.rows.len() != 1 {
             return None;
         }
+        let (split, group) = (splits.map(|_| 0), self.groups.map(|_| batch.len() - 1));
         let mut positions = None;
         if window.channels % DEPTH as i64 != 0 {
             let inner = roles.columns.pop()?;
             // The pixels of a window row are contiguous, and one dimension.
-            if extent(&inner)? == kw * window.channels && kw > 1 {
+            if extent(&inner)? == kw * window.channels && kw > 1 && group.is_none() {
                 let plain = window.dilation[1] == 1 && window.low[1] == 0 && window.high[1] == 0;
                 window = Window { sizes: [kh, 1], channels: extent(&inner)?, ..window };
                 plain.then_some(())?;
@@ -162,17 +183,21 @@ impl Gradient {
             positions = Some(window.sizes.map(|n| if n > 1 { next.next() } else { None }));
             roles.batch.extend(outer);
         }
-        let split = (self.all != self.images).then_some(0);
-        Some((PixelDepth { window, images: self.images, split, positions }, roles))
+        Some((PixelDepth { window, images: self.images, split, group, positions }, roles))
     }
 
-    /// The gradient of the result, M-major: filters, the pixels of a split, splits.
+    /// The gradient of the result, M-major: filters of a group, the pixels of a split, splits, groups.
     fn left(&self, roles: &Roles, depth: &PixelDepth) -> MatrixOperand {
         let pixels = self.images * self.outs[0] * self.outs[1];
-        let (mut sizes, mut strides) = (vec![self.filters, pixels], vec![self.filters]);
+        let all = self.filters * self.groups.unwrap_or(1);
+        let (mut sizes, mut strides) = (vec![self.filters, pixels], vec![all]);
         if depth.split.is_some() {
             sizes.push(self.all / self.images);
-            strides.push(self.filters * pixels);
+            strides.push(all * pixels);
+        }
+        if let Some(groups) = self.groups {
+            sizes.push(groups);
+            strides.push(self.filters);
         }
         let [sizes, strides] =
             [sizes, strides].map(|all| all.into_iter().map(Poly::number).collect());
@@ -182,7 +207,7 @@ impl Gradient {
             offset: Poly::default(),
             k_major: false,
             dims: roles.rows.clone(),
-            batch: depth.split.into_iter().collect(),
+            batch: depth.split.into_iter().chain(depth.group).collect(),
             sizes,
             strides,
         }
@@ -193,6 +218,18 @@ impl Gradient {
         let merged = self.window.sizes[1] - depth.window.sizes[1];
         MatrixOperand { k_major: false, ..self.image.operand(&depth.window, merged) }
     }
+}
+
+/// The loop over groups in the index of a channel or a filter, and how many each has; `None` inside:
+/// the index is a loop.
+fn group_of(l: &LinearExpr) -> Option<Option<(usize, i64)>> {
+    if l.as_dim().is_some() {
+        return Some(None);
+    }
+    let terms: Option<Vec<(usize, i64)>> =
+        l.dims.iter().map(|(d, n)| Some((*d, n.known()?))).collect();
+    let ([group, (_, 1)] | [(_, 1), group]) = terms?[..] else { return None };
+    (l.constant.is_zero() && l.divisions.is_empty()).then_some(Some(group))
 }
 
 impl WgmmaTile<'_> {
@@ -229,6 +266,10 @@ impl WgmmaTile<'_> {
                     let channel = p.rem_const(column, w.channels as usize)?;
                     (channel, [p.div_const(position, wide)?, p.rem_const(position, wide)?])
                 }
+            };
+            let channel = match depth.group.and_then(|i| batch.get(i)) {
+                Some(group) => p.add(channel, p.mul_const(*group, w.channels as usize)?)?,
+                None => channel,
             };
             let offset = |at: Value, i: usize| p.mul_const(at, w.dilation[i] as usize);
             let how = TmaLoad {

@@ -6,6 +6,9 @@ use crate::{
 };
 use kiln_dialects::value::DType;
 
+/// Most dimensions of a tensor map.
+const TENSOR_RANK: usize = 5;
+
 /// A result that is staged in shared memory.
 #[derive(Clone, Debug)]
 pub struct StagedResult {
@@ -81,7 +84,9 @@ fn tensor(
         &dims,
         16 / element.byte_size() as i64,
     )?;
-    let joined = are_joined(nest, a, rows) && are_joined(nest, a, columns);
+    let joined = are_joined(nest, a, rows)
+        && are_joined(nest, a, columns)
+        && 2 + p.roles.batch.len() <= TENSOR_RANK;
     strides.drain(..columns.len() - 1);
     strides.drain(1..rows.len());
     let size = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d]));

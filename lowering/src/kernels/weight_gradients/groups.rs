@@ -1,0 +1,98 @@
+//! Groups of a gradient by the weight, joined to the width of a tensor-core tile.
+//!
+//! Each group has a product of its own, of a few filters by a few channels. As `kiln-merge-groups`
+//! does for convolutions, several become one, whose gradient has all of their filters by all of
+//! their channels; the blocks on its diagonal remain.
+//!
+//! ```text
+//! before:  %0 = kiln.convolution (kiln.reshape %x …), (kiln.transpose %g [1, 0, 2, 3]) … {groups = 32}
+//! after:   %p = kiln.convolution_weight_gradient … {groups = 2, splits = 8}
+//!          %d = kiln.select (kiln.compare eq %i, %j), (kiln.reshape %p), 0   %s = kiln.reduce sum %d dims = [0, 6]
+//! ```
+use super::{Form, TILE, UNIT, known};
+use crate::target::costs::Gemm;
+use kiln_dialects::{ir::*, ops::*, value::DType};
+
+/// The images \[N, C, H, W\] of a gradient of several groups, as `ConvolutionGradient::by_weight`
+/// writes it: the images of a group are channels of the group.
+pub(super) fn image(o: &Convolution) -> Option<Value> {
+    let merged = o.input.def().and_then(Reshape::of)?;
+    let swapped = merged.input.def().and_then(Transpose::of)?;
+    let image = swapped.input.def().and_then(Reshape::of)?.input;
+    let sizes = |v: Value| v.ty().dims().iter().map(|d| d.known()).collect::<Option<Vec<i64>>>();
+    let [images, channels, height, width] = known(image)?;
+    let apart = [images, o.groups, channels / o.groups.max(1), height, width];
+    (sizes(swapped.input)? == apart && swapped.permutation == [2, 1, 0, 3, 4]).then_some(image)
+}
+
+/// Groups of a gradient of which several are joined.
+pub(super) struct Joined {
+    /// How many become one, and into how many parts the images are split.
+    several: i64,
+    splits: i64,
+}
+
+impl Form {
+    /// As many groups as take least time, of those whose channels and filters TMA can read. All of
+    /// them become one whose padding is stored only if no fewer can.
+    pub(super) fn joined(&self) -> Option<Joined> {
+        let [channels, filters] = self.of_group();
+        let fits = |n: &i64| {
+            let aligned = n * channels % UNIT == 0 && n * filters % UNIT == 0;
+            self.groups % n == 0 && aligned && self.keeps_rows_apart(self.groups / n)
+        };
+        let all = (1..=self.groups.min(TILE)).filter(fits).map(|several| {
+            let (splits, clocks) = self.splits(self.product_of(several));
+            (self.merges_rows(self.groups / several), clocks, Joined { several, splits })
+        });
+        let all = all.min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        all.map(|(.., joined)| joined)
+    }
+
+    /// Channels and filters of a group.
+    fn of_group(&self) -> [i64; 2] {
+        [self.channels, self.filters].map(|n| n / self.groups)
+    }
+
+    /// The product of groups of which `several` are joined. Positions of the window are columns
+    /// where the channels of each fill tiles, else a batch.
+    fn product_of(&self, several: i64) -> Gemm {
+        let [columns, rows] = self.of_group().map(|n| n * several);
+        let (batch, positions) = (self.groups / several, self.window[0] * self.window[1]);
+        let k = self.pixels();
+        match columns % TILE == 0 || batch == 1 {
+            true => Gemm { batch, rows, columns: positions * columns, k },
+            false => Gemm { batch: batch * positions, rows, columns, k },
+        }
+    }
+
+    /// The gradient \[O, KH, KW, C / groups\].
+    pub(super) fn sums_of_groups(&self, b: &Builder) -> Result<Value> {
+        let Joined { several, splits } = self.joined().ok_or("has groups that TMA cannot read")?;
+        let groups = self.groups / several;
+        let mut input = b.add(&self.of_parts(b, groups, splits)?)?;
+        let ([channels, filters], [kh, kw]) = (self.of_group(), self.window);
+        let mut dims = vec![0];
+        if several > 1 {
+            // \[splits, joined groups, group, filter, .., group, channel\]
+            let apart = [splits, groups, several, filters, kh, kw, several, channels];
+            input = b.add(&Reshape { input, sizes: Size::all(&apart) })?;
+            input = diagonal(b, input, [2, 6])?;
+            dims.push(6);
+        }
+        let input = b.add(&Reduce { kind: ReduceKind::Sum, input, dims, maybe_empty: false })?;
+        let input = b.add(&Convert { input, dtype: Type::scalar(b.ctx, self.dtype) })?;
+        let sizes = Size::all(&[self.filters, kh, kw, channels]);
+        b.add(&Reshape { input, sizes })
+    }
+}
+
+/// The f32 elements whose indices along two axes are equal; 0 elsewhere.
+fn diagonal(b: &Builder, on_true: Value, axes: [i64; 2]) -> Result<Value> {
+    let (sizes, dtype) = (b.sizes_of(on_true)?, Type::scalar(b.ctx, DType::I64));
+    let index = |axis: i64| b.add(&Iota { sizes: sizes.clone(), axis, dtype });
+    let [lhs, rhs] = [index(axes[0])?, index(axes[1])?];
+    let condition = b.add(&Compare { kind: CompareKind::Eq, lhs, rhs })?;
+    let on_false = b.splat(DType::F32, &sizes, 0.0)?;
+    b.add(&Select { condition, on_true, on_false })
+}
