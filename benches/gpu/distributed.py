@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Training on several GPUs of one host under DDP and FSDP2: torch.compile(backend="kiln") beside eager and TorchInductor.
 
-    torchrun --nproc-per-node 2 distributed.py [--models gpt2,llama1b] [--wraps ddp,fsdp] [--sides eager,inductor,kiln] [--steps 50] [--out FILE.json]
+    torchrun --nproc-per-node 2 distributed.py [--models gpt2,llama1b] [--wraps ddp,fsdp,none] [--sides eager,inductor,kiln] [--steps 50] [--out FILE.json]
 
 Weights and tokens are random, equal for all sides, other tokens on each GPU. A step is forward, cross entropy of the next token, backward under bf16
 autocast and the fused AdamW. Losses are means over the GPUs; those of a side may differ from eager's by 2e-2 of eager's at every step, the noise of bf16
-after some updates. Tokens a second are of the last half of the steps, between two device synchronisations. The exit code is 0 if all agree.
+after some updates. `none` trains each GPU by itself. Tokens a second are of the last half of the steps, between two device synchronisations. The exit code is 0 if all agree.
 """
 import argparse, gc, json, os, time
 
@@ -41,7 +41,7 @@ def run(name, wrap, side, steps):
         for layer in layers(model):
             fully_shard(layer)
         fully_shard(model)
-    else:
+    elif wrap == "ddp":
         model = DistributedDataParallel(model, gradient_as_bucket_view=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     forward = model if side == "eager" else torch.compile(model, backend=side)

@@ -354,6 +354,43 @@ func.func @k0(%a: tensor<256x64xbf16> {kiln.sizes = array<i64: 256, 64>}, %b: te
 }
 
 // -----
+// What follows the sum is its epilogue, also where a map of other values is between them: as one nest
+// with the map it would depend on the sum as a whole, which one CTA would compute.
+// CASE: epilogue_after_another_map
+// CHECK: affine_map<() -> (128)>
+// CHECK: kiln.grid = #map, kiln.schedule = #kiln.schedule<"elementwise"
+#in = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#out = affine_map<(d0, d1, d2) -> (d1, d2)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<8x512x256xf32> {kiln.sizes = array<i64: 8, 512, 256>}, %y: tensor<512x256xf32> {kiln.sizes = array<i64: 512, 256>}) -> (tensor<512x256xf32>, tensor<512x256xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<512x256xf32>
+  %s0 = linalg.fill ins(%zero : f32) outs(%e : tensor<512x256xf32>) -> tensor<512x256xf32>
+  %s = linalg.generic {indexing_maps = [#in, #out], iterator_types = ["reduction", "parallel", "parallel"]} ins(%x : tensor<8x512x256xf32>) outs(%s0 : tensor<512x256xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %a, %o : f32
+    linalg.yield %p : f32
+  } -> tensor<512x256xf32>
+  %e1 = tensor.empty() : tensor<512x256xf32>
+  %m = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%y : tensor<512x256xf32>) outs(%e1 : tensor<512x256xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.mulf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<512x256xf32>
+  %e2 = tensor.empty() : tensor<512x256xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%s, %y : tensor<512x256xf32>, tensor<512x256xf32>) outs(%e2 : tensor<512x256xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    linalg.yield %p : f32
+  } -> tensor<512x256xf32>
+  return %m, %r : tensor<512x256xf32>, tensor<512x256xf32>
+}
+}
+}
+
+// -----
 // CASE: reduction_of_few_rows
 // CHECK: #kiln.schedule<"row_reduction", {row_threads = 64 : i64, rows_per_cta = 2 : i64, unroll = 4 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>

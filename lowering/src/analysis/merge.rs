@@ -1,6 +1,6 @@
 //! Epilogue fusion: stages that take the final values of a reduction run where those are in
 //! registers.
-use crate::analysis::*;
+use crate::analysis::{buffers::writers, *};
 
 /// Whether the parallel stage `i` can run after the nest's reductions. If so, its iteration space
 /// is rewritten to the nest's dimensions.
@@ -39,6 +39,24 @@ pub fn follows(k: &mut Kernel, nest: &Nest, i: usize) -> bool {
         k.stages[i] = new;
     }
     passed
+}
+
+/// The nest before the last one whose values stage `i` reads, if it shares no buffer with those
+/// after it that it or they write. In one of those, it would make that nest depend on this one.
+pub fn source(k: &Kernel, nests: &[Nest], i: usize) -> Option<usize> {
+    let s = &k.stages[i];
+    let written = |s: &Stage, b: usize| s.outputs.iter().any(|o| o.access.buffer == b);
+    let reads = |n: &Nest| writers(k, n).any(|o| s.reads_buffer(o.access.buffer));
+    let apart = |n: &Nest| {
+        n.all().map(|m| &k.stages[m]).all(|m| {
+            s.outputs.iter().all(|o| {
+                let b = o.access.buffer;
+                !m.reads_buffer(b) && !written(m, b)
+            })
+        })
+    };
+    let from = nests.iter().rposition(reads).filter(|n| n + 1 < nests.len())?;
+    nests[from + 1..].iter().all(apart).then_some(from)
 }
 
 /// The result of a stage that reads nothing of the nest, but from which stages compute that read

@@ -2,7 +2,7 @@
 //! share as rows, and which buffers need memory.
 use crate::analysis::{
     buffers::{FirstChoice, fit_scratch, fits_scratch, is_forwarded, writers},
-    merge::follows,
+    merge::{follows, source},
     *,
 };
 
@@ -94,6 +94,10 @@ fn form(k: &mut Kernel, scratch: i64, shared: Rows) -> NestPlan {
     }
     let mut all: Vec<Nest> = vec![];
     for i in 0..k.stages.len() {
+        if let Some(n) = source(k, &all, i).filter(|n| follows(k, &all[*n], i)) {
+            all[n].after.push(i);
+            continue;
+        }
         match all.last_mut() {
             // Products with epilogues of their own are separate tiles of a CTA.
             Some(last)
