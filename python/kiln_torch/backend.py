@@ -256,15 +256,24 @@ def called(kind: str, fused: torch.fx.GraphModule, names: list[str], saved: set[
     return fn
 
 
+def program_of_part(kind: str, chosen: Settings, module: torch.fx.GraphModule, donation: Donation) -> Program:
+    """The program of the part of a joint graph that a graph calls."""
+    call = unbuilt_call(module)
+    unbuilt = module.get_submodule(call.target)
+    if unbuilt.program is None:
+        items = {user.args[1]: user for user in call.users if is_item(user)}
+        outputs = [items[k] for k in sorted(items)] or [call]
+        last, of_forward = donation.of(call, kind)
+        unbuilt.program = Program(list(call.args), unbuilt.part, outputs, chosen.options, outputs[0].meta["val"].device, {}, None, donated=last, saved=of_forward)
+    return unbuilt.program
+
+
 def compile_part(kind: str, chosen: Settings, module: torch.fx.GraphModule, call: torch.fx.Node, written: int, donation: Donation):
     """Compiles a graph that calls one part of a joint graph."""
     unbuilt = module.get_submodule(call.target)
     results = next(n for n in module.graph.nodes if n.op == "output").args[0]
     names = [getattr(n, "name", "") for n in results]
-    items = {user.args[1]: user for user in call.users if is_item(user)}
-    outputs = [items[k] for k in sorted(items)] or [call]
-    last, of_forward = donation.of(call, kind)
-    program = Program(list(call.args), unbuilt.part, outputs, chosen.options, outputs[0].meta["val"].device, {}, None, donated=last, saved=of_forward)
+    program = program_of_part(kind, chosen, module, donation)
     setattr(module, call.target, Piece(program))
     reports.append(Report(kind, unbuilt.ops, 1, program.kernels, compiled=[weakref.ref(program.compiled)], gradients="kiln's"))
     return called(kind, module, names, saved_only(kind, module.graph, written), donation)
@@ -324,12 +333,31 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
     chosen = settings(options, mode, debugged)
     parameters = freezing.parameters(module, example_inputs) if chosen.freezing else {}
     captured = CudaGraphs(example_inputs) if chosen.cudagraphs else None
-    # What a CUDA graph saves is not written from outside of it; the minifier calls a graph several times.
-    donation = Donation(captured is None and not debugged)
     own = None
     trains = torch.is_grad_enabled() and not debugged
     if trains and (chosen.joint_graph or chosen.joint_graph is None and captured is None and convolutions.are_whole(module)):
         own = JointGraph(module, dict(chosen.options).get("autocast", "off"), chosen.fallback_random or chosen.align_random)
+    # What a CUDA graph saves is not written from outside of it; the minifier calls a graph several times.
+    compiled = functools.partial(compile_frame, module, example_inputs, chosen, {**(options or {}), **({"mode": mode} if mode else {})}, parameters, captured)
+    donation = lambda: Donation(captured is None and not debugged)
+    if own is None or chosen.joint_graph or chosen.strict:
+        return compiled(donation(), own)
+    # Nobody asked for kiln's gradients: where they do not compile, autograd's are used.
+    before = len(reports)
+    try:
+        fn = compiled(donation(), own)
+    except Exception:
+        if own.failed is None:
+            raise
+    if own.failed is None:
+        return fn
+    log.warning("gradients are autograd's, since kiln failed: %s", own.failed)
+    del reports[before:]
+    return compiled(donation(), None)
+
+
+def compile_frame(module: torch.fx.GraphModule, example_inputs, chosen: Settings, given: dict, parameters: dict, captured: CudaGraphs | None, donation: Donation, own: JointGraph | None):
+    """Compiles a frame of Dynamo's through AOTAutograd. `given` are the options as the user wrote them; with `own` gradients are kiln's."""
 
     def compiler(kind):
         def compiled(gm, inputs):
@@ -338,7 +366,16 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
                 allow_kept_graphs()
             constants = freezing.of_graph(gm, parameters, len(example_inputs)) if parameters and kind == "inference" else {}
             writes = Writes(gm)
-            fn = compile_graph(kind, chosen, gm, constants, writes.count, donation, own.report if own else "")
+            part = own is not None and unbuilt_call(gm) is not None
+            try:
+                fn = compile_graph(kind, chosen, gm, constants, writes.count, donation, own.report if own else "")
+                if part and kind == "forward" and not chosen.joint_graph:
+                    # AOTAutograd asks for it in the backward pass, when it is too late for other gradients.
+                    program_of_part("backward", chosen, own.backward, donation)
+            except _kiln.CompileError as error:
+                if part:
+                    own.failed = str(error).splitlines()[0]
+                raise
             if captured and device_of(gm).type == "cuda":
                 fn = captured.wrap(kind, gm, inputs, fn)
             return writes.after(fn)
@@ -346,7 +383,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
         if torch._dynamo.config.repro_after == "aot":
             from . import repro
 
-            return repro.debugged(compiled, {**(options or {}), **({"mode": mode} if mode else {})})
+            return repro.debugged(compiled, given)
         return compiled
 
     whole = own is not None and own.refused is None

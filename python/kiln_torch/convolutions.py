@@ -102,7 +102,8 @@ def argument(node: torch.fx.Node, name: str, default):
 
 def is_fast(node: torch.fx.Node) -> bool:
     """Whether a `conv2d` of Dynamo's has gradients that kiln computes as fast as a library: depthwise ones, and others of 16-bit floats whose channels TMA
-    takes (of several groups, those of some groups together), of an image of few channels, or of one pixel, as where channels are squeezed and excited."""
+    takes (of several groups, those of some groups together), of an image of few channels, of images that TMA takes as channels, or of one pixel, as where
+    channels are squeezed and excited."""
     result = node.meta.get("example_value")
     weight, groups, dilation = argument(node, "weight", None).meta["example_value"], argument(node, "groups", 1), argument(node, "dilation", 1)
     if not isinstance(result, torch.Tensor) or not all(isinstance(n, int) for n in result.shape) or result.dtype not in (torch.float16, torch.bfloat16):
@@ -112,7 +113,7 @@ def is_fast(node: torch.fx.Node) -> bool:
         return False
     if groups > 1:
         return channels == 1 and filters == groups or any(groups % n == 0 and n * channels % 8 == n * filters // groups % 8 == 0 for n in range(1, WIDEST + 1))
-    return filters % 8 == 0 and (channels % 8 == 0 or channels <= 4) or result.shape[2:].numel() == 1
+    return filters % 8 == 0 and (channels % 8 == 0 or channels <= 4) or result.shape[0] % 8 == 0 or result.shape[2:].numel() == 1
 
 
 def are_whole(module: torch.fx.GraphModule) -> bool:

@@ -110,6 +110,8 @@ class Unbuilt(torch.nn.Module):
     def __init__(self, part: _kiln.Part, ops: int):
         super().__init__()
         self.part, self.ops = part, ops
+        self.program = None
+        """Its program, once it is compiled."""
 
     def __deepcopy__(self, memo):
         return self
@@ -337,12 +339,16 @@ class JointGraph:
         self.autocast = autocast
         self.refused = "draws eager's random numbers" if eager_random else state_stops(module)
         """Why autograd's gradients are used."""
+        self.backward: GraphModule | None = None
+        self.failed: str | None = None
+        """Why a part did not compile."""
 
     def split(self, joint: GraphModule, returned: int) -> tuple[GraphModule, GraphModule] | None:
         """The forward and the backward graph; None where autograd's gradients are used."""
         if self.refused is None:
             try:
-                return split(joint, returned, torch._functorch.config.activation_memory_budget, self.autocast)
+                forward, self.backward = split(joint, returned, torch._functorch.config.activation_memory_budget, self.autocast)
+                return forward, self.backward
             except Refused as refused:
                 self.refused = str(refused)
         log.info("gradients are autograd's: %s", self.refused)

@@ -6,7 +6,7 @@ import torch
 from test_training import FUNCTIONS, MODELS, close
 from torch.utils.checkpoint import checkpoint
 
-from kiln_torch import convolutions, kiln, reports
+from kiln_torch import _kiln, backend, convolutions, kiln, reports
 
 nn = torch.nn
 JOINT = {"joint_graph": True}
@@ -279,6 +279,22 @@ def test_networks_of_convolutions_are_kiln_s_by_default(monkeypatch):
 def test_other_networks_are_autograd_s_by_default(name, monkeypatch):
     monkeypatch.setattr(convolutions, "has_kernels", lambda device: True)
     assert "kiln's" not in trained(OTHERS[name])
+
+
+@pytest.mark.parametrize("part", ["forward", "backward"])
+def test_gradients_are_autograd_s_where_kiln_s_do_not_compile(part, monkeypatch):
+    monkeypatch.setattr(convolutions, "has_kernels", lambda device: True)
+    program = backend.program_of_part
+
+    def failing(kind, *rest):
+        if kind == part:
+            raise _kiln.CompileError("a defect\nat a kernel")
+        return program(kind, *rest)
+
+    monkeypatch.setattr(backend, "program_of_part", failing)
+    assert "kiln's" not in trained(Network)
+    with pytest.raises(Exception, match="a defect"):
+        trained(Network, joint_graph=True)
 
 
 def test_without_kernels_networks_are_autograd_s_by_default(monkeypatch):
