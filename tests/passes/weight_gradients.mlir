@@ -108,6 +108,23 @@ module {
 }
 
 // -----
+// Channels that a shuffle puts beside each other are split by one reshape with it.
+// CASE: depthwise_after_a_shuffle
+// CHECK: kiln.reshape {{.*}} sizes = [4, 6, 11, 12]
+// CHECK: kiln.convolution_weight_gradient depthwise
+// IMPLICIT-CHECK-NOT: kiln.convolution %
+module {
+  func.func @main(%x: tensor<4x3x2x11x12xbf16>, %g: tensor<4x6x11x12xbf16>) -> tensor<1x6x3x3xbf16> {
+    %0 = kiln.reshape %x sizes = [4, 6, 1, 11, 12] : tensor<4x3x2x11x12xbf16>
+    %1 = kiln.transpose %0 permutation = [2, 1, 0, 3, 4] : tensor<4x6x1x11x12xbf16>
+    %2 = kiln.reshape %1 sizes = [1, 24, 11, 12] : tensor<1x6x4x11x12xbf16>
+    %3 = kiln.transpose %g permutation = [1, 0, 2, 3] : tensor<4x6x11x12xbf16>
+    %4 = kiln.convolution %2, %3 strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 6 : i64} : tensor<1x24x11x12xbf16>, tensor<6x4x11x12xbf16>
+    return %4 : tensor<1x6x3x3xbf16>
+  }
+}
+
+// -----
 // Groups of 4 channels: four become one of 16, and the blocks on the diagonal of its gradient remain.
 // Of more pixels it would be one of 64, as wide as a tile; these have few CTAs.
 // CASE: joined_groups

@@ -84,8 +84,9 @@ impl Pass for WeightGradients {
 struct Form {
     /// Its result, or the part of it that is read: \[C / groups, O, KH, KW\].
     result: Value,
-    /// The images, and the permutation that puts their channels last.
+    /// The images, in any shape, their sizes, and the permutation that puts channels last.
     input: Value,
+    sizes: [i64; 4],
     last: [i64; 4],
     gradient: Value,
     dtype: DType,
@@ -142,12 +143,11 @@ impl Along {
 impl Form {
     fn of(op: Op) -> Option<Form> {
         let o = Convolution::of(op).filter(|o| !o.transposed)?;
-        let (input, last) = match o.groups {
-            1 => (o.input, [1, 2, 3, 0]),
-            _ => (groups::image(&o)?, [0, 2, 3, 1]),
+        let (input, of_images, last) = match o.groups {
+            1 => (o.input, known(o.input)?, [1, 2, 3, 0]),
+            _ => groups::images(&o).map(|(input, sizes)| (input, sizes, [0, 2, 3, 1]))?,
         };
-        let sizes = known(input)?;
-        let [images, height, width, channels] = last.map(|d| sizes[d as usize]);
+        let [images, height, width, channels] = last.map(|d| of_images[d as usize]);
         let [filters, _, rows, columns] = known(o.weight)?;
         let dtype = tensor_type(o.input.ty()).ok()?.dtype;
         let narrow = matches!(dtype, DType::BF16 | DType::F16);
@@ -158,6 +158,7 @@ impl Form {
         (narrow && complete && sizes.iter().all(|n| *n > 0)).then_some(Form {
             result,
             input,
+            sizes: of_images,
             last,
             gradient: o.weight,
             dtype,
@@ -271,7 +272,8 @@ impl Form {
         let last = |input: Value, permutation: [i64; 4]| {
             b.add(&Transpose { input, permutation: permutation.to_vec() })
         };
-        Ok([last(self.input, self.last)?, last(self.gradient, [1, 2, 3, 0])?])
+        let input = groups::in_sizes(b, self.input, self.sizes)?;
+        Ok([last(input, self.last)?, last(self.gradient, [1, 2, 3, 0])?])
     }
 
     /// The gradient \[O, KH KW C\] as a product over the pixels of all images.

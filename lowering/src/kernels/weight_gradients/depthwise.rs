@@ -17,8 +17,9 @@ const CTAS: i64 = 264;
 pub(super) struct Form {
     /// Its result, or the part of it that is read: \[1, C, KH, KW\].
     result: Value,
-    /// \[N, C, H, W\]
+    /// \[N, C, H, W\], in any shape, and these sizes.
     image: Value,
+    sizes: [i64; 4],
     /// \[C, N, P, Q\]
     gradient: Value,
     dtype: DType,
@@ -31,9 +32,9 @@ pub(super) struct Form {
 impl Form {
     pub(super) fn of(op: Op) -> Option<Form> {
         let o = Convolution::of(op).filter(|o| o.groups > 1 && !o.transposed)?;
-        let image = groups::image(&o)?;
-        let ([images, channels, height, width], [filters, each, rows, columns]) =
-            (known(image)?, known(o.weight)?);
+        let (image, of_images) = groups::images(&o)?;
+        let [images, channels, height, width] = of_images;
+        let [filters, each, rows, columns] = known(o.weight)?;
         if [filters, each] != [channels, images] {
             return None;
         }
@@ -55,6 +56,7 @@ impl Form {
         (whole && floats && windows && images > 0).then_some(Form {
             result,
             image,
+            sizes: of_images,
             gradient: o.weight,
             dtype,
             images,
@@ -70,7 +72,7 @@ impl Form {
         };
         let o = self.convolution;
         let gradient = ConvolutionWeightGradient {
-            input: last(self.image, [0, 2, 3, 1])?,
+            input: last(groups::in_sizes(b, self.image, self.sizes)?, [0, 2, 3, 1])?,
             gradient: last(self.gradient, [1, 2, 3, 0])?,
             window: self.window.to_vec(),
             strides: o.dilation,

@@ -9,20 +9,28 @@
 //! after:   %p = kiln.convolution_weight_gradient … {groups = 2, splits = 8}
 //!          %d = kiln.select (kiln.compare eq %i, %j), (kiln.reshape %p), 0   %s = kiln.reduce sum %d dims = [0, 6]
 //! ```
-use super::{Form, TILE, UNIT, known};
+use super::{Form, TILE, UNIT};
 use crate::target::costs::Gemm;
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
-/// The images \[N, C, H, W\] of a gradient of several groups, as `ConvolutionGradient::by_weight`
-/// writes it: the images of a group are channels of the group.
-pub(super) fn image(o: &Convolution) -> Option<Value> {
+/// The elements of the images \[N, C, H, W\] of a gradient of several groups, in any shape, and these
+/// sizes. As `ConvolutionGradient::by_weight` writes it, the images of a group are channels of the
+/// group; what splits the channels may be one reshape with what made them.
+pub(super) fn images(o: &Convolution) -> Option<(Value, [i64; 4])> {
     let merged = o.input.def().and_then(Reshape::of)?;
     let swapped = merged.input.def().and_then(Transpose::of)?;
-    let image = swapped.input.def().and_then(Reshape::of)?.input;
-    let sizes = |v: Value| v.ty().dims().iter().map(|d| d.known()).collect::<Option<Vec<i64>>>();
-    let [images, channels, height, width] = known(image)?;
-    let apart = [images, o.groups, channels / o.groups.max(1), height, width];
-    (sizes(swapped.input)? == apart && swapped.permutation == [2, 1, 0, 3, 4]).then_some(image)
+    let split = swapped.input.def().and_then(Reshape::of)?;
+    let apart =
+        swapped.input.ty().dims().iter().map(|d| d.known()).collect::<Option<Vec<i64>>>()?;
+    let [images, groups, channels, height, width] = apart[..] else { return None };
+    let fits = groups == o.groups && swapped.permutation == [2, 1, 0, 3, 4];
+    fits.then_some((split.input, [images, groups * channels, height, width]))
+}
+
+/// A value in these sizes.
+pub(super) fn in_sizes(b: &Builder, input: Value, sizes: [i64; 4]) -> Result<Value> {
+    let same = input.ty().dims().iter().map(|d| d.known()).eq(sizes.map(Some));
+    if same { Ok(input) } else { b.add(&Reshape { input, sizes: Size::all(&sizes) }) }
 }
 
 /// Groups of a gradient of which several are joined.
