@@ -12,7 +12,7 @@ import torch
 
 from bench import Kiln, arguments, graph_us, ratio_text, wanted
 
-# images, channels, height, width, filters (0: depthwise), window, stride, padding
+# images, channels, height, width, filters (0: depthwise), window, stride, padding; groups, if there are several
 SHAPES = [
     (128, 64, 56, 56, 64, 3, 1, 1),
     (128, 128, 28, 28, 128, 3, 1, 1),
@@ -36,7 +36,16 @@ SHAPES = [
     (128, 672, 14, 14, 0, 3, 1, 1),
     (128, 960, 7, 7, 0, 5, 1, 2),
     (128, 64, 112, 112, 0, 3, 2, 1),
+    (64, 128, 56, 56, 128, 3, 1, 1, 32),
+    (64, 512, 14, 14, 512, 3, 1, 1, 32),
+    (64, 576, 14, 14, 576, 3, 1, 1, 24),
+    (64, 216, 56, 56, 216, 3, 2, 1, 9),
+    (64, 48, 56, 56, 48, 3, 1, 1, 2),
 ]
+
+
+def groups_of(shape):
+    return shape[8] if len(shape) > 8 else 1 if shape[4] else shape[1]
 
 
 class Gradient(torch.nn.Module):
@@ -44,8 +53,8 @@ class Gradient(torch.nn.Module):
 
     def __init__(self, which, shape):
         super().__init__()
-        n, c, h, w, k, window, stride, padding = shape
-        self.which, self.stride, self.padding, self.groups = which, stride, padding, 1 if k else c
+        n, c, h, w, k, window, stride, padding = shape[:8]
+        self.which, self.stride, self.padding, self.groups = which, stride, padding, groups_of(shape)
         each = c // self.groups
         weight = torch.randn(k or c, each, window, window, device="cuda", dtype=torch.bfloat16) * (each * window * window) ** -0.5
         self.register_buffer("weight", weight.to(memory_format=torch.channels_last))
@@ -75,9 +84,10 @@ def main():
     torch.manual_seed(0)
     rows, bad = [], 0
     for shape in SHAPES:
-        n, c, h, w, k, window, stride, padding = shape
+        n, c, h, w, k, window, stride, padding = shape[:8]
+        groups = groups_of(shape)
         for which in ("weight", "input"):
-            name = f"{which} {n}x{h}x{w}x{c} to {k or 'each'}, {window}x{window} /{stride} +{padding}"
+            name = f"{which} {n}x{h}x{w}x{c} to {k or 'each'}, {window}x{window} /{stride} +{padding}" + (f" of {groups} groups" if 1 < groups < c else "")
             # The first layer's input has no gradient.
             if not wanted(name, a.only) or which == "input" and c == 3:
                 continue
@@ -96,7 +106,7 @@ def main():
                 error, peer = (float((y.to("cuda").double() - exact).norm() / exact.norm()) for y in (mine.result, module(*inputs)))
                 bad += not error <= 2 * peer + 1e-3
                 text = ", ".join(f"{s} {statistics.median(v):.1f} us" for s, v in samples.items())
-                flops = 2 * n * out[0] * out[1] * c * (k or 1) * window * window
+                flops = 2 * n * out[0] * out[1] * c * ((k or c) // groups) * window * window
                 rate = flops / statistics.median(samples["kiln"]) / 1e6
                 print(f"{name:44} {text}, ratio {ratio_text(samples['kiln'], samples['cudnn'])}, {rate:.0f} TFLOP/s, error {error:.1e} ({peer:.1e})", flush=True)
                 rows.append({"item": name, "samples": samples, "error": error, "cudnn's error": peer})

@@ -17,6 +17,8 @@ LEAST = 8
 """Dense convolutions of a network whose gradients are kiln's by default. A library's split the backward pass into as many programs."""
 WIDEST = 64
 """Most groups that `kiln-merge-groups` and `kiln-weight-gradients` join."""
+LARGEST = 128
+"""Pixels of a side of images that are channels of a convolution by whole images: the offsets of TMA's im2col mode have 8 bits."""
 # Where the other gradients are a library's.
 DEVICES = {"cuda"}
 # Of depthwise gradients by the weight with a kernel of their own.
@@ -113,7 +115,9 @@ def is_fast(node: torch.fx.Node) -> bool:
         return False
     if groups > 1:
         return channels == 1 and filters == groups or any(groups % n == 0 and n * channels % 8 == n * filters // groups % 8 == 0 for n in range(1, WIDEST + 1))
-    return filters % 8 == 0 and (channels % 8 == 0 or channels <= 4) or result.shape[0] % 8 == 0 or result.shape[2:].numel() == 1
+    images = argument(node, "input", None).meta["example_value"].shape
+    taken = images[0] % 8 == 0 and max(images[2:]) <= LARGEST
+    return filters % 8 == 0 and (channels % 8 == 0 or channels <= 4) or taken or result.shape[2:].numel() == 1
 
 
 def are_whole(module: torch.fx.GraphModule) -> bool:

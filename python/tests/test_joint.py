@@ -243,13 +243,13 @@ OTHERS = {
 }
 
 
-def trained(make, mode=None, dtype=torch.bfloat16, **options):
+def trained(make, mode=None, dtype=torch.bfloat16, images=2, **options):
     """The ways in which gradients were computed, of a step. Losses and gradients are eager's within the noise of 16 bits on a processor; `benches/gpu/public.py`
     compares networks on a GPU, where eager's own differ as much."""
     torch._dynamo.reset()
     reports.clear()
     torch.manual_seed(0)
-    model, x = make(), torch.randn(2, 3, 9, 9)
+    model, x = make(), torch.randn(images, 3, 9, 9)
     fast = torch.compile(copy.deepcopy(model), backend=kiln, options={**options, **({"mode": mode} if mode else {})})
     with torch.autocast(x.device.type, dtype, enabled=dtype != torch.float32):
         (want := model(x)).backward()
@@ -268,6 +268,7 @@ def test_networks_of_convolutions_are_kiln_s_by_default(monkeypatch):
     assert trained(depthwise) == {"kiln's"}
     groups = lambda: Network(nn.Sequential(nn.Conv2d(8, 16, 3, groups=2, padding=1), nn.Conv2d(16, 8, 3, groups=4, stride=2)))
     assert trained(groups) == {"kiln's"}
+    assert trained(lambda: Network(channels=12), images=8) == {"kiln's"}
     squeezed = lambda: Network(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 6, 1), nn.Conv2d(6, 8, 1)))
     assert trained(squeezed) == {"kiln's"}
     assert "kiln's" not in trained(Network, joint_graph=False)
