@@ -337,15 +337,13 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
     trains = torch.is_grad_enabled() and not debugged
     if trains and (chosen.joint_graph or chosen.joint_graph is None and captured is None and convolutions.are_whole(module)):
         own = JointGraph(module, dict(chosen.options).get("autocast", "off"), chosen.fallback_random or chosen.align_random)
-    # What a CUDA graph saves is not written from outside of it; the minifier calls a graph several times.
     compiled = functools.partial(compile_frame, module, example_inputs, chosen, {**(options or {}), **({"mode": mode} if mode else {})}, parameters, captured)
-    donation = lambda: Donation(captured is None and not debugged)
     if own is None or chosen.joint_graph or chosen.strict:
-        return compiled(donation(), own)
+        return compiled(own)
     # Nobody asked for kiln's gradients: where they do not compile, autograd's are used.
     before = len(reports)
     try:
-        fn = compiled(donation(), own)
+        fn = compiled(own)
     except Exception:
         if own.failed is None:
             raise
@@ -353,11 +351,13 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
         return fn
     log.warning("gradients are autograd's, since kiln failed: %s", own.failed)
     del reports[before:]
-    return compiled(donation(), None)
+    return compiled(None)
 
 
-def compile_frame(module: torch.fx.GraphModule, example_inputs, chosen: Settings, given: dict, parameters: dict, captured: CudaGraphs | None, donation: Donation, own: JointGraph | None):
+def compile_frame(module: torch.fx.GraphModule, example_inputs, chosen: Settings, given: dict, parameters: dict, captured: CudaGraphs | None, own: JointGraph | None):
     """Compiles a frame of Dynamo's through AOTAutograd. `given` are the options as the user wrote them; with `own` gradients are kiln's."""
+    # What a CUDA graph saves is not written from outside of it; the minifier calls a graph several times.
+    donation = Donation(captured is None and not chosen.debugged)
 
     def compiler(kind):
         def compiled(gm, inputs):

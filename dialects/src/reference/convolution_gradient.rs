@@ -85,22 +85,27 @@ mod tests {
     use super::*;
     use crate::reference::{convolution, transpose};
 
+    /// Sines of numbers from one on.
+    fn numbers(shape: &[usize], from: usize) -> Result<Tensor> {
+        let values = (from..from + shape.iter().product::<usize>()).map(|i| (i as f64).sin());
+        Tensor::floats(DType::F32, shape.to_vec(), values.collect())
+    }
+    fn params(
+        strides: [i64; 2],
+        pad_low: [i64; 2],
+        pad_high: [i64; 2],
+        dilation: [i64; 2],
+    ) -> ConvParams {
+        let [strides, pad_low, pad_high, dilation] =
+            [strides, pad_low, pad_high, dilation].map(|all| all.to_vec());
+        let (groups, transposed, output_padding) = (1, false, None);
+        ConvParams { strides, pad_low, pad_high, dilation, groups, transposed, output_padding }
+    }
+
     #[test]
     fn it_is_a_convolution_of_the_batch_by_the_gradient() -> Result<()> {
-        let numbers = |shape: &[usize]| {
-            let values = (1..=shape.iter().product()).map(|i: usize| (i as f64).sin()).collect();
-            Tensor::floats(DType::F32, shape.to_vec(), values)
-        };
-        let p = ConvParams {
-            strides: vec![2, 1],
-            pad_low: vec![1, 0],
-            pad_high: vec![0, 1],
-            dilation: vec![1, 2],
-            groups: 1,
-            transposed: false,
-            output_padding: None,
-        };
-        let (x, g) = (numbers(&[4, 6, 7, 3])?, numbers(&[4, 3, 4, 2])?);
+        let p = params([2, 1], [1, 0], [0, 1], [1, 2]);
+        let (x, g) = (numbers(&[4, 6, 7, 3], 1)?, numbers(&[4, 3, 4, 2], 1)?);
         let split = convolution_weight_gradient(&x, &g, &[3, 3], &p, 2, false)?;
         let swapped = ConvParams { strides: p.dilation.clone(), dilation: p.strides.clone(), ..p };
         let by_batch = |t: &Tensor| transpose(t, &[3, 0, 1, 2]);
@@ -116,19 +121,7 @@ mod tests {
 
     #[test]
     fn a_group_has_the_gradient_of_its_channels_and_filters() -> Result<()> {
-        let numbers = |shape: &[usize], from: usize| {
-            let values = (from..from + shape.iter().product::<usize>()).map(|i| (i as f64).sin());
-            Tensor::floats(DType::F32, shape.to_vec(), values.collect())
-        };
-        let p = ConvParams {
-            strides: vec![2, 1],
-            pad_low: vec![1, 0],
-            pad_high: vec![0, 1],
-            dilation: vec![1, 2],
-            groups: 1,
-            transposed: false,
-            output_padding: None,
-        };
+        let p = params([2, 1], [1, 0], [0, 1], [1, 2]);
         let (x, g) = (numbers(&[2, 6, 7, 6], 1)?, numbers(&[2, 3, 4, 4], 70)?);
         let all = convolution_weight_gradient(&x, &g, &[3, 3], &p, 2, false)?;
         let of = |groups: i64| {
@@ -150,19 +143,7 @@ mod tests {
 
     #[test]
     fn a_depthwise_one_is_that_of_each_channel() -> Result<()> {
-        let numbers = |shape: &[usize], from: usize| {
-            let values = (from..from + shape.iter().product::<usize>()).map(|i| (i as f64).sin());
-            Tensor::floats(DType::F32, shape.to_vec(), values.collect())
-        };
-        let p = ConvParams {
-            strides: vec![1, 2],
-            pad_low: vec![0, 1],
-            pad_high: vec![1, 0],
-            dilation: vec![2, 1],
-            groups: 1,
-            transposed: false,
-            output_padding: None,
-        };
+        let p = params([1, 2], [0, 1], [1, 0], [2, 1]);
         let (x, g) = (numbers(&[2, 5, 6, 3], 1)?, numbers(&[2, 4, 3, 3], 70)?);
         let all = convolution_weight_gradient(&x, &g, &[2, 2], &p, 1, false)?;
         let own = convolution_weight_gradient(&x, &g, &[2, 2], &p, 1, true)?;

@@ -80,10 +80,27 @@ impl Pass for MergeGroups {
     }
 }
 
+/// How many of these groups, of so many channels and filters, can be joined so that TMA reads the
+/// wider ones.
+pub(super) fn readable(groups: i64, each: [i64; 2]) -> impl Iterator<Item = i64> {
+    (1..=groups.min(TILE)).filter(move |n| {
+        groups % n == 0 && each.iter().all(|size| n.saturating_mul(*size) % UNIT == 0)
+    })
+}
+
+/// The elements of floats whose indices along two axes are equal; 0 elsewhere.
+pub(super) fn diagonal(b: &Builder, on_true: Value, axes: [i64; 2]) -> Result<Value> {
+    let (sizes, dtype) = (b.sizes_of(on_true)?, Type::scalar(b.ctx, DType::I64));
+    let index = |axis: i64| b.add(&Iota { sizes: sizes.clone(), axis, dtype });
+    let [lhs, rhs] = [index(axes[0])?, index(axes[1])?];
+    let condition = b.add(&Compare { kind: CompareKind::Eq, lhs, rhs })?;
+    let on_false = b.splat(tensor_type(on_true.ty())?.dtype, &sizes, 0.0)?;
+    b.add(&Select { condition, on_true, on_false })
+}
+
 /// A two-dimensional convolution of several groups with several channels each.
 struct Groups {
     op: Convolution,
-    dtype: DType,
     /// Channels and filters of a group, height and width of the window.
     channels: i64,
     filters: i64,
@@ -106,7 +123,6 @@ impl Groups {
         (narrow && known && !empty && fits_im2col(&o, &[height, width])).then(|| Groups {
             filters: all / o.groups,
             op: o,
-            dtype,
             channels,
             window: [height, width],
         })
@@ -122,14 +138,8 @@ impl Groups {
                 .saturating_mul(whole(n.saturating_mul(self.filters)))
                 .saturating_mul(self.op.groups / n)
         };
-        let fits = |n: &i64| {
-            self.op.groups % n == 0
-                && n.saturating_mul(self.channels) % UNIT == 0
-                && n.saturating_mul(self.filters) % UNIT == 0
-        };
         let useful = self.channels.saturating_mul(self.filters).saturating_mul(self.op.groups);
-        (1..=self.op.groups.min(TILE))
-            .filter(fits)
+        readable(self.op.groups, [self.channels, self.filters])
             .min_by_key(|n| work(*n))
             .filter(|n| work(*n) <= useful.saturating_mul(growth))
     }
@@ -155,17 +165,9 @@ impl Groups {
         let both = Size::all(&[all, several, self.filters, height, width, several, self.channels]);
         let split = b.add(&Reshape { input: self.op.weight, sizes: Size::all(&apart) })?;
         let last = b.add(&Transpose { input: split, permutation: vec![0, 1, 2, 4, 5, 3] })?;
-        let spread = b.add(&BroadcastInDim {
-            input: last,
-            dims: vec![0, 1, 2, 3, 4, 6],
-            sizes: both.clone(),
-        })?;
-        let dtype = Type::scalar(b.ctx, DType::I64);
-        let index = |axis: i64| b.add(&Iota { sizes: both.clone(), axis, dtype });
-        let condition =
-            b.add(&Compare { kind: CompareKind::Eq, lhs: index(1)?, rhs: index(5)? })?;
-        let zero = b.splat(self.dtype, &both, 0.0)?;
-        let kept = b.add(&Select { condition, on_true: spread, on_false: zero })?;
+        let spread =
+            b.add(&BroadcastInDim { input: last, dims: vec![0, 1, 2, 3, 4, 6], sizes: both })?;
+        let kept = diagonal(b, spread, [1, 5])?;
         let sizes = [all * several * self.filters, height, width, wide];
         let joined = b.add(&Reshape { input: kept, sizes: Size::all(&sizes) })?;
         b.add(&Transpose { input: joined, permutation: channels_first(4) })

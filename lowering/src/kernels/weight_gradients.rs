@@ -118,6 +118,19 @@ fn read_part(whole: Value) -> Value {
     first.unwrap_or(whole)
 }
 
+/// The gradient of the result, \[O, N, P, Q\], with channels last.
+fn gradient_last(b: &Builder, input: Value) -> Result<Value> {
+    b.add(&Transpose { input, permutation: vec![1, 2, 3, 0] })
+}
+
+/// Gives the readers of a gradient another value, and erases what computed it.
+fn replace(gradient: Value, new: Value) {
+    use OpKind::{Convolution, Reshape, Slice, Transpose};
+    gradient.replace_uses(new);
+    let erases = |k| matches!(k, Slice | Convolution | Transpose | Reshape);
+    kiln_passes::readers::erase_dead(vec![gradient], erases);
+}
+
 /// The sum of a gradient's parts, rounded to a dtype.
 fn sum_of_parts(b: &Builder, o: &ConvolutionWeightGradient, dtype: DType) -> Result<Value> {
     let (kind, input) = (ReduceKind::Sum, b.add(o)?);
@@ -208,7 +221,7 @@ impl Form {
                 let apart = self.keeps_rows_apart(1) || self.is_apart();
                 apart && self.filters % UNIT == 0 && swapped(self.input)
             }
-            _ => self.joined().is_some(),
+            _ => self.choices().next().is_some(),
         };
         aligned && swapped(self.gradient) && readable && (0..2).all(reads)
     }
@@ -258,22 +271,14 @@ impl Form {
             self.partial_sums(b, sizes)?
         };
         let new = b.add(&Transpose { input: sum, permutation: vec![3, 0, 1, 2] })?;
-        self.result.replace_uses(new);
-        let erases = |k| {
-            use OpKind::{Convolution, Reshape, Slice, Transpose};
-            matches!(k, Slice | Convolution | Transpose | Reshape)
-        };
-        kiln_passes::readers::erase_dead(vec![self.result], erases);
+        replace(self.result, new);
         Ok(())
     }
 
-    /// The images and the gradient of the result with channels last.
-    fn operands(&self, b: &Builder) -> Result<[Value; 2]> {
-        let last = |input: Value, permutation: [i64; 4]| {
-            b.add(&Transpose { input, permutation: permutation.to_vec() })
-        };
+    /// The images with channels last.
+    fn images_last(&self, b: &Builder) -> Result<Value> {
         let input = groups::in_sizes(b, self.input, self.sizes)?;
-        Ok([last(input, self.last)?, last(self.gradient, [1, 2, 3, 0])?])
+        b.add(&Transpose { input, permutation: self.last.to_vec() })
     }
 
     /// The gradient \[O, KH KW C\] as a product over the pixels of all images.
@@ -283,16 +288,15 @@ impl Form {
             b.add(&Reshape { input, sizes: Size::all(&[self.images * p * q, columns]) })
         };
         let ([p, q], [kh, kw]) = (self.outs, self.window);
-        let [input, gradient] = self.operands(b)?;
         let pixels = match self.is_pixel() {
-            true => input,
+            true => self.images_last(b)?,
             false => {
                 let apart = Size::all(&[self.channels, self.images, p, kh, q, kw]);
                 let input = b.add(&Reshape { input: self.input, sizes: apart })?;
                 b.add(&Transpose { input, permutation: vec![1, 2, 4, 3, 5, 0] })?
             }
         };
-        let lhs = rows(gradient, self.filters)?;
+        let lhs = rows(gradient_last(b, self.gradient)?, self.filters)?;
         let rhs = rows(pixels, kh * kw * self.channels)?;
         b.add(&DotGeneral {
             lhs,
@@ -308,7 +312,7 @@ impl Form {
     /// The gradient of parts of the images, of so many groups. Channels of one group are padded to
     /// the 16 bytes that TMA reads.
     fn of_parts(&self, b: &Builder, groups: i64, splits: i64) -> Result<ConvolutionWeightGradient> {
-        let [mut input, gradient] = self.operands(b)?;
+        let mut input = self.images_last(b)?;
         let missing = self.padded_channels() - self.channels;
         let none = || vec![0; 2];
         let pads = [self.pad_low.clone(), self.pad_high.clone()];
@@ -326,7 +330,7 @@ impl Form {
         let [pad_low, pad_high] = loaded;
         Ok(ConvolutionWeightGradient {
             input,
-            gradient,
+            gradient: gradient_last(b, self.gradient)?,
             window: self.window.to_vec(),
             strides: self.strides.clone(),
             pad_low,

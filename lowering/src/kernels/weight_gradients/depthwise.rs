@@ -5,7 +5,7 @@
 //! after:   %p = kiln.convolution_weight_gradient depthwise (kiln.transpose %x [0, 2, 3, 1]), (kiln.transpose %g [0, 2, 3, 1]) … {splits = 8}
 //!          %s = kiln.reduce sum %p dims = [0]   %c = kiln.convert %s : … to bf16   %0 = kiln.reshape (kiln.transpose %c [2, 0, 1])
 //! ```
-use super::{Along, groups, known, read_part, sum_of_parts};
+use super::{Along, gradient_last, groups, known, read_part, replace, sum_of_parts};
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
 
 /// Channels that a CTA has at least, and CTAs that keep a GPU busy.
@@ -67,13 +67,11 @@ impl Form {
     }
 
     pub(super) fn rewrite(self, b: &Builder) -> Result<()> {
-        let last = |input: Value, permutation: [i64; 4]| {
-            b.add(&Transpose { input, permutation: permutation.to_vec() })
-        };
+        let input = groups::in_sizes(b, self.image, self.sizes)?;
         let o = self.convolution;
         let gradient = ConvolutionWeightGradient {
-            input: last(groups::in_sizes(b, self.image, self.sizes)?, [0, 2, 3, 1])?,
-            gradient: last(self.gradient, [1, 2, 3, 0])?,
+            input: b.add(&Transpose { input, permutation: vec![0, 2, 3, 1] })?,
+            gradient: gradient_last(b, self.gradient)?,
             window: self.window.to_vec(),
             strides: o.dilation,
             pad_low: o.pad_low,
@@ -87,12 +85,7 @@ impl Form {
         let input = b.add(&Transpose { input, permutation: vec![2, 0, 1] })?;
         let [kh, kw] = self.window;
         let sizes = Size::all(&[1, self.channels, kh, kw]);
-        self.result.replace_uses(b.add(&Reshape { input, sizes })?);
-        let erases = |k| {
-            use OpKind::{Convolution, Reshape, Slice, Transpose};
-            matches!(k, Slice | Convolution | Transpose | Reshape)
-        };
-        kiln_passes::readers::erase_dead(vec![self.result], erases);
+        replace(self.result, b.add(&Reshape { input, sizes })?);
         Ok(())
     }
 }

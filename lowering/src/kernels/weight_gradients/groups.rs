@@ -9,9 +9,12 @@
 //! after:   %p = kiln.convolution_weight_gradient … {groups = 2, splits = 8}
 //!          %d = kiln.select (kiln.compare eq %i, %j), (kiln.reshape %p), 0   %s = kiln.reduce sum %d dims = [0, 6]
 //! ```
-use super::{Form, TILE, UNIT};
-use crate::target::costs::Gemm;
-use kiln_dialects::{ir::*, ops::*, value::DType};
+use super::{Form, TILE};
+use crate::{
+    kernels::merge_groups::{diagonal, readable},
+    target::costs::Gemm,
+};
+use kiln_dialects::{ir::*, ops::*};
 
 /// The elements of the images \[N, C, H, W\] of a gradient of several groups, in any shape, and these
 /// sizes. As `ConvolutionGradient::by_weight` writes it, the images of a group are channels of the
@@ -33,25 +36,18 @@ pub(super) fn in_sizes(b: &Builder, input: Value, sizes: [i64; 4]) -> Result<Val
     if same { Ok(input) } else { b.add(&Reshape { input, sizes: Size::all(&sizes) }) }
 }
 
-/// Groups of a gradient of which several are joined.
-pub(super) struct Joined {
-    /// How many become one, and into how many parts the images are split.
-    several: i64,
-    splits: i64,
-}
-
 impl Form {
-    /// As many groups as take least time, of those whose channels and filters TMA can read. All of
+    /// How many groups can be joined.
+    pub(super) fn choices(&self) -> impl Iterator<Item = i64> {
+        readable(self.groups, self.of_group()).filter(|n| self.keeps_rows_apart(self.groups / n))
+    }
+
+    /// As many groups as take least time, and into how many parts their images are split. All of
     /// them become one whose padding is stored only if no fewer can.
-    pub(super) fn joined(&self) -> Option<Joined> {
-        let [channels, filters] = self.of_group();
-        let fits = |n: &i64| {
-            let aligned = n * channels % UNIT == 0 && n * filters % UNIT == 0;
-            self.groups % n == 0 && aligned && self.keeps_rows_apart(self.groups / n)
-        };
-        let all = (1..=self.groups.min(TILE)).filter(fits).map(|several| {
+    fn joined(&self) -> Option<(i64, i64)> {
+        let all = self.choices().map(|several| {
             let (splits, clocks) = self.splits(self.product_of(several));
-            (self.merges_rows(self.groups / several), clocks, Joined { several, splits })
+            (self.merges_rows(self.groups / several), clocks, (several, splits))
         });
         let all = all.min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         all.map(|(.., joined)| joined)
@@ -76,7 +72,7 @@ impl Form {
 
     /// The gradient \[O, KH, KW, C / groups\].
     pub(super) fn sums_of_groups(&self, b: &Builder) -> Result<Value> {
-        let Joined { several, splits } = self.joined().ok_or("has groups that TMA cannot read")?;
+        let (several, splits) = self.joined().ok_or("has groups that TMA cannot read")?;
         let groups = self.groups / several;
         let mut input = b.add(&self.of_parts(b, groups, splits)?)?;
         let ([channels, filters], [kh, kw]) = (self.of_group(), self.window);
@@ -93,14 +89,4 @@ impl Form {
         let sizes = Size::all(&[self.filters, kh, kw, channels]);
         b.add(&Reshape { input, sizes })
     }
-}
-
-/// The f32 elements whose indices along two axes are equal; 0 elsewhere.
-fn diagonal(b: &Builder, on_true: Value, axes: [i64; 2]) -> Result<Value> {
-    let (sizes, dtype) = (b.sizes_of(on_true)?, Type::scalar(b.ctx, DType::I64));
-    let index = |axis: i64| b.add(&Iota { sizes: sizes.clone(), axis, dtype });
-    let [lhs, rhs] = [index(axes[0])?, index(axes[1])?];
-    let condition = b.add(&Compare { kind: CompareKind::Eq, lhs, rhs })?;
-    let on_false = b.splat(DType::F32, &sizes, 0.0)?;
-    b.add(&Select { condition, on_true, on_false })
 }

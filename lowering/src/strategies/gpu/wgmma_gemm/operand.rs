@@ -5,6 +5,9 @@ use crate::analysis::Poly;
 /// widest swizzle of shared memory.
 pub const DEPTH: usize = 64;
 
+/// Most dimensions of a tensor map.
+pub(super) const TENSOR_RANK: usize = 5;
+
 /// Bytes of a row of a tile in shared memory: one row of a 128-byte swizzle atom.
 pub const ROW: usize = 2 * DEPTH;
 
@@ -32,11 +35,11 @@ pub struct MatrixOperand {
 }
 
 impl MatrixOperand {
-    /// Whether one TMA load covers an MN-major tile. Its slices need a descriptor dimension of
-    /// their own, of the five that TMA has, and the contiguous size must be a multiple of a slice.
+    /// Whether one TMA load covers an MN-major tile. Its slices need a dimension of the tensor map of
+    /// their own, and the contiguous size must be a multiple of a slice.
     pub fn is_single_load(&self, across: usize) -> bool {
         let whole = self.sizes.first().and_then(Poly::known).is_some_and(|n| n % DEPTH as i64 == 0);
-        !self.k_major && across > DEPTH && whole && self.sizes.len() < 5
+        !self.k_major && across > DEPTH && whole && self.sizes.len() < TENSOR_RANK
     }
     /// Bytes of the widest aligned copy of elements of `size` bytes, at most 16 of cp.async.
     pub fn copy_bytes(&self, size: usize) -> usize {

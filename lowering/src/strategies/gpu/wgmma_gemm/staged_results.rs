@@ -2,12 +2,9 @@
 //! row by row.
 use crate::{
     analysis::{Access, Init, Kernel, Nest, Output, Poly, Role},
-    strategies::gpu::wgmma_gemm::{MatrixOperand, TensorCoreProduct},
+    strategies::gpu::wgmma_gemm::{MatrixOperand, TensorCoreProduct, operand::TENSOR_RANK},
 };
 use kiln_dialects::value::DType;
-
-/// Most dimensions of a tensor map.
-const TENSOR_RANK: usize = 5;
 
 /// A result that is staged in shared memory.
 #[derive(Clone, Debug)]
