@@ -147,15 +147,18 @@ impl Flattening {
             }
         }
         // What elementwise ops or reductions below read, their kernel computes, and so it does what
-        // only widens.
+        // only widens, and what reads an op that stays.
         loop {
+            let results = sunk.iter().map(|op| op.result(0));
+            let above: HashSet<Value> = results.chain([self.op.result(0)]).collect();
             let stays = |op: &Op| {
                 let uses = op.result(0).uses();
-                let (above, below): (Vec<Op>, Vec<Op>) =
+                let (inside, below): (Vec<Op>, Vec<Op>) =
                     uses.iter().map(|(user, _)| *user).partition(|user| sunk.contains(user));
                 let fuses = |kind: OpKind| kind.is_elementwise() || kind == OpKind::Reduce;
                 below.iter().any(|user| user.kind().is_some_and(fuses))
-                    || widens(*op) && above.is_empty()
+                    || widens(*op) && inside.is_empty()
+                    || !op.operands().iter().all(|v| self.has_form(*v, &above))
             };
             let kept: Vec<Op> = sunk.iter().copied().filter(|op| !stays(op)).collect();
             if kept.len() == sunk.len() {

@@ -23,6 +23,9 @@ NOTHING = (aten.detach.default, aten.alias.default)
 # takes whole norms for results that have to be saved. kiln's gradients are better of whole norms.
 RECOMPUTED = (aten.native_batch_norm.default, aten._native_batch_norm_legit.default, aten._native_batch_norm_legit_functional.default)
 
+# Decomposed in a joint graph: the backward graph computes their results, in f32, again from logits of 16 bits and two numbers a row.
+SOFTMAX = (aten._log_softmax.default,)
+
 # cuDNN samples by linear interpolation with zeros around the image, and its corners are the centres of pixels.
 AS_CUDNN = (0, 0, True)
 
@@ -46,7 +49,7 @@ def core() -> dict:
     """Core ATen's decompositions, and kiln's own."""
     from torch._decomp import core_aten_decompositions, get_decompositions
 
-    return {**core_aten_decompositions(), **get_decompositions(RECOMPUTED), **DERIVATIVES, **SAMPLERS}
+    return {**core_aten_decompositions(), **get_decompositions((*RECOMPUTED, *SOFTMAX)), **DERIVATIVES, **SAMPLERS}
 
 
 def is_random(target) -> bool:
@@ -72,9 +75,9 @@ def table(eager_random: bool = False, whole_norms: bool = False) -> dict:
     return {op: made for op, made in chosen.items() if not (eager_random and is_random(op))}
 
 
-def decompose_norms(graph: torch.fx.Graph):
-    """Decomposes the batch norms that [`table`] left whole."""
-    for target in RECOMPUTED:
+def decompose_recomputed(graph: torch.fx.Graph):
+    """Decomposes what a backward graph computes again: logarithms of softmax, and the batch norms that [`table`] left whole."""
+    for target in (*RECOMPUTED, *SOFTMAX):
         for node in graph.find_nodes(op="call_function", target=target):
             decompose(node)
 

@@ -13,7 +13,7 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch._functorch import partitioners
 
 from . import loss_heads
-from .decompositions import decompose_norms
+from .decompositions import decompose_recomputed
 from .graph import bytes_of, is_item
 from .shared import ops_from, shares
 from .views import is_view
@@ -22,7 +22,7 @@ aten = torch.ops.aten
 # Gradients that kiln fuses with what computes their operands, which need not be saved therefore.
 FUSIBLE = {
     aten.native_layer_norm_backward, aten.native_group_norm_backward, aten.native_batch_norm_backward, aten._softmax_backward_data,
-    aten._log_softmax_backward_data,
+    aten._log_softmax_backward_data, aten.nll_loss_backward, aten.nll_loss2d_backward,
 }
 
 LEAST = 128 << 20
@@ -38,7 +38,7 @@ def partition(joint: torch.fx.GraphModule, inputs, *, limit: int = 0, own=None, 
     ahead = loss_heads.compute_ahead(joint, returned, limit)
     if own is not None and not ahead and (parts := own(joint, returned)) is not None:
         return parts
-    decompose_norms(joint.graph)
+    decompose_recomputed(joint.graph)
     options["num_fwd_outputs"] = returned + ahead
     default = partitioners.get_default_op_list
     known = dataclasses.replace(default(), fusible_ops=default().fusible_ops | FUSIBLE)

@@ -110,6 +110,23 @@ def test_slices_that_are_all_of_a_tensor_are_saved_as_it(read, elements, device)
     torch.testing.assert_close(found, [p.grad for p in model.parameters()])
 
 
+class Logits(nn.Module):
+    """Logits of 16 bits and a loss in f32."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(16, 512, bias=False, dtype=torch.bfloat16)
+
+    def forward(self, x):
+        return nn.functional.cross_entropy(self.head(x).float(), torch.arange(x.shape[0], device=x.device))
+
+
+def test_logarithms_of_softmax_are_computed_again(device):
+    x = torch.randn(32, 16, dtype=torch.bfloat16)
+    # The logits, of 16 bits, and two numbers a row.
+    assert saved_bytes(Logits(), x) <= 32 * (2 * 512 + 2 * 4) + 512
+
+
 class Wide(nn.Module):
     """Norms in f32 of an activation of 16 bits, as under autocast on GPUs."""
 

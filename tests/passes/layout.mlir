@@ -274,3 +274,36 @@ module {
     return %0 : tensor<1x48x1x1xf32>
   }
 }
+
+// -----
+// Phases of pixels that are put beside each other, as in the gradient of a strided convolution: the
+// innermost channels stay so.
+// CASE: phases_of_pixels
+// RUN: kiln-layout{flops=0 mutable=true}
+// CHECK: kiln.reshape %{{.*}} sizes = [2, 3, 4, 2, 2, 8] : tensor<2x3x4x32xf32>
+// CHECK: kiln.transpose %{{.*}} permutation = [0, 1, 3, 2, 4, 5]
+// CHECK: kiln.tanh %{{.*}} : tensor<2x6x8x8xf32>
+func.func @f(%x: tensor<2x8x3x4xf32>, %w: tensor<32x8x1x1xf32>) -> tensor<2x8x6x8xf32> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x8x3x4xf32>, tensor<32x8x1x1xf32>
+  %1 = kiln.reshape %0 sizes = [2, 2, 2, 8, 3, 4] : tensor<2x32x3x4xf32>
+  %2 = kiln.transpose %1 permutation = [0, 3, 4, 1, 5, 2] : tensor<2x2x2x8x3x4xf32>
+  %3 = kiln.reshape %2 sizes = [2, 8, 6, 8] : tensor<2x8x3x2x4x2xf32>
+  %4 = kiln.tanh %3 : tensor<2x8x6x8xf32>
+  return %4 : tensor<2x8x6x8xf32>
+}
+
+// -----
+// The same of four groups of two channels.
+// CASE: phases_of_groups
+// RUN: kiln-layout{flops=0 mutable=true}
+// CHECK: kiln.reshape %{{.*}} sizes = [2, 3, 4, 4, 2, 2, 2] : tensor<2x3x4x32xf32>
+// CHECK: kiln.transpose %{{.*}} permutation = [0, 1, 4, 2, 5, 3, 6]
+// CHECK: kiln.tanh %{{.*}} : tensor<2x6x8x8xf32>
+func.func @f(%x: tensor<2x8x3x4xf32>, %w: tensor<32x8x1x1xf32>) -> tensor<2x8x6x8xf32> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x8x3x4xf32>, tensor<32x8x1x1xf32>
+  %1 = kiln.reshape %0 sizes = [2, 4, 2, 2, 2, 3, 4] : tensor<2x32x3x4xf32>
+  %2 = kiln.transpose %1 permutation = [0, 1, 4, 5, 2, 6, 3] : tensor<2x4x2x2x2x3x4xf32>
+  %3 = kiln.reshape %2 sizes = [2, 8, 6, 8] : tensor<2x4x2x3x2x4x2xf32>
+  %4 = kiln.tanh %3 : tensor<2x8x6x8xf32>
+  return %4 : tensor<2x8x6x8xf32>
+}

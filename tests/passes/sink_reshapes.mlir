@@ -97,6 +97,25 @@ func.func @f(%x: tensor<1x8x5x5xbf16>, %w: tensor<8x8x3x3xbf16>) -> (tensor<1x9x
 }
 
 // -----
+// So is what reads them beside their sum: it has no form of the image's shape once they stay.
+// CASE: norm_of_rows
+// CHECK: kiln.reshape %{{.*}} sizes = [1, 9, 8] : tensor<1x1x9x8xbf16>
+// CHECK: kiln.reduce
+// CHECK: kiln.mul %{{.*}} : tensor<1x9x8xf32>
+// CHECK: return
+func.func @f(%x: tensor<1x8x1x11xbf16>, %w: tensor<8x8x1x3xbf16>) -> tensor<1x9x8xf32> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x8x1x11xbf16>, tensor<8x8x1x3xbf16>
+  %1 = kiln.transpose %0 permutation = [0, 2, 3, 1] : tensor<1x8x1x9xbf16>
+  %2 = kiln.reshape %1 sizes = [1, 9, 8] : tensor<1x1x9x8xbf16>
+  %3 = kiln.convert %2 : tensor<1x9x8xbf16> to f32
+  %4 = kiln.mul %3, %3 : tensor<1x9x8xf32>
+  %5 = kiln.reduce sum %4 dims = [2] : tensor<1x9x8xf32>
+  %6 = kiln.broadcast_in_dim %5 dims = [0, 1] sizes = [1, 9, 8] : tensor<1x9xf32>
+  %7 = kiln.mul %3, %6 : tensor<1x9x8xf32>
+  return %7 : tensor<1x9x8xf32>
+}
+
+// -----
 // A stored tensor, a broadcast along pixels, and what no convolution computes stay below.
 // CASE: other_operands
 // CHECK-COUNT-3: kiln.reshape %{{.*}} sizes = [1, 9, 8]

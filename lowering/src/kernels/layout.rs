@@ -37,7 +37,10 @@ use kiln_passes::{
     Numerics, Pass,
     permutation::{channels_first, channels_last},
 };
+use pixel_shuffle::PixelShuffle;
 use std::collections::{HashMap, HashSet};
+
+mod pixel_shuffle;
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -291,6 +294,13 @@ impl ChannelsLast {
             let last = channels_last(t.permutation.len());
             let permutation = last.iter().map(|d| t.permutation[*d as usize]).collect();
             let new = b.add(&Transpose { input: t.input, permutation })?;
+            self.record(op, new);
+            return Ok(());
+        }
+        if let Some(shuffle) = PixelShuffle::of(op)
+            && let Some(x) = self.nhwc.get(&shuffle.input)
+        {
+            let new = shuffle.channels_last(&b, *x)?;
             self.record(op, new);
             return Ok(());
         }

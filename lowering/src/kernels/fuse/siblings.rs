@@ -132,14 +132,20 @@ impl Grouping<'_> {
 
     /// How many values of a kernel are read outside of it.
     pub(super) fn results(&self, g: usize) -> usize {
-        let inside = |v: Value| self.kernel_of(v) == Some(g);
         let nodes = self.groups[g].nodes.iter().map(|n| self.graph.nodes[*n].value);
-        let read = |v: &Value| {
-            v.uses().iter().any(|(user, _)| {
-                let results = user.results();
-                results.is_empty() || !results.iter().all(|r| inside(*r))
-            })
-        };
-        nodes.filter(read).count()
+        nodes.filter(|v| self.is_read_outside(g, *v)).count()
+    }
+
+    /// Whether another kernel reads a value, or the function returns it. What is no node, its readers
+    /// compute.
+    fn is_read_outside(&self, g: usize, v: Value) -> bool {
+        v.uses().into_iter().any(|(user, _)| {
+            let results = user.results();
+            let outside = |r: Value| match self.graph.node_of.get(&r) {
+                Some(n) => self.group_of[*n] != g,
+                None => self.graph.views.contains(&user) || self.is_read_outside(g, r),
+            };
+            results.is_empty() || results.into_iter().any(outside)
+        })
     }
 }
