@@ -161,12 +161,13 @@ def Kiln_TileClusterReduceOp : Kiln_TileBody<"cluster_reduce"> {
   let assemblyFormat = "$value `rank` $rank `of` $ctas $body attr-dict `:` type($value)";
 }
 def Kiln_TileEpilogueOp : Kiln_TileBody<"epilogue", [AttrSizedOperandSegments]> {
-  let summary = "Runs the body on the elements of tiles whose first one is at a row and a column. It takes a row, a column, and of each tile an element, or a vector of adjacent ones. Elements beyond a bound, where a tile may reach it, are not stored. With `to` the body yields elements of results, which warps stage in shared memory: TMA stores them to a tensor map, at the column, the row and the `outer` coordinates; lanes store them to a memref, at the element where `lines` says that a row begins. Without, the body stores";
+  let summary = "Runs the body on the elements of tiles whose first one is at a row and a column. It takes a row, a column, and of each tile an element, or a vector of adjacent ones. Elements beyond a bound, where a tile may reach it, are not stored. With `to` the body yields elements of results, which warps stage in shared memory: TMA stores them to a tensor map, at the column, the row and the `outer` coordinates; lanes store them to a memref, at the element where `lines` says that a row begins. Without, the body stores. What the body accesses is `aligned` from each column on that is a multiple of so many, and so many elements are contiguous if two are";
   let formula = "to[row + i, column + j] = body(row + i, column + j, values[i, j])";
   let reference = "cp.async.bulk.tensor, stmatrix";
   let arguments = (ins Variadic<Tensor>:$values, I32:$row, I32:$column, Optional<Index>:$rows, Optional<Index>:$columns,
-                       Variadic<AnyType>:$destinations, Variadic<I32>:$outer, I64Attr:$vector);
+                       Variadic<AnyType>:$destinations, Variadic<I32>:$outer, I64Attr:$vector,
+                       OptionalAttr<I64Attr>:$aligned);
   let regions = (region SizedRegion<1>:$body, VariadicRegion<SizedRegion<1>>:$lines);
-  let assemblyFormat = "`(` $values `:` type($values) `)` `at` `(` $row `,` $column `)` (`rows` `below` $rows^)? (`columns` `below` $columns^)? `vectors` `of` $vector (`to` `(` $destinations^ `:` type($destinations) `)`)? (`outer` `(` $outer^ `)`)? $body (`lines` $lines^)? attr-dict";
+  let assemblyFormat = "`(` $values `:` type($values) `)` `at` `(` $row `,` $column `)` (`rows` `below` $rows^)? (`columns` `below` $columns^)? `vectors` `of` $vector (`aligned` `to` $aligned^)? (`to` `(` $destinations^ `:` type($destinations) `)`)? (`outer` `(` $outer^ `)`)? $body (`lines` $lines^)? attr-dict";
 }
 #endif

@@ -475,6 +475,34 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 }
 
 // -----
+// An epilogue says how far its 16-bit operands are contiguous and aligned.
+// CASE: gemm_with_a_residual
+// CHECK: kiln.tile.epilogue{{.*}} vectors of 2 aligned to 8
+// CHECK: vector.load {{.*}} vector<2xbf16>
+// IMPLICIT-CHECK-NOT: nvvm.
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<64x128xbf16> {kiln.sizes = array<i64: 64, 128>}, %residual: tensor<130x64xbf16> {kiln.sizes = array<i64: 130, 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<130x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x64xf32>) -> tensor<130x64xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<130x128xbf16>, tensor<64x128xbf16>) outs(%f : tensor<130x64xf32>) -> tensor<130x64xf32>
+  %g = tensor.empty() : tensor<130x64xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %residual : tensor<130x64xf32>, tensor<130x64xbf16>) outs(%g : tensor<130x64xbf16>) {
+  ^bb0(%x: f32, %y: bf16, %o: bf16):
+    %0 = arith.extf %y : bf16 to f32
+    %1 = arith.addf %x, %0 : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    linalg.yield %2 : bf16
+  } -> tensor<130x64xbf16>
+  return %r : tensor<130x64xbf16>
+}
+}
+}
+
+// -----
 // Split-K: each of two CTAs accumulates half of K and finishes 32 rows.
 // CASE: gemm_split_k_by_a_cluster
 // CHECK: kiln.tile.cluster_reduce

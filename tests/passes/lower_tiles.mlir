@@ -164,6 +164,36 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 }
 
 // -----
+// Lanes load 8 elements of the residual at once, and exchange words.
+// CASE: gemm_with_a_residual
+// CHECK: vector.load {{.*}} vector<8xbf16>
+// CHECK: nvvm.shfl.sync bfly
+// CHECK: nvvm.stmatrix
+// IMPLICIT-CHECK-NOT: vector<2xbf16>, vector<2xbf16>
+// IMPLICIT-CHECK-NOT: tensor<
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<64x128xbf16> {kiln.sizes = array<i64: 64, 128>}, %residual: tensor<130x64xbf16> {kiln.sizes = array<i64: 130, 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<130x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x64xf32>) -> tensor<130x64xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<130x128xbf16>, tensor<64x128xbf16>) outs(%f : tensor<130x64xf32>) -> tensor<130x64xf32>
+  %g = tensor.empty() : tensor<130x64xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %residual : tensor<130x64xf32>, tensor<130x64xbf16>) outs(%g : tensor<130x64xbf16>) {
+  ^bb0(%x: f32, %y: bf16, %o: bf16):
+    %0 = arith.extf %y : bf16 to f32
+    %1 = arith.addf %x, %0 : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    linalg.yield %2 : bf16
+  } -> tensor<130x64xbf16>
+  return %r : tensor<130x64xbf16>
+}
+}
+}
+
+// -----
 // Rows of 65 elements are not aligned: lanes store pairs, and the elements at either end.
 // CASE: gemm_with_unaligned_rows
 // CHECK: nvvm.stmatrix

@@ -8,6 +8,7 @@ use crate::{
         role::Role,
         staging::{BUFFERS, Destination, Staging},
         thread::ROWS,
+        wide_loads::{COLUMNS, RUN, WideLoads},
     },
     strategies::gpu::{
         common::ptx::Ptx,
@@ -23,6 +24,8 @@ struct Epilogue<'a> {
     body: Block,
     /// Elements by tile, by 64 rows.
     values: Vec<Vec<Vec<Value>>>,
+    /// What the body loads 16 bytes at a time.
+    wide: WideLoads,
     /// Columns of a tile.
     columns: usize,
     /// The bounds that the tile may reach.
@@ -32,6 +35,9 @@ struct Epilogue<'a> {
     column: Value,
     warp_row: Value,
 }
+
+/// Words that a lane has loaded: by 32 columns, of the upper and the lower 8 rows, by operand.
+type Words = Vec<[Vec<Value>; 2]>;
 
 impl Role<'_> {
     pub(super) fn epilogue(&self, c: Code, op: Op) -> Result<()> {
@@ -44,9 +50,11 @@ impl Role<'_> {
             Ok(all.chunks(registers(ty)?).map(<[Value]>::to_vec).collect())
         });
         let values = values.collect::<Result<_>>()?;
+        let body = *regions.first().ok_or("has no body")?;
         let e = Epilogue {
             role: self,
-            body: *regions.first().ok_or("has no body")?,
+            body,
+            wide: WideLoads::of(&o, body),
             values,
             columns: 2 * registers(ty)?,
             bounds: [o.rows, o.columns].map(|v| v.map(|v| self.scalar(v))),
@@ -63,12 +71,14 @@ impl Role<'_> {
 }
 
 impl Epilogue<'_> {
-    /// What the body yields at a position. `i`: of the thread's elements of 64 rows.
+    /// What the body yields at a position. `i`: of the thread's elements of 64 rows. `given`: what
+    /// some of its ops have loaded.
     fn element(
         &self,
         c: Code,
         [row, column]: [Value; 2],
         (block, i): (usize, usize),
+        given: &[(Value, Value)],
     ) -> Result<Vec<Value>> {
         let mut args = vec![row, column];
         for tile in &self.values {
@@ -78,7 +88,7 @@ impl Epilogue<'_> {
                 _ => vector::from_elements(c, own, Type::vector(own[0].ty(), own.len()))?,
             });
         }
-        self.role.inlined(c, self.body, &args)
+        self.role.inlined_but(c, self.body, &args, given)
     }
     fn vector(&self) -> usize {
         self.o.vector as usize
@@ -105,7 +115,7 @@ impl Epilogue<'_> {
                         let column = c.add(column, c.index((8 * eight + e) as i64)?)?;
                         when(c, column, self.bounds[1], &mut |c| {
                             let i = 4 * eight + 2 * half + e;
-                            self.element(c, [row, column], (block, i)).map(drop)
+                            self.element(c, [row, column], (block, i), &[]).map(drop)
                         })?;
                     }
                     Ok(())
@@ -141,10 +151,16 @@ impl Epilogue<'_> {
         let row0 = p.add(self.row, self.warp_row)?;
         // Of one result both buffers are stored as lines at once, which have fewer ends.
         let together = if destinations.len() == 1 { BUFFERS } else { 1 };
+        let order = (0..self.blocks()).flat_map(|block| (0..slices).map(move |s| (block, s)));
+        let mut next = order.clone().skip(1);
+        let mut ahead = self.loaded(c, row0, (0, 0))?;
         for block in 0..self.blocks() {
             let mut staged = vec![];
             for slice in 0..slices {
-                let found = self.slice(c, &destinations, row0, (block, slice))?;
+                // The next slice's operands are on their way while this one is computed.
+                let following = next.next().map(|at| self.loaded(c, row0, at)).transpose()?;
+                let words = std::mem::replace(&mut ahead, following.unwrap_or_default());
+                let found = self.slice(c, &destinations, row0, (block, slice), &words)?;
                 for (i, (d, found)) in destinations.iter().zip(found).enumerate() {
                     for (part, pairs) in found.chunks(d.columns / 8).enumerate() {
                         let memory = staging.next_buffer(c)?;
@@ -193,6 +209,42 @@ impl Epilogue<'_> {
         Ok(())
     }
 
+    /// Whether a result of one tile ends before a column of it: it is not computed, nor stored.
+    fn is_beyond(&self, column: usize) -> bool {
+        let last = self.bounds[1].and_then(constant_value).unwrap_or(i64::MAX);
+        last <= self.columns as i64 && last <= column as i64
+    }
+
+    /// The thread's row of the upper or the lower 8.
+    fn row(&self, c: Code, row0: Value, block: usize, half: usize) -> Result<Value> {
+        let p = Ptx(c);
+        let mine = p.add(row0, p.div_const(self.role.thread()?.lane, 4)?)?;
+        let row = p.i32_to_index(p.add_const(mine, ROWS * block + 8 * half)?)?;
+        inside(c, row, self.bounds[0], 1)
+    }
+
+    /// Wide loads of 64 columns: by 32 columns, of the upper and the lower 8 rows.
+    fn loaded(&self, c: Code, row0: Value, (block, slice): (usize, usize)) -> Result<Words> {
+        let (p, mut all) = (Ptx(c), Words::default());
+        if self.wide.is_empty() {
+            return Ok(all);
+        }
+        let own = p.mul_const(p.rem_const(self.role.thread()?.lane, 4)?, RUN)?;
+        for begin in (DEPTH * slice..DEPTH * (slice + 1)).step_by(COLUMNS) {
+            if self.is_beyond(begin) {
+                continue;
+            }
+            let column = p.add_const(p.add(self.column, own)?, begin)?;
+            let column = inside(c, p.i32_to_index(column)?, self.bounds[1], RUN)?;
+            let half = |half: usize| {
+                let row = self.row(c, row0, block, half)?;
+                self.wide.load(self.role, c, [row, column])
+            };
+            all.push([half(0)?, half(1)?]);
+        }
+        Ok(all)
+    }
+
     /// The results of 64 columns: by result, by 8 columns, of the upper and the lower 8 rows.
     fn slice(
         &self,
@@ -200,15 +252,18 @@ impl Epilogue<'_> {
         destinations: &[Destination],
         row0: Value,
         (block, slice): (usize, usize),
+        words: &Words,
     ) -> Result<Vec<Vec<[Value; 2]>>> {
         let (p, thread) = (Ptx(c), self.role.thread()?);
-        let mine = p.add(row0, p.div_const(thread.lane, 4)?)?;
         let over = p.add(self.column, thread.column)?;
-        let last = self.bounds[1].and_then(constant_value).unwrap_or(i64::MAX);
+        let mut given = vec![];
+        for part in words {
+            let [upper, lower] = part.each_ref().map(|v| self.wide.pairs(c, thread.lane, v));
+            given.extend(upper?.into_iter().zip(lower?).map(|(a, b)| [a, b]));
+        }
         let mut found: Vec<Vec<[Value; 2]>> = vec![vec![]; destinations.len()];
         for eight in 8 * slice..8 * (slice + 1) {
-            // Columns beyond a result of one tile are not computed, nor stored.
-            if last <= self.columns as i64 && last <= 8 * eight as i64 {
+            if self.is_beyond(8 * eight) {
                 for (d, all) in destinations.iter().zip(&mut found) {
                     all.push([c.number(0.0, Type::vector(d.element, 2))?; 2]);
                 }
@@ -216,14 +271,14 @@ impl Epilogue<'_> {
             }
             let mut halves: Vec<Vec<Value>> = vec![vec![]; destinations.len()];
             for half in 0..2 {
-                let row = p.i32_to_index(p.add_const(mine, ROWS * block + 8 * half)?)?;
-                let row = inside(c, row, self.bounds[0], 1)?;
+                let row = self.row(c, row0, block, half)?;
+                let given = given.get(eight - 8 * slice).map_or(&[][..], |pair| &pair[half]);
                 let mut parts = vec![];
                 for (_, e) in self.pairs(eight..eight + 1) {
                     let column = p.i32_to_index(p.add_const(over, 8 * eight + e)?)?;
                     let column = inside(c, column, self.bounds[1], self.vector())?;
                     let i = 4 * eight + 2 * half + e;
-                    parts.push(self.element(c, [row, column], (block, i))?);
+                    parts.push(self.element(c, [row, column], (block, i), given)?);
                 }
                 for (i, all) in halves.iter_mut().enumerate() {
                     all.push(match parts.as_slice() {

@@ -30,6 +30,7 @@ mod store;
 mod thread;
 mod values;
 mod warp_specialisation;
+mod wide_loads;
 
 use crate::{
     analysis::kernels_of,

@@ -89,9 +89,20 @@ impl Role<'_> {
 
     /// Writes a body of scalars, given its arguments; returns what it yields.
     pub(super) fn inlined(&self, c: Code, block: Block, args: &[Value]) -> Result<Vec<Value>> {
-        let mut known: HashMap<Value, Value> =
-            block.args().into_iter().zip(args.iter().copied()).collect();
-        for op in block.ops() {
+        self.inlined_but(c, block, args, &[])
+    }
+    /// The same where results of some ops are `given`.
+    pub(super) fn inlined_but(
+        &self,
+        c: Code,
+        block: Block,
+        args: &[Value],
+        given: &[(Value, Value)],
+    ) -> Result<Vec<Value>> {
+        let arguments = block.args().into_iter().zip(args.iter().copied());
+        let mut known: HashMap<Value, Value> = arguments.chain(given.iter().copied()).collect();
+        let is_given = |op: Op| given.iter().any(|(v, _)| v.def() == Some(op));
+        for op in block.ops().into_iter().filter(|op| !is_given(*op)) {
             let of = |v: Value| known.get(&v).copied().unwrap_or_else(|| self.scalar(v));
             if op.kind() == Some(OpKind::Yield) {
                 return Ok(op.operands().into_iter().map(of).collect());
@@ -212,7 +223,7 @@ impl Role<'_> {
 }
 
 /// Clones an op; an address that is part of another one stays without uses.
-fn clone(c: Code, op: Op, of: &dyn Fn(Value) -> Value) -> Result<Op> {
+pub(super) fn clone(c: Code, op: Op, of: &dyn Fn(Value) -> Value) -> Result<Op> {
     let new = c.0.clone_op(op, of)?;
     let affine = op.isa::<affine::AffineApply>() || op.isa::<affine::AffineMin>();
     if affine && op.result(0).uses().is_empty() {

@@ -1,7 +1,7 @@
 //! Accumulator fragments as the tensor-core instructions leave them in a warp's registers: of a 16
 //! x 8 block, a thread holds 2 contiguous elements of a row and 2 of the row 8 below.
 use crate::{
-    analysis::{Nest, NestPlan, Output, Poly},
+    analysis::{Access, Kernel, Nest, NestPlan, Output, Poly},
     emit::{
         body::{ForwardedElements, Scope},
         code::Code,
@@ -9,7 +9,11 @@ use crate::{
         loops::decode,
     },
     strategies::gpu::{
-        common::{accumulators, ptx::Ptx, vector_width::width},
+        common::{
+            accumulators,
+            ptx::Ptx,
+            vector_width::{narrow_width, width},
+        },
         wgmma_gemm::TensorCoreProduct,
     },
 };
@@ -73,15 +77,36 @@ impl ProductResults<'_> {
         let roles = &self.product.roles;
         [self.multiple(&roles.rows, self.tile[0]), self.multiple(&roles.columns, self.tile[1])]
     }
-    /// How many of a thread's two contiguous elements one op takes.
-    pub fn lanes(&self) -> Lanes {
-        let over = self.product.roles.columns.last().copied().unwrap_or_default();
-        // The operands go through shared memory, so that their accesses do not limit the vector
-        // width.
+    /// The kernel without the product's operands, whose accesses do not limit the vector width, since
+    /// they go through shared memory; and the innermost columns.
+    fn later_stages(&self) -> (Kernel, usize) {
         let mut kernel = self.scope.kernel.clone();
         self.product.stages.iter().for_each(|s| kernel.stages[*s].inputs.clear());
+        (kernel, self.product.roles.columns.last().copied().unwrap_or_default())
+    }
+    /// How many of a thread's two contiguous elements one op takes.
+    pub fn lanes(&self) -> Lanes {
+        let (kernel, over) = self.later_stages();
         let pairs = self.multiple(&[over], 2) && width(&kernel, self.plan, self.nest, over) >= 2;
         Lanes { count: if pairs { 2 } else { 1 }, mask: None }
+    }
+    /// How many elements are aligned and contiguous along the columns, if later stages read elements
+    /// of 16 bits there, and these are more than the lanes take.
+    pub fn run(&self) -> Option<i64> {
+        let (kernel, over) = self.later_stages();
+        let halves = |a: &Access| {
+            let forwarded = self.plan.forwarded.get(a.buffer).copied().unwrap_or(false);
+            let element = kernel.buffers.get(a.buffer).and_then(|b| b.element.dtype().ok());
+            !forwarded
+                && element.is_some_and(|d| d.byte_size() == 2)
+                && a.at.coefficient(over).known() == Some(1)
+        };
+        let stages = self.nest.all().filter_map(|s| kernel.stages.get(s));
+        let width = narrow_width(&kernel, self.plan, self.nest, over, None);
+        (width > self.lanes().count
+            && self.multiple(&[over], width)
+            && stages.flat_map(|s| s.reads()).any(halves))
+        .then_some(width as i64)
     }
     /// Loop dimensions of an element.
     pub fn dims(

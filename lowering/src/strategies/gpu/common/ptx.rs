@@ -154,6 +154,11 @@ impl Ptx {
         let (first, limit) = (self.number(0)?, self.number(31)?);
         nvvm::shfl_sync(self, all, index, first, limit, nvvm::ShflKind::Idx, self.i32())
     }
+    /// The value of the lane whose number differs in bit `by`.
+    pub fn exchange(self, v: Value, by: usize) -> Result<Value> {
+        let (all, by, limit) = (self.constant(-1)?, self.number(by)?, self.number(31)?);
+        nvvm::shfl_sync(self, all, v, by, limit, nvvm::ShflKind::Bfly, v.ty())
+    }
     /// Base of the kernel's dynamic shared memory, aligned to 1024 bytes for the swizzle. `func`:
     /// the kernel's function, which requests it.
     pub fn dynamic_shared(self, func: Op) -> Result<Value> {

@@ -60,6 +60,7 @@ impl WgmmaTile<'_> {
             destinations: vec![],
             outer: vec![],
             vector: self.results.lanes().count as i64,
+            aligned: self.results.run(),
         })
     }
 
