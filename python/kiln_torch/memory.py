@@ -39,6 +39,7 @@ def partition(joint: torch.fx.GraphModule, inputs, *, limit: int = 0, own=None, 
     if own is not None and not ahead and (parts := own(joint, returned)) is not None:
         return parts
     decompose_recomputed(joint.graph)
+    widen_statistics(joint.graph)
     options["num_fwd_outputs"] = returned + ahead
     default = partitioners.get_default_op_list
     known = dataclasses.replace(default(), fusible_ops=default().fusible_ops | FUSIBLE)
@@ -52,6 +53,27 @@ def partition(joint: torch.fx.GraphModule, inputs, *, limit: int = 0, own=None, 
         loss_heads.drop_results(forward, returned, ahead)
     save_bases(forward, backward, returned)
     return forward, backward
+
+
+WEIGHTS = {aten.native_layer_norm.default: 2, aten.native_group_norm.default: 1, aten._native_batch_norm_legit.no_stats: 1}
+"""Where norms with statistics have their weight."""
+
+
+def widen_statistics(graph: torch.fx.Graph):
+    """States the dtype of the statistics of norms on processors: of 16-bit floats with weights in f32 they are in f32, as under autocast, where
+    PyTorch's metadata has the norm's dtype."""
+    for target, at in WEIGHTS.items():
+        for node in graph.find_nodes(op="call_function", target=target):
+            x, weight = node.args[0].meta["val"], node.args[at]
+            if x.device.type != "cpu" or x.dtype.itemsize != 2 or weight is None or weight.meta["val"].dtype != torch.float32:
+                continue
+            y, *statistics = node.meta["val"]
+            node.meta["val"] = (y, *(t.float() for t in statistics))
+            stated = {user: node.meta["val"][user.args[1]] for user in node.users}
+            while stated:
+                same, val = stated.popitem()
+                same.meta["val"] = val
+                stated.update({user: val for user in same.users if user.target in (aten.alias.default, aten.detach.default)})
 
 
 def save_bases(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, returned: int):

@@ -40,6 +40,8 @@ pyo3::create_exception!(
 #[pyclass(frozen, weakref)]
 struct Program {
     exe: compiler::Executable,
+    /// Bits of an element of each input, if they are known.
+    bits: Vec<Option<usize>>,
 }
 
 /// A launch's kernel: its name, its strategy, its ops.
@@ -91,7 +93,21 @@ impl Program {
         if let Some(why) = exe.cuda().and_then(|loaded| loaded.needs_own_memory()) {
             return Err(CompileError::new_err(format!("the program {why}")));
         }
-        Ok(Program { exe })
+        Ok(Program::new(exe))
+    }
+    fn new(exe: compiler::Executable) -> Program {
+        let inputs = exe.program().inputs.iter();
+        let bits = inputs.map(|t| Some(8 * byte_size(&t.dtype)?)).collect();
+        Program { exe, bits }
+    }
+    /// Whether tensors have elements as wide as the program's inputs. Others would be read beyond
+    /// their end: what an op states may differ from what it gives.
+    fn check_widths(&self, inputs: &[Tensor]) -> PyResult<()> {
+        let wrong =
+            |(t, bits): (&Tensor, &Option<usize>)| t.bits.zip(*bits).is_some_and(|(a, b)| a != b);
+        let Some(i) = inputs.iter().zip(&self.bits).position(wrong) else { return Ok(()) };
+        let (bits, dtype) = (inputs[i].bits.unwrap_or(0), &self.exe.program().inputs[i].dtype);
+        Err(failed(format!("input {i} has elements of {bits} bits, the graph takes {dtype}")))
     }
     fn cuda(&self) -> PyResult<&kiln_runtime::cuda::Loaded> {
         self.exe.cuda().ok_or_else(|| PyRuntimeError::new_err("the program is for a processor"))
@@ -169,6 +185,7 @@ impl Program {
         let (gpu, program) = (loaded.device().info().index, loaded.program());
         let (held, made) = (objects(inputs), objects(outputs));
         let (inputs, outputs) = (tensors(&held)?, tensors(&made)?);
+        self.check_widths(&inputs)?;
         if inputs.len() == program.inputs.len() {
             let all = inputs.iter().zip(&program.inputs).enumerate();
             let misplaced: Vec<usize> = all
@@ -298,6 +315,7 @@ impl Program {
                 return Err(failed(format!("the graph takes {wanted} {what}, given {given}")));
             }
         }
+        self.check_widths(inputs)?;
         if inputs.iter().chain(outputs).any(|t| t.gpu.is_some()) {
             return Err(failed("the program is for a processor, a tensor is on a GPU"));
         }

@@ -28,5 +28,5 @@ pub fn package(
 pub fn load(py: Python<'_>, path: PathBuf, options: Vec<(String, String)>) -> PyResult<Program> {
     let options = named(&options)?;
     let exe = py.detach(|| compiler::load(path)?.compile(&options)).map_err(failure)?;
-    Ok(Program { exe })
+    Ok(Program::new(exe))
 }

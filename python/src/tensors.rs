@@ -41,6 +41,8 @@ pub struct Tensor<'t> {
     pub data: usize,
     /// The ordinal of its GPU; none on the host.
     pub gpu: Option<usize>,
+    /// Bits of an element, where DLPack states them.
+    pub bits: Option<usize>,
     sizes: Sizes<'t>,
     strides: Sizes<'t>,
 }
@@ -87,6 +89,7 @@ impl<'t> Tensor<'t> {
                     data: t.data as usize + t.byte_offset as usize,
                     gpu: (t.device.device_type == DLDeviceType::CUDA)
                         .then(|| usize::try_from(t.device.device_id).unwrap_or(0)),
+                    bits: Some(t.dtype.bits as usize * t.dtype.lanes as usize),
                     sizes: all(t.shape),
                     strides: all(t.strides),
                 })
@@ -103,6 +106,7 @@ impl<'t> Tensor<'t> {
         Ok(Tensor {
             data: object.call_method0(intern!(py, "data_ptr"))?.extract()?,
             gpu,
+            bits: None,
             sizes: Sizes::Owned(object.getattr(intern!(py, "shape"))?.extract()?),
             strides: Sizes::Owned(object.call_method0(intern!(py, "stride"))?.extract()?),
         })
@@ -120,6 +124,7 @@ impl<'t> Tensor<'t> {
         Ok(Tensor {
             data: ctypes.getattr(intern!(py, "data"))?.extract()?,
             gpu: None,
+            bits: None,
             sizes: Sizes::Owned(sizes),
             strides: Sizes::Owned(strides),
         })

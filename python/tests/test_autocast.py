@@ -65,6 +65,54 @@ def test_with_a_joint_graph_saved_tensors_have_16_bits(device):
     assert {t.dtype for t in saved if t.data_ptr() not in parameters} == {torch.bfloat16}
 
 
+class Normed(nn.Module):
+    """A norm of what a product gives, between products."""
+
+    def __init__(self, first, norm, last):
+        super().__init__()
+        self.first, self.norm, self.last = first, norm, last
+
+    def forward(self, x):
+        x = self.first(x)
+        return x + self.last(self.norm(x))
+
+
+NORMS = {
+    "layer": (lambda: Normed(nn.Linear(16, 16), nn.LayerNorm(16), nn.Linear(16, 16)), (8, 16)),
+    "layer, images": (lambda: Normed(nn.Linear(8, 8), nn.LayerNorm((4, 8)), nn.Linear(8, 8)), (3, 4, 8)),
+    "group": (lambda: Normed(nn.Conv2d(8, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.Conv2d(8, 8, 1)), (2, 8, 6, 6)),
+    "batch": (lambda: Normed(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Conv2d(8, 8, 1)), (2, 8, 6, 6)),
+    "instance": (lambda: Normed(nn.Conv2d(8, 8, 3, padding=1), nn.InstanceNorm2d(8, affine=True), nn.Conv2d(8, 8, 1)), (2, 8, 6, 6)),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_of_16_bits_by_weights_of_32_have_gradients(name, device):
+    """On processors autocast leaves norms to their input's dtype, and their statistics are in f32, whatever PyTorch's metadata says."""
+    make, shape = NORMS[name]
+    model, x = make(), torch.randn(*shape)
+
+    def gradients(fn, enabled=True):
+        model.zero_grad()
+        with torch.autocast(device, torch.bfloat16, enabled=enabled):
+            y = fn(x)
+        y.float().square().mean().backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+    exact = gradients(model, enabled=False)
+    off = [(gradients(fn) - exact).norm() / exact.norm() for fn in (model, torch.compile(model, backend=kiln))]
+    assert off[1] <= 2 * off[0] + 1e-3
+
+
+def test_elements_of_another_width_are_refused(device):
+    """A program reads memory by the dtypes that its graph states."""
+    torch.compile(lambda x: x + 1, backend=kiln)(torch.randn(4))
+    compiled = kiln_torch.reports[-1].compiled[0]()
+    if device == "cpu":
+        with pytest.raises(RuntimeError, match="elements of 16 bits, the graph takes f32"):
+            compiled.call([torch.randn(4, dtype=torch.bfloat16)], [torch.empty(4)])
+
+
 def test_explain_tells_casts(device):
     model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8))
     text = str(kiln_torch.explain(model, torch.randn(16, 32), options={"autocast": "bf16"}))
