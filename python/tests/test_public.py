@@ -1,4 +1,4 @@
-"""Public models of several families, small ones, in bf16: all of them compiles, and results are as near to float32's as eager's."""
+"""Public models of several families, small ones, in bf16: nothing stays eager because kiln fails, and results are as near to float32's as eager's."""
 import copy
 
 import pytest
@@ -50,6 +50,18 @@ def first(result):
     return result if isinstance(result, torch.Tensor) else result[0]
 
 
+def assert_compiled():
+    failed = [why for report in kiln_torch.reports for why in report.eager.values() if "failed" in why]
+    assert kiln_torch.reports and not failed
+
+
+def is_near(found, eager, exact):
+    """Whether a result is off float32's at most twice as far as eager's, and 1e-2 besides."""
+    # A head that is initialised with zeros gives zeros.
+    off = lambda y: float((y - exact).norm()) / (float(exact.norm()) or 1.0)
+    return off(found) <= 2 * off(eager) + 1e-2
+
+
 @pytest.mark.parametrize("make, name", [*((image, name) for name in IMAGES), *((transformer, name) for name in TEXT)], ids=[*IMAGES, *TEXT])
 def test_public_models_compile_as_a_whole(make, name):
     model, x = make(name)
@@ -59,11 +71,8 @@ def test_public_models_compile_as_a_whole(make, name):
     with torch.no_grad():
         exact, eager = first(model(x)), first(half(narrow)).float()
         found = first(torch.compile(half, backend="kiln")(narrow)).float()
-    failed = [why for report in kiln_torch.reports for why in report.eager.values() if "failed" in why]
-    assert kiln_torch.reports and not failed
-    # A head that is initialised with zeros gives zeros.
-    off = lambda y: float((y - exact).norm()) / (float(exact.norm()) or 1.0)
-    assert off(found) <= 2 * off(eager) + 1e-2
+    assert_compiled()
+    assert is_near(found, eager, exact)
 
 
 def gradients(model, fn, x):
@@ -97,7 +106,5 @@ def test_public_models_train_as_a_whole(name, joint, device):
     for fn in (loss, torch.compile(loss, backend="kiln", options={"joint_graph": joint})):
         model.load_state_dict(state)
         sides.append(gradients(model, fn, x))
-    failed = [why for report in kiln_torch.reports for why in report.eager.values() if "failed" in why]
-    assert kiln_torch.reports and not failed
-    off = lambda g: float((g - exact).norm() / exact.norm())
-    assert off(sides[1]) <= 2 * off(sides[0]) + 1e-2
+    assert_compiled()
+    assert is_near(sides[1], sides[0], exact)
