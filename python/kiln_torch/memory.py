@@ -55,7 +55,11 @@ def partition(joint: torch.fx.GraphModule, inputs, *, limit: int = 0, own=None, 
     return forward, backward
 
 
-WEIGHTS = {aten.native_layer_norm.default: 2, aten.native_group_norm.default: 1, aten._native_batch_norm_legit.no_stats: 1}
+WEIGHTS = {
+    aten.native_layer_norm.default: 2, aten.native_group_norm.default: 1, aten.native_batch_norm.default: 1, aten._native_batch_norm_legit.default: 1,
+    aten._native_batch_norm_legit.no_stats: 1, aten._native_batch_norm_legit_functional.default: 1, aten._native_batch_norm_legit_no_training.default: 1,
+    aten._batch_norm_no_update.default: 1, aten._batch_norm_with_update_functional.default: 1,
+}
 """Where norms with statistics have their weight."""
 
 
@@ -67,13 +71,24 @@ def widen_statistics(graph: torch.fx.Graph):
             x, weight = node.args[0].meta["val"], node.args[at]
             if x.device.type != "cpu" or x.dtype.itemsize != 2 or weight is None or weight.meta["val"].dtype != torch.float32:
                 continue
-            y, *statistics = node.meta["val"]
-            node.meta["val"] = (y, *(t.float() for t in statistics))
+            y, mean, scale, *others = node.meta["val"]
+            node.meta["val"] = (y, mean.float(), scale.float(), *others)
             stated = {user: node.meta["val"][user.args[1]] for user in node.users}
             while stated:
                 same, val = stated.popitem()
                 same.meta["val"] = val
                 stated.update({user: val for user in same.users if user.target in (aten.alias.default, aten.detach.default)})
+
+
+def placeholder(graph: torch.fx.Graph, name: str) -> torch.fx.Node:
+    """A placeholder of this name; a node that has it gets another. Under another name than its target a placeholder would overwrite, in the graph's
+    code, the argument that has the name."""
+    for node in graph.nodes:
+        if node.name == name:
+            node._rename(f"{name}_0")
+    made = graph.placeholder(name)
+    made.name = name
+    return made
 
 
 def save_bases(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, returned: int):
@@ -96,7 +111,7 @@ def save_bases(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, re
         if start not in saved:
             results[results.index(of[0], returned)] = start
             with backward.graph.inserting_before(given[of[0].name]):
-                given[start.name] = backward.graph.placeholder(start.name)
+                given[start.name] = placeholder(backward.graph, start.name)
             given[start.name].meta = {**start.meta}
         dropped.update(dict.fromkeys(of))
         for node in of:

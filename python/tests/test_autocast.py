@@ -83,6 +83,7 @@ NORMS = {
     "group": (lambda: Normed(nn.Conv2d(8, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.Conv2d(8, 8, 1)), (2, 8, 6, 6)),
     "batch": (lambda: Normed(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Conv2d(8, 8, 1)), (2, 8, 6, 6)),
     "instance": (lambda: Normed(nn.Conv2d(8, 8, 3, padding=1), nn.InstanceNorm2d(8, affine=True), nn.Conv2d(8, 8, 1)), (2, 8, 6, 6)),
+    "batch, with running statistics": (lambda: Normed(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8).eval(), nn.Conv2d(8, 8, 1)), (2, 8, 6, 6)),
 }
 
 

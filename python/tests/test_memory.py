@@ -121,6 +121,29 @@ class Logits(nn.Module):
         return nn.functional.cross_entropy(self.head(x).float(), torch.arange(x.shape[0], device=x.device))
 
 
+class Attention(nn.Module):
+    """A block of a vision transformer."""
+
+    def __init__(self, width=32, heads=2):
+        super().__init__()
+        self.heads, self.norm, self.project, self.last = heads, nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+
+    def forward(self, x):
+        q, k, v = self.project(self.norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind()
+        x = x + self.last(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return x + self.mlp(x)
+
+
+def test_tensors_that_are_saved_for_views_have_names_of_their_own(small, device):
+    """A backward graph has values of its own under the names of the forward graph's, such as `getitem_17`."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(*(Attention() for _ in range(12))), torch.randn(2, 10, 32)
+    # Attention, which may draw, stays eager between programs: the code of the graph around them runs.
+    found = gradients(model, torch.compile(model, backend="kiln", options={"fallback_random": True}), x)
+    torch.testing.assert_close(found, gradients(model, model, x), rtol=1e-4, atol=1e-6)
+
+
 def test_logarithms_of_softmax_are_computed_again(device):
     x = torch.randn(32, 16, dtype=torch.bfloat16)
     # The logits, of 16 bits, and two numbers a row.
