@@ -30,21 +30,30 @@ def sides(a, model):
 
 
 def timed(make, inputs, call):
-    """A compiled function, the seconds of its first call, the most GiB that a later call has allocated beside what the sides before keep, and its
-    result."""
+    """A compiled function, the seconds of its first call and of its phases, the most GiB that a later call has allocated beside what the sides before
+    keep, and its result."""
     torch._dynamo.reset()
+    torch._dynamo.utils.compilation_time_metrics.clear()
     gc.collect()
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     start, fn = time.perf_counter(), make()
     call(fn, inputs)
     torch.cuda.synchronize()
-    first = time.perf_counter() - start
+    first = {"first_s": time.perf_counter() - start, **phases()}
     call(fn, inputs)
     torch.cuda.reset_peak_memory_stats()
     result = call(fn, inputs)
     torch.cuda.synchronize()
     return fn, first, (torch.cuda.max_memory_allocated() - before) / 2**30, result.float().cpu()
+
+
+def phases():
+    """Seconds of the phases of a first call: Dynamo alone, the backend with AOTAutograd, the compiler itself."""
+    spent = {name: sum(times) for name, times in torch._dynamo.utils.compilation_time_metrics.items()}
+    backend = spent.get("OutputGraph.call_user_compiler", 0)
+    compiler = spent.get("kiln_compile", 0) + spent.get("compile_fx_inner", 0)
+    return {"dynamo_s": spent.get("_compile.compile_inner", 0) - backend, "backend_s": backend, "compiler_s": compiler}
 
 
 def kernels_of(call, most):
@@ -121,7 +130,7 @@ def compare(a, name, training):
         # A head that is initialised with zeros gives zeros.
         scale = float(exact.norm() if not training else abs(reference)) or 1.0
         error = float((result - reference).norm()) / scale
-        row["sides"][side] = {"first_s": first, "peak_GiB": peak, "error": error, "us": []}
+        row["sides"][side] = {**first, "peak_GiB": peak, "error": error, "us": []}
         if training:
             row["sides"][side]["loss"] = result.item()
         if kiln_torch.reports:
@@ -149,7 +158,7 @@ def report(row):
     for name, s in row["sides"].items():
         us = statistics.median(s["us"])
         ratio = f"{us / best:5.2f} of Inductor's best" if best and name.startswith("kiln") else ""
-        print(f"  {name:26} {us / 1e3:8.3f} ms ({min(s['us']) / 1e3:.3f} to {max(s['us']) / 1e3:.3f}), first {s['first_s']:6.1f} s, {s['peak_GiB']:6.2f} GiB, "
+        print(f"  {name:26} {us / 1e3:8.3f} ms ({min(s['us']) / 1e3:.3f} to {max(s['us']) / 1e3:.3f}), first {s['first_s']:6.1f} s (compiler {s['compiler_s']:.1f} s), {s['peak_GiB']:6.2f} GiB, "
               f"error {s['error']:.1e} {ratio} {s.get('graphs', '')} {s.get('eager_ops', '')} {s.get('gradients', '')}", flush=True)
         for kernel, launches, ms in s.get("kernels", []):
             print(f"    {ms:9.3f} ms {launches:5} x {kernel[:100]}")

@@ -11,6 +11,7 @@ import weakref
 import torch
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.utils import dynamo_timed
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -368,7 +369,9 @@ def compile_frame(module: torch.fx.GraphModule, example_inputs, chosen: Settings
             writes = Writes(gm)
             part = own is not None and unbuilt_call(gm) is not None
             try:
-                fn = compile_graph(kind, chosen, gm, constants, writes.count, donation, own.report if own else "")
+                # PyTorch's table of compile times has it under this name.
+                with dynamo_timed("kiln_compile"):
+                    fn = compile_graph(kind, chosen, gm, constants, writes.count, donation, own.report if own else "")
                 if part and kind == "forward" and not chosen.joint_graph:
                     # AOTAutograd asks for it in the backward pass, when it is too late for other gradients.
                     program_of_part("backward", chosen, own.backward, donation)

@@ -64,20 +64,28 @@ WEIGHTS = {
 
 
 def widen_statistics(graph: torch.fx.Graph):
-    """States the dtype of the statistics of norms on processors: of 16-bit floats with weights in f32 they are in f32, as under autocast, where
-    PyTorch's metadata has the norm's dtype."""
+    """States the dtype of statistics on processors, where PyTorch's metadata has another. Those of norms of 16-bit floats with weights in f32 are in
+    f32, as under autocast; those of attention in f64 are in f64."""
     for target, at in WEIGHTS.items():
         for node in graph.find_nodes(op="call_function", target=target):
             x, weight = node.args[0].meta["val"], node.args[at]
-            if x.device.type != "cpu" or x.dtype.itemsize != 2 or weight is None or weight.meta["val"].dtype != torch.float32:
-                continue
-            y, mean, scale, *others = node.meta["val"]
-            node.meta["val"] = (y, mean.float(), scale.float(), *others)
-            stated = {user: node.meta["val"][user.args[1]] for user in node.users}
-            while stated:
-                same, val = stated.popitem()
-                same.meta["val"] = val
-                stated.update({user: val for user in same.users if user.target in (aten.alias.default, aten.detach.default)})
+            if x.device.type == "cpu" and x.dtype.itemsize == 2 and weight is not None and weight.meta["val"].dtype == torch.float32:
+                y, mean, scale, *others = node.meta["val"]
+                state(node, (y, mean.float(), scale.float(), *others))
+    for node in graph.find_nodes(op="call_function", target=aten._scaled_dot_product_flash_attention_for_cpu.default):
+        y, logsumexp = node.meta["val"]
+        if y.dtype == torch.float64:
+            state(node, (y, logsumexp.double()))
+
+
+def state(node: torch.fx.Node, val: tuple):
+    """Gives a node, its results and their aliases these values."""
+    node.meta["val"] = val
+    stated = {user: val[user.args[1]] for user in node.users}
+    while stated:
+        same, val = stated.popitem()
+        same.meta["val"] = val
+        stated.update({user: val for user in same.users if user.target in (aten.alias.default, aten.detach.default)})
 
 
 def placeholder(graph: torch.fx.Graph, name: str) -> torch.fx.Node:

@@ -39,10 +39,13 @@ FASTER_IN_EAGER = (
     "aten._weight_int4pack_mm.default",
 )
 
+# Where PyTorch's libraries compute gradients of convolutions and of its attention.
+DEVICES = {"cuda"}
+
 
 def faster_in_eager(graph: torch.fx.Graph, device: torch.device) -> dict[str, str]:
     """The nodes that PyTorch's libraries compute faster than kiln would, with the reason."""
-    if device.type != "cuda":
+    if device.type not in DEVICES:
         return {}
     calls = [n for n in graph.nodes if n.op == "call_function" and overload(n) in FASTER_IN_EAGER and not are_computed(n)]
     return dict.fromkeys((n.name for n in calls), "PyTorch's libraries compute it faster")

@@ -1,91 +1,36 @@
-"""Public models through `torch.compile(backend="kiln")`, beside eager: results, or gradients, and what stayed eager.
+"""Public models through `torch.compile(backend="kiln")`, beside eager: results, or loss and gradients, and what stayed eager.
 
-    python compiled.py --out FILE [--device cuda] [--train] [--jobs N] [--seconds S] [--page FILE] …
+    python compiled.py --out FILE [--device cuda] [--mode gradients] [--jobs N] [--seconds S] [--graphs] …
+    python compiled.py --out FILE --report [--csv FILE] [--page FILE]
 
-The error of a model is the largest over its tensors of |kiln - eager|_inf / |eager|_inf; of gradients, the norm is at
-least 1e-3 of the largest gradient's, since that of a bias before a norm is 0 but for rounding. A model agrees up to 1e-4,
-or ten times eager's own error against float64, which random weights amplify; above 1e-2 of that nothing can be said, and
-the model is undecided. So it is where PyTorch's own `backend="aot_eager"` differs from eager by as much, and where eager's
-results move by as much when each weight moves by half of its last bit (an element at a kink); kiln agrees where it computes
-what Dynamo's graph gives in eager. In training, rates of dropout are 0.
+Modes are `inference` and `gradients` in float32, and `autocast`: loss and gradients under bf16 autocast. The error of a model
+is the largest over its tensors of |kiln - eager|_inf / |eager|_inf; of gradients, the norm is at least 1e-3 of the largest
+gradient's, since that of a bias before a norm is 0 but for rounding. In training, rates of dropout are 0.
+
+A model agrees in float32 up to 1e-4, or ten times eager's own error against float64, which random weights amplify. Above 1e-2
+of that float32 says nothing; so it does where PyTorch's own `backend="aot_eager"` differs from eager by as much, and where
+eager's results move by as much when each weight moves by half of its last bit (an element at a kink), or where each of the
+model's programs agrees with its own graph in eager. Then the same graph in float64 decides, by 1e-6; where it does not, the
+model is undecided. kiln also agrees where it computes what Dynamo's or AOTAutograd's graph gives in eager, or what eager gives
+where `topk` takes the first of equal elements. Under autocast errors are those against eager's float32, and kiln's may be 1e-2 above twice that of eager's
+autocast; above 0.5 of the latter the model is undecided, unless it agrees with the running statistics of batch norms.
 """
 import argparse
 import collections
+import copy
+import csv
 import os
 import re
 import time
 from pathlib import Path
 
 import forked
-from exact import in_float64
+import judge
+from emulated import emulate
 from forked import cell, say
 
-TOLERANCE, AMPLIFIED, LEAST_GRADIENT = 1e-4, 1e-2, 1e-3
-
-
-def tensors(out):
-    """The floating-point tensors of a result."""
-    import torch
-    from torch.utils import _pytree as tree
-
-    out = out.to_tuple() if hasattr(out, "to_tuple") else out
-    return [t for t in tree.tree_leaves(out) if isinstance(t, torch.Tensor) and t.is_floating_point()]
-
-
-def norm(t):
-    finite = t.detach()[t.isfinite()]
-    return finite.abs().max().item() if finite.numel() else 0.0
-
-
-def error(got, want, train):
-    """The largest error of a tensor relative to its norm; infinite where shapes or NaNs differ."""
-    import torch
-
-    if len(got) != len(want):
-        return float("inf")
-    worst, least = 0.0, LEAST_GRADIENT * max(map(norm, want), default=0.0) if train else 0.0
-    for g, w in zip(got, want):
-        if g.shape != w.shape or not torch.equal(g.isfinite(), w.isfinite()):
-            return float("inf")
-        if w.numel() == 0:
-            continue
-        g, w = g.detach().double(), w.detach().double()
-        scale, apart = max(norm(w), least), norm((g - w)[w.isfinite()])
-        worst = max(worst, apart / scale if scale else apart)
-    return worst
-
-
-def step(run, model, inputs, train):
-    """The results of a call, or, of a training step, the gradients of the parameters that have one."""
-    import numpy
-    import torch
-
-    torch.manual_seed(1)
-    # Masks of time steps are drawn by numpy.
-    numpy.random.seed(1)
-    model.zero_grad(set_to_none=True)
-    with torch.set_grad_enabled(train):
-        out = tensors(run(**inputs) if isinstance(inputs, dict) else run(*inputs))
-    if not train:
-        return out
-    sum(t.float().square().mean() for t in out if t.requires_grad).backward()
-    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
-
-
-def moved(model, state, inputs, train, want, times=8):
-    """The largest error of eager itself when the weights move by half of their last bits."""
-    import torch
-
-    worst = 0.0
-    for k in range(times):
-        model.load_state_dict(state)
-        torch.manual_seed(100 + k)
-        with torch.no_grad():
-            for p in model.parameters():
-                p.mul_(1 + torch.finfo(torch.float32).eps / 2 * torch.randn_like(p))
-        worst = max(worst, error(step(model, model, inputs, train), want, train))
-    model.load_state_dict(state)
-    return worst
+MODES = ("inference", "gradients", "autocast")
+COLUMNS = ("model", "mode", "device", "outcome", "error", "eager_error", "error_64", "parameters", "graphs", "programs", "kernels", "eager_ops", "first_call_s", "detail")
 
 
 def without_dropout(model):
@@ -96,45 +41,57 @@ def without_dropout(model):
                 setattr(module, name, 0.0)
 
 
+def built(a, make, inputs, line):
+    """The model and its inputs on the device."""
+    import torch
+    from torch.utils import _pytree as tree
+    from inputs import constants
+
+    model = make().train(a.mode != "inference")
+    if a.mode != "inference":
+        without_dropout(model)
+    line["parameters"] = sum(p.numel() for p in model.parameters())
+    if line["parameters"] > a.most:
+        raise forked.LeftOut("large")
+    given = inputs(model)
+    given = constants(given) if isinstance(given, dict) else given
+    if not given:
+        raise forked.LeftOut("no inputs known")
+    to_device = lambda t: t.to(a.device) if isinstance(t, torch.Tensor) else t
+    return model.to(a.device), tree.tree_map(to_device, given)
+
+
 def one(a, name, make, inputs):
     """Builds a model, runs it eagerly and compiled: what its line says."""
     import torch
     import kiln_torch
-    from torch.utils import _pytree as tree
-    from inputs import constants
+    from torch._dynamo.utils import counters
 
+    if a.emulate:
+        emulate()
     torch.set_num_threads(a.threads)
     torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(0)
-    line = {}
+    line = {"mode": a.mode, "device": "emulated" if a.emulate else a.device}
     try:
-        model = make().train(a.train)
-        if a.train:
-            without_dropout(model)
-        line["parameters"] = sum(p.numel() for p in model.parameters())
-        if line["parameters"] > a.most:
-            return {**line, "outcome": "left out", "detail": "large"}
-        given = inputs(model)
-        given = constants(given) if isinstance(given, dict) else given
-        if not given:
-            return {**line, "outcome": "left out", "detail": "no inputs known"}
-        model.to(a.device)
-        given = tree.tree_map(lambda t: t.to(a.device), given)
+        model, given = built(a, make, inputs, line)
         # Models keep counters and statistics: each run starts from the same state.
-        state = {k: v.clone() for k, v in model.state_dict().items()}
-        want = step(model, model, given, a.train)
+        state = copy.deepcopy(model.state_dict())
+        want = judge.step(model, model, given, a.mode)
         model.load_state_dict(state)
     except forked.LeftOut as e:
         return {**line, "outcome": "left out", "detail": str(e)}
     except Exception as e:
         return {**line, "outcome": "not eager", "detail": say(e)}
+    # Random numbers are eager's, in its order.
+    compile = lambda model: torch.compile(model, backend="kiln", options={"fallback_random": True})
     try:
         start = time.time()
-        # Random numbers are eager's, in its order.
-        compiled = torch.compile(model, backend="kiln", options={"fallback_random": True})
-        got = step(compiled, model, given, a.train)
-        line["first_call_s"] = round(time.time() - start, 1)
-        line["error"] = error(got, want, a.train)
+        if a.mode == "autocast":
+            outcome, detail = judge.under_autocast(compile, model, state, given, line)
+        else:
+            got = judge.step(compile(model), model, given, a.mode)
+            line["first_call_s"] = round(time.time() - start, 1)
     except Exception as e:
         return {**line, "outcome": "failed", "detail": say(e)}
     finally:
@@ -142,58 +99,40 @@ def one(a, name, make, inputs):
             for key in ("nodes", "programs", "kernels"):
                 line[key] = line.get(key, 0) + getattr(r, key)
             line.setdefault("eager", {}).update({str(k): str(v)[:200] for k, v in r.eager.items()})
-        line["graphs"] = len(kiln_torch.reports)
-    bound = TOLERANCE
-    if line["error"] > bound:
-        try:
-            model.load_state_dict(state)
-            double = lambda t: t.double() if t.is_floating_point() else t
-            with in_float64():
-                exact = step(model.double(), model, tree.tree_map(double, given), a.train)
-            line["eager_error"] = error(want, exact, a.train)
-            if line["eager_error"] > AMPLIFIED:
-                return {**line, "outcome": "undecided", "detail": ""}
-            bound = max(bound, 10 * line["eager_error"])
-        except Exception as e:
-            line["eager_error"] = say(e)
-    if line["error"] > bound:
-        try:
-            model.load_state_dict(state)
-            model.float()
-            # What PyTorch itself makes of the model: Dynamo's graph in eager, and AOTAutograd's.
-            traced = {}
-            for backend in ("eager", "aot_eager"):
-                torch._dynamo.reset()
-                traced[backend] = step(torch.compile(model, backend=backend), model, given, a.train)
-                line[f"{backend}_graph_error"] = error(traced[backend], want, a.train)
-                model.load_state_dict(state)
-            if error(got, traced["eager"], a.train) <= bound:
-                return {**line, "outcome": "agrees", "detail": "with Dynamo's graph in eager, not with the model"}
-            if line["aot_eager_graph_error"] > bound:
-                return {**line, "outcome": "undecided", "detail": "AOTAutograd's graph differs from the model in eager"}
-            line["moved_error"] = moved(model, state, given, a.train, want)
-            if line["moved_error"] > AMPLIFIED:
-                return {**line, "outcome": "undecided", "detail": "so do eager's results when weights move by half of their last bits"}
-        except Exception as e:
-            line["traced"] = say(e)
-    return {**line, "outcome": "agrees" if line["error"] <= bound else "wrong", "detail": ""}
+        line["graphs"], line["eager_ops"] = len(kiln_torch.reports), len(line.get("eager", {}))
+        line["dynamo_graphs"] = counters["stats"]["unique_graphs"]
+    if a.mode == "autocast" and outcome == "undecided" and judge.fix_statistics(model):
+        again, _ = judge.under_autocast(compile, model, state, given, line)
+        outcome, detail = (again, f"with running statistics; else: {detail}") if again != "undecided" else (outcome, detail)
+    elif a.mode != "autocast":
+        outcome, detail = judge.in_float32(compile, model, state, given, a.mode, got, want, line)
+        if outcome == "undecided" and judge.in_wide(compile, model, state, given, a.mode, line):
+            outcome, detail = "agrees", f"in float64; in float32: {detail}"
+    if a.graphs:
+        counters.clear()
+        judge.traced(model.float(), "eager", given, a.mode)
+        line["graphs_of_eager"] = counters["stats"]["unique_graphs"]
+    return {**line, "outcome": outcome, "detail": detail}
 
 
-def report(path):
-    """The table of outcomes, the models that do not agree, and the ops that stayed eager."""
-    said = forked.lines_of(path)
-    count, eager = collections.Counter(), collections.Counter()
-    ran = [line for line in said if "error" in line]
-    for line in said:
-        count[line["model"].split(".")[0], line["outcome"]] += 1
-        eager.update({reason(op, why) for op, why in line.get("eager", {}).items()})
-    text = forked.outcomes(count, sorted({o for _, o in count}))
-    whole = sum(not line.get("eager") for line in ran)
-    text += ["", f"Of {len(ran)} models that ran, {whole} have no op that stays eager."]
-    text += ["", "| model | outcome | error | eager's | reason |", "| --- | --- | --- | --- | --- |"]
+def report(said):
+    """The tables of outcomes, the models that do not agree, and the ops that stayed eager."""
+    text = []
+    for mode in [m for m in MODES if any(line["mode"] == m for line in said)]:
+        of_mode = [line for line in said if line["mode"] == mode]
+        count = collections.Counter((line["model"].split(".")[0], line["outcome"]) for line in of_mode)
+        ran = [line for line in of_mode if "error" in line]
+        whole = sum(not line["eager_ops"] for line in ran)
+        wide = sum(line["detail"].startswith("in float64") for line in ran)
+        text += ["", f"### {mode}", "", *forked.outcomes(count, sorted({o for _, o in count}))]
+        text += ["", f"Of {len(ran)} models that ran, {whole} have no op that stays eager; {wide} agree in float64 alone."]
+        more = [line for line in ran if line.get("dynamo_graphs", 0) > line.get("graphs_of_eager", float("inf"))]
+        text += [f"{len(more)} have more graphs than with `backend=\"eager\"`."] if any("graphs_of_eager" in line for line in ran) else []
+    text += ["", "| model | mode | outcome | error | eager's | reason |", "| --- | --- | --- | --- | --- | --- |"]
     for line in sorted(said, key=lambda r: (r["outcome"], r["model"])):
         if line["outcome"] in ("wrong", "undecided", "failed", "crashed", "timeout"):
-            text.append(f"| {line['model']} | {line['outcome']} | {line.get('error', '')} | {line.get('eager_error', '')} | {cell(line['detail'])} |")
+            text.append(f"| {line['model']} | {line['mode']} | {line['outcome']} | {line.get('error', '')} | {line.get('eager_error', '')} | {cell(line['detail'])} |")
+    eager = collections.Counter(why for line in said for why in {reason(op, why) for op, why in line.get("eager", {}).items()})
     text += ["", "| what stays eager | models |", "| --- | --- |"]
     text += [f"| {why} | {n} |" for why, n in eager.most_common()]
     return "\n".join(text)
@@ -206,19 +145,43 @@ def reason(op, why):
     return why if name in why or why.startswith(("tensors", "kiln failed")) else f"{name}: {why}"
 
 
+def write_csv(path, said):
+    """Writes a table with a row for each model, mode and device that ran, or failed to; rows of an earlier one that did not run again stay."""
+    at = lambda row: (row["model"], MODES.index(row["mode"]), row["device"])
+    rows = {}
+    if Path(path).exists():
+        with open(path, newline="") as file:
+            rows = {at(row): row for row in csv.DictReader(file)}
+    short = lambda v: f"{v:.1e}" if isinstance(v, float) and v < 0.1 else v
+    for line in said:
+        if line["outcome"] not in ("left out", "not eager"):
+            rows[at(line)] = {k: short(line.get(k, "")) for k in COLUMNS} | {"detail": cell(line["detail"])}
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows[k] for k in sorted(rows))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     forked.arguments(parser)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--train", action="store_true", help="compare gradients of a training step")
+    parser.add_argument("--mode", default="inference", choices=MODES)
     parser.add_argument("--threads", type=int, default=1, help="threads of a model's process")
+    parser.add_argument("--emulate", action="store_true", help="on the host, with programs for a GPU, which the emulator runs; under ./x emulate")
+    parser.add_argument("--graphs", action="store_true", help="count Dynamo's graphs with backend=\"eager\" too")
+    parser.add_argument("--csv", help="write a row of each model to this file; what it has of others stays")
     a = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(a.threads)
     forked.run(a, one)
-    text = report(a.out)
+    # The line of a process that crashed says neither.
+    said = [{"mode": a.mode, "device": a.device, **line} for line in forked.lines_of(a.out)]
+    text = report(said)
     print(text)
     if a.page:
         Path(a.page).write_text(text + "\n")
+    if a.csv:
+        write_csv(a.csv, said)
 
 
 if __name__ == "__main__":

@@ -63,6 +63,14 @@ def run(a, one, choose=None):
         collect(a, one, models, lines, Path(parts))
 
 
+def line_of(one, *args):
+    """The model's line, also where the script itself fails."""
+    try:
+        return one(*args)
+    except Exception as e:
+        return {"outcome": "crashed", "detail": say(e)}
+
+
 def child(a, one, model, parts):
     """Forks a process that writes the model's line to a file: process and file."""
     name, make, inputs = model
@@ -75,7 +83,7 @@ def child(a, one, model, parts):
         os.dup2(log, 1)
         os.dup2(log, 2)
         try:
-            path.write_text(json.dumps({"model": name, **one(a, name, make, inputs)}))
+            path.write_text(json.dumps({"model": name, **line_of(one, a, name, make, inputs)}))
         finally:
             os._exit(0)
     return process, path
