@@ -49,3 +49,11 @@ def test_training_without_growth():
         layer.zero_grad()
 
     assert grown(step, 500, 10_000) < ALLOWED
+
+
+def test_compile_times_are_in_the_table_of_pytorch():
+    from torch._dynamo.utils import compilation_time_metrics, compile_times
+
+    compilation_time_metrics.pop("kiln_compile", None)
+    torch.compile(lambda x: x + 1, backend="kiln")(torch.randn(4))
+    assert len(compilation_time_metrics["kiln_compile"]) == 1 and "kiln_compile" in compile_times()
