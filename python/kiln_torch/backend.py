@@ -372,9 +372,9 @@ def compile_frame(module: torch.fx.GraphModule, example_inputs, chosen: Settings
                 # PyTorch's table of compile times has it under this name.
                 with dynamo_timed("kiln_compile"):
                     fn = compile_graph(kind, chosen, gm, constants, writes.count, donation, own.report if own else "")
-                if part and kind == "forward" and not chosen.joint_graph:
-                    # AOTAutograd asks for it in the backward pass, when it is too late for other gradients.
-                    program_of_part("backward", chosen, own.backward, donation)
+                    if part and kind == "forward" and not chosen.joint_graph:
+                        # AOTAutograd asks for it in the backward pass, when it is too late for other gradients.
+                        program_of_part("backward", chosen, own.backward, donation)
             except _kiln.CompileError as error:
                 if part:
                     own.failed = str(error).splitlines()[0]

@@ -1,10 +1,13 @@
-"""The float64 reference that tests/zoo measures models by."""
+"""The scripts of tests/zoo, and the float64 reference that they measure models by."""
+import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "zoo"))
+ZOO = Path(__file__).resolve().parents[2] / "tests" / "zoo"
+sys.path.insert(0, str(ZOO))
 from exact import in_float64  # noqa: E402
 
 
@@ -32,3 +35,8 @@ def test_nothing_is_rounded(device):
     (torch.cat([wide[:4] @ w[0], wide[4:] @ w[1]]) + 0.1).square().mean().backward()
     assert (model.experts.grad - w.grad).abs().max() < 1e-14
     assert torch.get_default_dtype() == torch.float32
+
+
+@pytest.mark.parametrize("script", ["archives.py", "compiled.py"])
+def test_scripts_start(script):
+    subprocess.run([sys.executable, ZOO / script, "--help"], check=True, capture_output=True)

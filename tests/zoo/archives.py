@@ -10,7 +10,7 @@ any size, run at sizes that differ from those of the export; `gradients` the sum
 every parameter, in training mode without dropout, as autograd's ops.
 
 A result agrees within the tolerances of `kiln run --expect`. Where it does not, floating-point tensors agree by the rule of
-`compiled.py`, which measures eager against float64; integers have to be equal.
+`judge.py`, which measures eager against float64; integers have to be equal.
 """
 import argparse
 import collections
@@ -24,10 +24,11 @@ import time
 from pathlib import Path
 
 import forked
-from compiled import AMPLIFIED, TOLERANCE, error, without_dropout
+from compiled import without_dropout
 from draws import draws, without_draws
 from exact import in_float64
 from forked import cell, say
+from judge import AMPLIFIED, LEAST_GRADIENT, TOLERANCE, first_of_equals, largest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "opinfo"))
 from opinfo import BAD, run_kiln  # noqa: E402
@@ -178,23 +179,6 @@ def run_on(a, device, path):
         return what, detail, {}
 
 
-def first_of_equals(module, args):
-    """The results of a model whose topk takes the first of equal elements, as kiln's does: PyTorch's order of them is open."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Ordered(TorchDispatchMode):
-        def __torch_dispatch__(self, op, types, given=(), named=None):
-            if op is not torch.ops.aten.topk.default:
-                return op(*given, **named or {})
-            x, k, dim, largest, *_ = *given, *(-1, True, True)[len(given) - 2 :]
-            found = torch.sort(x, stable=True, dim=dim, descending=largest)
-            return tuple(t.narrow(dim, 0, k) for t in found)
-
-    with torch.no_grad(), Ordered():
-        return module(*args)
-
-
 def second_look(program, module, args, want, path):
     """Whether a result outside the tolerances is wrong, beside eager in float64 and the exported program in eager."""
     import torch
@@ -202,13 +186,14 @@ def second_look(program, module, args, want, path):
 
     stored = load_file(path)
     got = [stored[f"output_{k}"] for k in range(len(want))]
-    is_float, train = lambda t: t.is_floating_point(), isinstance(module, Gradients)
+    is_float, floor = lambda t: t.is_floating_point(), LEAST_GRADIENT if isinstance(module, Gradients) else 0.0
     floats = [list(filter(is_float, ts)) for ts in (got, want)]
-    apart = error(*floats, train)
+    apart = largest(*floats, floor)
     if apart > TOLERANCE and any(n.target is torch.ops.aten.topk.default for n in program.graph.nodes):
-        ordered = first_of_equals(module, args)
+        with torch.no_grad(), first_of_equals():
+            ordered = module(*args)
         if all(is_float(g) or torch.equal(g, w) for g, w in zip(got, ordered)):
-            own = error(floats[0], list(filter(is_float, ordered)), train)
+            own = largest(floats[0], list(filter(is_float, ordered)), floor)
             if own <= TOLERANCE:
                 return "agrees", f"error {own:.1e} where topk takes the first of equal elements"
     if any(g.shape != w.shape or not is_float(w) and not torch.equal(g, w) for g, w in zip(got, want)):
@@ -216,7 +201,7 @@ def second_look(program, module, args, want, path):
     if apart <= TOLERANCE:
         return "agrees", f"error {apart:.1e}"
     with torch.no_grad():
-        traced = error(list(filter(is_float, program.module()(*args))), floats[1], train)
+        traced = largest(list(filter(is_float, program.module()(*args))), floats[1], floor)
         if traced > AMPLIFIED:
             return "not exported", f"the exported program differs from the model in eager by {traced:.1e}"
         try:
@@ -224,7 +209,7 @@ def second_look(program, module, args, want, path):
                 exact = module.double()(*[t.double() if is_float(t) else t for t in args])
         finally:
             module.float()
-    eager = error(floats[1], list(filter(is_float, exact)), train)
+    eager = largest(floats[1], list(filter(is_float, exact)), floor)
     detail = f"error {apart:.1e}, eager's {eager:.1e}"
     return ("undecided" if eager > AMPLIFIED else "agrees" if apart <= 10 * eager else "wrong"), detail
 

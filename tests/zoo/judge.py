@@ -3,6 +3,7 @@
 PyTorch is imported late, as in the scripts.
 """
 from exact import in_float64
+from forked import say
 
 # The tolerance of float32, and the error of eager itself beyond which float32 says nothing.
 TOLERANCE, AMPLIFIED = 1e-4, 1e-2
@@ -101,24 +102,20 @@ def traced(model, backend, inputs, mode):
     return step(torch.compile(model, backend=backend), model, inputs, mode)
 
 
-def with_first_of_equals(model, state, inputs, mode):
-    """What eager computes where `topk` takes the first of equal elements, as kiln does. PyTorch does not say which it takes."""
+def first_of_equals():
+    """A mode in which `topk` takes the first of equal elements, as kiln's does: PyTorch's order of them is open."""
     import torch
-    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Stable(TorchFunctionMode):
-        def __torch_function__(self, function, types, args=(), kwargs=None):
-            if function in (torch.topk, torch.Tensor.topk):
-                return self.topk(*args, **(kwargs or {}))
-            return function(*args, **(kwargs or {}))
+    class Ordered(TorchDispatchMode):
+        def __torch_dispatch__(self, op, types, given=(), named=None):
+            if op is not torch.ops.aten.topk.default:
+                return op(*given, **named or {})
+            x, k, dim, largest, *_ = *given, *(-1, True, True)[len(given) - 2 :]
+            found = torch.sort(x, stable=True, dim=dim, descending=largest)
+            return tuple(t.narrow(dim, 0, k) for t in found)
 
-        def topk(self, x, k, dim=-1, largest=True, sorted=True):
-            values, indices = torch.sort(x, dim=dim, descending=largest, stable=True)
-            return torch.return_types.topk((values.narrow(dim, 0, k), indices.narrow(dim, 0, k)))
-
-    model.load_state_dict(state)
-    with Stable():
-        return step(model, model, inputs, mode)
+    return Ordered()
 
 
 class Apart:
@@ -179,7 +176,7 @@ def in_float32(compile, model, state, inputs, mode, got, want, line):
             return "undecided", "eager's own error"
         bound = max(bound, 10 * line["eager_error"]) if line["eager_error"] < float("inf") else bound
     except Exception as e:
-        line["reference"] = f"{type(e).__name__}: {e}"[:200]
+        line["reference"] = say(e)
     if line["error"] <= bound:
         return "agrees", ""
     try:
@@ -196,12 +193,15 @@ def in_float32(compile, model, state, inputs, mode, got, want, line):
         line["moved_error"] = moved(model, state, inputs, mode, want)
         if line["moved_error"] > AMPLIFIED:
             return "undecided", "so do eager's results when weights move by half of their last bits"
-        if error(got, with_first_of_equals(model, state, inputs, mode)) <= bound:
+        model.load_state_dict(state)
+        with first_of_equals():
+            ordered = step(model, model, inputs, mode)
+        if error(got, ordered) <= bound:
             return "agrees", "where topk takes the first of equal elements"
         if in_parts(compile, model, state, inputs, mode, line) <= bound:
             return "undecided", "each program agrees with its own graph in eager"
     except Exception as e:
-        line["traced"] = f"{type(e).__name__}: {e}"[:200]
+        line["traced"] = say(e)
     return "wrong", ""
 
 
@@ -219,7 +219,7 @@ def in_wide(compile, model, state, inputs, mode, line):
         line["error_64"] = error(step(compile(wide), wide, given, mode), want)
         return line["error_64"] <= TOLERANCE_64
     except Exception as e:
-        line["wide"] = f"{type(e).__name__}: {e}"[:200]
+        line["wide"] = say(e)
         return False
     finally:
         torch.set_default_dtype(torch.float32)
