@@ -9,13 +9,13 @@ import os
 import weakref
 
 import torch
-from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import dynamo_timed
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from . import _kiln
+from . import cache
 from . import freezing
 from . import channels_last
 from . import convolutions
@@ -25,6 +25,7 @@ from .attention import keep_whole
 from .canonical import canonicalise
 from .cudagraphs import CudaGraphs
 from .decompositions import decompose, is_random, table
+from .direct import direct, is_whole
 from .donation import Donation, allow_kept_graphs
 from .graph import Unserialisable, is_item
 from .joint import JointGraph, unbuilt_call
@@ -32,7 +33,7 @@ from .memory import partition, shorter
 from .package import as_text
 from .partition import device_of, faster_in_eager, restore_order, runs_of
 from .program import Program
-from .runner import boxed
+from .runner import Code, Direct, Piece, runner
 from .sizes import supply
 from .threads import share_by_default
 from .views import RETURNED, return_views
@@ -75,16 +76,10 @@ reports: list[Report] = []
 """Of the graphs compiled in this process, the newest last; `explain` reads them."""
 
 
-class Piece(torch.nn.Module):
-    """A program in place of a part of a graph."""
-
-    def __init__(self, program: Program):
-        super().__init__()
-        self.program = program
-
-    def forward(self, *values):
-        out = self.program(values)
-        return out[0] if len(out) == 1 else tuple(out)
+def note(report: Report, programs: list[Program]):
+    """Adds what became of a graph of these programs."""
+    reports.append(report)
+    report.compiled = [weakref.ref(program.compiled) for program in programs]
 
 
 def source(node: torch.fx.Node) -> str:
@@ -94,13 +89,13 @@ def source(node: torch.fx.Node) -> str:
     return lines[-1] if lines else "unknown place"
 
 
-def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, frozen, written: int, donation: Donation, gradients: str = ""):
-    """Compiles one graph of AOTAutograd. `frozen`: the values of its inputs that are constants. `written`: how many of its last results
-    are values of arguments. `gradients`: as in its report."""
+def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, frozen, written: list[int], donation: Donation, gradients: str = ""):
+    """Compiles one graph of AOTAutograd: how it is called, and its report. `frozen`: the values of its inputs that are constants. `written`: the
+    arguments whose values its last results are. `gradients`: as in its report."""
     if (call := unbuilt_call(module)) is not None:
         return compile_part(kind, chosen, module, call, written, donation)
     if not any(n.op == "call_function" for n in module.graph.nodes):
-        return make_boxed_func(module.forward)
+        return Code(module), None
     names = [getattr(n, "name", "") for n in next(n for n in module.graph.nodes if n.op == "output").args[0]]
     canonicalise(module.graph)
     device = device_of(module)
@@ -109,7 +104,7 @@ def compile_graph(kind: str, chosen: Settings, module: torch.fx.GraphModule, fro
         convolutions.split_computed(module.graph)
     if kind == "backward":
         loss_heads.scale_in_place(module.graph, donation.saved)
-    refused = dict.fromkeys(return_views(module.graph, saved_only(kind, module.graph, written)), RETURNED)
+    refused = dict.fromkeys(return_views(module.graph, saved_only(kind, module.graph, len(written))), RETURNED)
     refused |= dict.fromkeys((n.name for n in module.graph.find_nodes(op="call_function", target=loss_heads.scaled)), loss_heads.IN_PLACE)
     if not chosen.strict:
         refused |= faster_in_eager(module.graph, device)
@@ -201,11 +196,11 @@ def compile_runs(kind, chosen, module, refused, frozen, written, donation, names
             n.meta.setdefault("val", getattr(module, n.target))
     programs = {mapping[n] for run in runs for n in run}
     if device.type in channels_last.DEVICES:
-        channels_last.relay(graph, programs, saved_only(kind, graph, written))
+        channels_last.relay(graph, programs, saved_only(kind, graph, len(written)))
     fused = fuse_by_partitions(torch.fx.GraphModule(module, graph), [dict.fromkeys(mapping[n] for n in run) for run in runs], prefix="kiln_")
     places = {name: k for k, name in enumerate(nodes)}
     restore_order(fused, places, chosen.align_random)
-    values, saved = {n.name: t for n, t in frozen.items()}, saved_only(kind, fused.graph, written)
+    values, saved = {n.name: t for n, t in frozen.items()}, saved_only(kind, fused.graph, len(written))
     for call in [n for n in fused.graph.nodes if n.op == "call_module" and n.target.startswith("kiln_")]:
         part = getattr(fused, call.target)
         supply(call, part)
@@ -221,9 +216,10 @@ def compile_runs(kind, chosen, module, refused, frozen, written, donation, names
             dense, private = dense_results(call, len(outputs), saved), private_results(call, outputs, saved)
             last, of_forward = donation.of(call, kind)
             donated = {n for n, given in zip(inputs, call.args) if given in last}
-            program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward, dense, private, donated, of_forward)
-            if chosen.align_random and device.type in random_order.DEVICES:
-                program.align()
+            new = donation.updates(call, written)
+            updates = {n: outputs[new[given].args[1] if new[given] is not call else 0] for n, given in zip(inputs, call.args) if given in new}
+            aligned = chosen.align_random and device.type in random_order.DEVICES
+            program = Program(inputs, calls, outputs, chosen.options, device, constants, part.forward, dense, private, donated, of_forward, updates, aligned)
         except (_kiln.CompileError, Unserialisable) as error:
             message, named, reason = error.args if isinstance(error, _kiln.UnsupportedError) else (str(error), [getattr(error, "node", "")], str(error))
             unsupported = [n.meta["kiln_origin"] for n in calls if n.name in named]
@@ -238,23 +234,19 @@ def compile_runs(kind, chosen, module, refused, frozen, written, donation, names
                 raise
             continue
         report.kernels += program.kernels
-        report.compiled.append(weakref.ref(program.compiled))
         setattr(fused, call.target, Piece(program))
     fused.recompile()
-    reports.append(report)
-    channels_last.tell_backward(fused.graph, saved, written)
-    return called(kind, fused, names, saved, donation)
+    channels_last.tell_backward(fused.graph, saved, len(written))
+    return called(kind, fused, names, saved, donation, report)
 
 
-def called(kind: str, fused: torch.fx.GraphModule, names: list[str], saved: set[torch.fx.Node], donation: Donation):
-    """The function of a graph whose programs are compiled. `names` and `saved` are of its results."""
+def called(kind: str, fused: torch.fx.GraphModule, names: list[str], saved: set[torch.fx.Node], donation: Donation, report: Report) -> tuple[Direct | Code, Report]:
+    """How a graph is called whose programs are compiled. `names` and `saved` are of its results."""
     if kind == "forward":
         donation.tell(names, fused.graph, saved)
-    fn = boxed(fused)
-    made = [piece.program for piece in fused.children() if isinstance(piece, Piece)]
-    fn.calls_host = any(program.compiled.calls_host() for program in made)
-    fn.moves_generator = any(program.moves_generator for program in made)
-    return fn
+    found = runner(fused)
+    note(report, found.programs)
+    return found, report
 
 
 def program_of_part(kind: str, chosen: Settings, module: torch.fx.GraphModule, donation: Donation) -> Program:
@@ -269,15 +261,15 @@ def program_of_part(kind: str, chosen: Settings, module: torch.fx.GraphModule, d
     return unbuilt.program
 
 
-def compile_part(kind: str, chosen: Settings, module: torch.fx.GraphModule, call: torch.fx.Node, written: int, donation: Donation):
+def compile_part(kind: str, chosen: Settings, module: torch.fx.GraphModule, call: torch.fx.Node, written: list[int], donation: Donation):
     """Compiles a graph that calls one part of a joint graph."""
     unbuilt = module.get_submodule(call.target)
     results = next(n for n in module.graph.nodes if n.op == "output").args[0]
     names = [getattr(n, "name", "") for n in results]
     program = program_of_part(kind, chosen, module, donation)
     setattr(module, call.target, Piece(program))
-    reports.append(Report(kind, unbuilt.ops, 1, program.kernels, compiled=[weakref.ref(program.compiled)], gradients="kiln's"))
-    return called(kind, module, names, saved_only(kind, module.graph, written), donation)
+    report = Report(kind, unbuilt.ops, 1, program.kernels, gradients="kiln's")
+    return called(kind, module, names, saved_only(kind, module.graph, len(written)), donation, report)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -371,7 +363,7 @@ def compile_frame(module: torch.fx.GraphModule, example_inputs, chosen: Settings
             try:
                 # PyTorch's table of compile times has it under this name.
                 with dynamo_timed("kiln_compile"):
-                    fn = compile_graph(kind, chosen, gm, constants, writes.count, donation, own.report if own else "")
+                    found, report = compile_graph(kind, chosen, gm, constants, writes.targets, donation, own.report if own else "")
                     if part and kind == "forward" and not chosen.joint_graph:
                         # AOTAutograd asks for it in the backward pass, when it is too late for other gradients.
                         program_of_part("backward", chosen, own.backward, donation)
@@ -379,20 +371,22 @@ def compile_frame(module: torch.fx.GraphModule, example_inputs, chosen: Settings
                 if part:
                     own.failed = str(error).splitlines()[0]
                 raise
-            if captured and device_of(gm).type == "cuda":
-                fn = captured.wrap(kind, gm, inputs, fn)
-            return writes.after(fn)
+            gpu = captured and device_of(gm).type == "cuda"
+            capture = captured.of(kind, gm, inputs, found.programs) if gpu else None
+            whole = is_whole(kind, found, gm.graph.find_nodes(op="placeholder"), example_inputs)
+            return cache.CompiledGraph(found, writes, capture, report, whole).build()
 
         if torch._dynamo.config.repro_after == "aot":
             from . import repro
 
             return repro.debugged(compiled, given)
-        return compiled
+        return cache.kept(compiled) if keep else compiled
 
+    keep = cache.is_possible() and not parameters and not chosen.debugged
     whole = own is not None and own.refused is None
     attention = sdpa_kernel(SDPBackend.MATH) if whole else contextlib.nullcontext()
-    with attention:
-        return aot_autograd(
+    with attention, cache.keyed((chosen, whole)) if keep else contextlib.nullcontext():
+        fn = aot_autograd(
             fw_compiler=compiler("forward"),
             bw_compiler=compiler("backward"),
             inference_compiler=compiler("inference"),
@@ -400,6 +394,7 @@ def compile_frame(module: torch.fx.GraphModule, example_inputs, chosen: Settings
             partition_fn=functools.partial(partition, limit=chosen.chunk_bytes, own=own.split if own else None),
             keep_inference_input_mutations=writes_in_graph(example_inputs),
         )(keep_whole(module, chosen.train_attention), example_inputs)
+    return fn if chosen.debugged else direct(fn)
 
 
 # By which scripts of PyTorch's minifier find the backend, also where it was given as a function.

@@ -11,6 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from . import _kiln
 from .derivatives import DERIVATIVES
+from .foreach import foreach
 from .graph import is_item, overload_name
 
 log = logging.getLogger("kiln_torch")
@@ -49,7 +50,7 @@ def core() -> dict:
     """Core ATen's decompositions, and kiln's own."""
     from torch._decomp import core_aten_decompositions, get_decompositions
 
-    return {**core_aten_decompositions(), **get_decompositions((*RECOMPUTED, *SOFTMAX)), **DERIVATIVES, **SAMPLERS}
+    return {**core_aten_decompositions(), **get_decompositions((*RECOMPUTED, *SOFTMAX)), **DERIVATIVES, **SAMPLERS, **foreach()}
 
 
 def is_random(target) -> bool:

@@ -1,4 +1,5 @@
-"""Tensors that a program on a GPU may overwrite: those that nothing reads after it. Its intermediate values may lie in them.
+"""Tensors that a program may overwrite: those that nothing reads after it. On a GPU its intermediate values may lie in them, and the new value of
+an argument that the graph writes lies in the argument's memory.
 
 A backward graph is given most of its memory by the forward graph, which saved activations for it. A gradient of logits, say, takes the place of
 the logits. PyTorch's own list of donated buffers refuses `retain_graph`; here a call that keeps the graph copies what would be overwritten.
@@ -86,9 +87,40 @@ class Donation:
         found, saved = set(), False
         for value in set(call.all_input_nodes):
             given = kind == "backward" and value.op == "placeholder" and value.name in self.saved
-            others = [user for user in value.users if user is not call]
-            last = all(user.op != "output" and place[user] < place[call] and not gives_view(user, value) for user in others)
-            if last and is_large(value) and list(call.args).count(value) == 1 and (given or has_own_memory(value)):
+            returned = any(user.op == "output" for user in value.users)
+            if is_large(value) and not returned and reads_last(call, value, place) and (given or has_own_memory(value)):
                 found.add(value)
                 saved |= given
         return found, saved
+
+    def updates(self, call: torch.fx.Node, written: list[int]) -> dict[torch.fx.Node, torch.fx.Node]:
+        """The arguments of the graph that a call, which is to be a program, reads last, each with its new value, which the call computes. `written`: the
+        positions of the arguments whose values the graph's last results are. One that the graph returns or saves has its new value there, too."""
+        if not self.enabled or not written:
+            return {}
+        place = {n: k for k, n in enumerate(call.graph.nodes)}
+        arguments = [n for n in place if n.op == "placeholder"]
+        results = list(next(n for n in place if n.op == "output").args[0])
+        found = {}
+        for at, value in zip(written, results[-len(written) :]):
+            argument = arguments[at]
+            own = value is call or is_item(value) and value.args[0] is call
+            if own and results.count(value) == 1 and argument in call.all_input_nodes and reads_last(call, argument, place) and are_alike(argument, value):
+                found[argument] = value
+        return found
+
+
+def reads_last(call: torch.fx.Node, value: torch.fx.Node, place: dict[torch.fx.Node, int]) -> bool:
+    """Whether a call reads a value once, and no op reads it or a view of it later. `place`: of nodes in the graph."""
+    others = [user for user in value.users if user is not call and user.op != "output"]
+    last = all(place[user] < place[call] and not gives_view(user, value) for user in others)
+    return last and list(call.args).count(value) == 1
+
+
+def are_alike(argument: torch.fx.Node, value: torch.fx.Node) -> bool:
+    """Whether a value can lie in an argument's memory: both are row-major, and of one dtype and static sizes."""
+    a, b = argument.meta["val"], value.meta["val"]
+    plain = all(isinstance(t, torch.Tensor) and not t.is_complex() and not t.is_neg() for t in (a, b))
+    if not plain or a.dtype != b.dtype or not all(isinstance(n, int) for n in (*a.shape, *b.shape)):
+        return False
+    return a.shape == b.shape and a.is_contiguous() and b.is_contiguous()

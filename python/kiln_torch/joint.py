@@ -116,6 +116,9 @@ class Unbuilt(torch.nn.Module):
     def __deepcopy__(self, memo):
         return self
 
+    def __getstate__(self):
+        return {**vars(self), "program": None}
+
 
 def unbuilt_call(module: GraphModule) -> torch.fx.Node | None:
     """The call of a part of a joint graph, if the graph is one."""

@@ -1,6 +1,10 @@
 """Compiled pieces of graphs: a kiln program with the PyTorch calling convention around it."""
 from __future__ import annotations
 
+import dataclasses
+import pickle
+import zlib
+
 import torch
 from torch._C._dynamo.guards import _empty_strided_cpu as empty_cpu
 from torch._C._dynamo.guards import _empty_strided_cuda as empty_cuda
@@ -17,6 +21,8 @@ DTYPES = {
     "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "ui8": torch.uint8, "i1": torch.bool,
     "f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2,
 }
+# PyTorch for processors alone has neither.
+current_gpu, raw_stream = (getattr(torch._C, f"_cuda_get{name}", None) for name in ("Device", "CurrentRawStream"))
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -34,15 +40,38 @@ def real(t: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(t.resolve_conj()) if t.is_complex() else t.resolve_neg()
 
 
+@dataclasses.dataclass
+class Source:
+    """What a program is compiled from: a graph as JSON, compressed, or a part of a joint graph."""
+
+    graph: bytes | _kiln.Part
+    options: list[tuple[str, str]]
+    orders: dict[int, list[int]]
+    """Of the inputs that are not row-major the dimensions, outermost in memory first."""
+    donated: dict[int, int | None]
+    """The inputs that a call may overwrite, each with the result that is its new value, if one is."""
+    weights: list[tuple[str, str, torch.Tensor]]
+    """Frozen parameters: name, dtype, value."""
+
+    def compile(self) -> _kiln.Program:
+        if isinstance(self.graph, _kiln.Part):
+            return _kiln.Program.compile_part(self.graph, self.options, self.orders, self.donated)
+        return _kiln.Program.compile(zlib.decompress(self.graph), self.options, self.orders, self.weights, self.donated)
+
+
 class Program:
     """`nodes` of a graph, or a part of a joint graph, as one program of a device. A call takes the values of `inputs`, tensors and sizes in that order,
     and returns the tensors of `outputs`, those in `dense` without gaps in memory; those in `free` may share memory. Inputs
     in `frozen` have their values compiled in. A call may overwrite inputs in `donated`, but copies them first where the backward
-    pass keeps what was `saved` for it. `eager` computes the same of the same values."""
+    pass keeps what was `saved` for it. Of inputs in `updates` it may write the new values, which are outputs, to their memory. `eager` computes the same of the same values. `aligned`: draws continue PyTorch's generator, as eager's do.
 
-    def __init__(self, inputs, nodes, outputs, options, device: torch.device, frozen: dict[torch.fx.Node, torch.Tensor], eager, dense=frozenset(), free=frozenset(), donated=frozenset(), saved=False):
-        self.device = device
-        self.eager = eager
+    It can be pickled, without code: [`load`] compiles it again."""
+
+    OF_THE_PROCESS = ("compiled", "call", "run", "generator")
+    """Attributes that [`load`] sets."""
+
+    def __init__(self, inputs, nodes, outputs, options, device: torch.device, frozen: dict[torch.fx.Node, torch.Tensor], eager, dense=frozenset(), free=frozenset(), donated=frozenset(), saved=False, updates={}, aligned=False):
+        self.device, self.saved, self.aligned = device, saved, aligned
         tensors = {n: k for k, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n not in frozen}
         stated = [outputs[k] for k in dense]
         outputs, self.results = results(tensors, outputs, free)
@@ -69,33 +98,79 @@ class Program:
         with torch.utils._python_dispatch._disable_current_modes():
             weights = [(n.name, NAMES[t.dtype], t.detach().cpu().contiguous()) for n, t in frozen.items()]
         viewed = {r.index for r in self.results if r.of_input}
-        self.donated = {i for i, k in enumerate(self.takes) if inputs[k] in donated and k not in viewed}
-        options = [*options, ("device", str(device))]
-        if part is not None:
-            self.compiled = _kiln.Program.compile_part(part, options, orders, self.donated)
-        else:
-            graph = serialise(inputs, nodes, outputs, orders_out, frozen)
-            self.compiled = _kiln.Program.compile(graph, options, orders, weights, self.donated)
-        self.overwrites = self.compiled.overwrites() if saved else []
+        overwritable = {i: None for i, k in enumerate(self.takes) if inputs[k] in donated and k not in viewed}
+        for i, k in enumerate(self.takes):
+            value = updates.get(inputs[k])
+            if value in outputs and k not in viewed and outputs.index(value) not in (*self.direct, *(j for j, _, _ in self.relaid)):
+                overwritable[i] = outputs.index(value)
+        graph = part if part is not None else zlib.compress(serialise(inputs, nodes, outputs, orders_out, frozen), 1)
+        self.source = Source(graph, [*options, ("device", str(device))], orders, overwritable, weights)
+        self.sizes, self.floats = carried(inputs), floats(inputs)
+        self.eager = eager
+        static = not self.sizes and all(isinstance(n, int) for t in given for n in t.shape)
+        self.shapes = [*(list(t.shape) for t in given), *([] for _ in self.floats)] if static else None
+        self.load()
+
+    def load(self):
+        """Compiles the program, or takes it from kiln's cache."""
+        compiled = self.compiled = self.source.compile()
+        self.overwrites = compiled.overwrites() if self.saved else []
+        self.aliases = compiled.aliases()
         # Between several programs tensors are row-major.
-        self.orders = self.compiled.orders()
-        self.kernels = self.compiled.kernels()
-        described = self.compiled.outputs()
+        self.orders = compiled.orders()
+        self.kernels = compiled.kernels()
+        described = compiled.outputs()
         self.dtypes = [DTYPES[name] for name, _ in described]
         static_sizes = all(size is not None for _, size in described)
         self.fixed = [row_major(size) for _, size in described] if static_sizes else None
-        self.sizes, self.floats = carried(inputs), floats(inputs)
-        static = not self.sizes and all(isinstance(n, int) for t in given for n in t.shape)
-        self.draws = self.compiled.inputs() > len(self.takes) + len(self.sizes) + len(self.floats)
-        given += [torch.empty((), dtype=torch.float64, device="meta") for _ in self.floats]
-        if self.draws:
-            given.append(torch.empty(2, dtype=torch.int64, device="meta"))
+        self.draws = compiled.inputs() > len(self.takes) + len(self.sizes) + len(self.floats)
         self.generator = self.increment = None
         self.moves_generator = False
-        self.shapes = [list(t.shape) for t in given] if static else None
-        self.call = self.host if device.type == "cpu" else self.static_cuda(given) if static else self.cuda
+        if self.aligned:
+            self.align()
+        self.call = self.host if self.device.type == "cpu" else self.static_cuda() if self.shapes is not None else self.cuda
+        special = self.sizes or self.floats or self.converted or self.complex or self.relaid or self.draws or self.moves_generator or self.aliases or self.overwrites or not self.plain
+        known = self.fixed if self.device.type == "cpu" else self.shapes
+        self.run = self.general if special or known is None else self.quick()
+
+    def __getstate__(self):
+        if self.source.weights:
+            raise pickle.PicklingError("frozen parameters are not kept")
+        state = {name: value for name, value in vars(self).items() if name not in self.OF_THE_PROCESS}
+        # Only a negative size needs it.
+        return state if self.sizes else {**state, "eager": None}
 
     def __call__(self, values):
+        return self.run(values)
+
+    def quick(self):
+        """A call that allocates the results and launches, and nothing else."""
+        takes, compiled = self.takes, self.compiled
+        if self.device.type == "cpu":
+            made = [(*place, dtype) for place, dtype in zip(self.fixed, self.dtypes)]
+
+            def on_host(values):
+                outputs = [empty_cpu(size, stride, dtype) for size, stride, dtype in made]
+                compiled.call([values[k] for k in takes], outputs)
+                return outputs
+
+            return on_host
+        index, launch = self.device.index, compiled.launch
+        placed, workspace = self.allocation(self.shapes)
+        made = [(*place, dtype) for place, dtype in zip(placed, self.dtypes)]
+
+        def on_gpu(values):
+            if current_gpu() != index:
+                return self.general(values)
+            outputs = [empty_cuda(size, stride, dtype) for size, stride, dtype in made]
+            # PyTorch's allocator may give it to the next kernel of this stream as soon as it is dropped.
+            memory = empty_cuda((workspace,), (1,), torch.uint8) if workspace else None
+            misplaced = launch([values[k] for k in takes], outputs, memory.data_ptr() if workspace else 0, raw_stream(index))
+            return self.general(values) if misplaced else outputs
+
+        return on_gpu
+
+    def general(self, values):
         inputs = [values[k] for k in self.takes]
         for k in self.converted:
             inputs[k] = real(inputs[k])
@@ -120,10 +195,14 @@ class Program:
             outputs[k] = layout.apply(t)
         return outputs if self.plain else [r.make(outputs, values) for r in self.results]
 
+    def given_shapes(self) -> list[list[int]]:
+        """The shapes of what a call of static sizes gives, with the generator's state."""
+        return [*self.shapes, [2]] if self.draws else self.shapes
+
     def align(self):
         """Draws continue PyTorch's default generator of the GPU, as eager's do."""
         if self.shapes is not None:
-            self.increment = self.compiled.rng_increment(self.shapes)
+            self.increment = self.compiled.rng_increment(self.given_shapes())
         self.moves_generator = self.draws or self.compiled.moves_generator()
         self.generator = random_order.generator(self.device)
 
@@ -145,21 +224,22 @@ class Program:
 
     def host(self, inputs):
         sizes = self.fixed or [row_major(size) for size in self.compiled.output_sizes(inputs)]
-        outputs = [empty_cpu(size, stride, dtype) for (size, stride), dtype in zip(sizes, self.dtypes)]
+        own = {k: inputs[i] for k, i in self.aliases.items() if inputs[i].is_contiguous()} if self.aliases else {}
+        outputs = [own[k] if k in own else empty_cpu(*sizes[k], dtype) for k, dtype in enumerate(self.dtypes)]
         self.compiled.call(inputs, outputs)
         return outputs
 
     def cuda(self, inputs):
-        return self.launch(inputs, *self.allocation(inputs))
+        return self.launch(inputs, *self.allocation([list(t.shape) for t in inputs]))
 
-    def static_cuda(self, given):
+    def static_cuda(self):
         """A call whose shapes are the graph's."""
-        allocation = self.allocation(given)
+        allocation = self.allocation(self.given_shapes())
         return lambda inputs: self.launch(inputs, *allocation)
 
-    def allocation(self, inputs):
+    def allocation(self, shapes: list[list[int]]):
         """Sizes and strides of the results, and the bytes of the workspace, for inputs of these shapes."""
-        sizes, workspace = self.compiled.allocation([list(t.shape) for t in inputs])
+        sizes, workspace = self.compiled.allocation(shapes)
         placed = [row_major(size) for size in sizes]
         for k, layout in self.direct.items():
             placed[k] = layout.placed(*placed[k])
@@ -167,21 +247,25 @@ class Program:
 
     def launch(self, inputs, sizes, workspace):
         index = self.device.index
-        if torch._C._cuda_getDevice() != index:
+        if current_gpu() != index:
             with torch.cuda.device(index):
                 return self.launch(inputs, sizes, workspace)
         if self.overwrites and keeps_graph():
             for k in self.overwrites:
                 inputs[k] = inputs[k].clone()
-        outputs = [empty_cuda(size, stride, dtype) for (size, stride), dtype in zip(sizes, self.dtypes)]
+        own = {k: inputs[i] for k, i in self.aliases.items()} if self.aliases else {}
+        outputs = [own[k] if k in own else empty_cuda(*sizes[k], dtype) for k, dtype in enumerate(self.dtypes)]
         # PyTorch's allocator may give it to the next kernel of this stream as soon as it is dropped.
         memory = empty_cuda((workspace,), (1,), torch.uint8) if workspace else None
         address = memory.data_ptr() if workspace else 0
-        stream = torch._C._cuda_getCurrentRawStream(index)
+        stream = raw_stream(index)
         misplaced = self.compiled.launch(inputs, outputs, address, stream)
         if misplaced:
             for k in misplaced:
                 inputs[k] = self.placed(k, inputs[k])
+            for k, i in self.aliases.items():
+                if i in misplaced:
+                    outputs[k] = empty_cuda(*sizes[k], self.dtypes[k])
             self.compiled.launch(inputs, outputs, address, stream)
         return outputs
 

@@ -68,7 +68,8 @@ def compile_graph(options: dict, module: torch.fx.GraphModule, example_inputs):
             n.meta.setdefault("val", None)
     given = dict(options)
     chosen, writes = settings(given, given.pop("mode", None), debugged=True), Writes(module)
-    return writes.after(compile_graph("inference", chosen, module, {}, writes.count, Donation(False)))
+    found, _ = compile_graph("inference", chosen, module, {}, writes.targets, Donation(False))
+    return writes.after(found.function())
 
 
 def synchronize(values):

@@ -5,11 +5,34 @@ Queries, keys and values are slices of one product; what a forward graph saves i
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Iterable
 
 import torch
 
-from .graph import is_item
+from .graph import is_item, overload
 from .views import base
+
+
+@dataclasses.dataclass(frozen=True)
+class ViewOp:
+    """An op on one tensor that gives a view of it."""
+
+    name: str
+    """Of the overload, such as `aten.view.default`; empty for the result at index `arguments[0]` of an op with several."""
+    arguments: tuple
+    keywords: tuple
+
+    @staticmethod
+    def of(node: torch.fx.Node) -> ViewOp:
+        name = "" if is_item(node) else overload(node)
+        return ViewOp(name, tuple(node.args[1:]), tuple(node.kwargs.items()))
+
+    def __call__(self, t):
+        if not self.name:
+            return t[self.arguments[0]]
+        namespace, op, kind = self.name.split(".")
+        return getattr(getattr(getattr(torch.ops, namespace), op), kind)(t, *self.arguments, **dict(self.keywords))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +46,7 @@ class Result:
     """Size, strides and offset in elements; None for the value itself."""
     strides: tuple[int, ...] = ()
     """The strides of the input for which `view` holds."""
-    ops: tuple = ()
+    ops: tuple[ViewOp, ...] = ()
     """The view ops, for an input with others."""
 
     def make(self, computed: list[torch.Tensor], inputs: list[torch.Tensor]) -> torch.Tensor:
@@ -49,11 +72,9 @@ def ops_from(node: torch.fx.Node, start: torch.fx.Node) -> tuple[torch.fx.Node, 
     return tuple(reversed(ops))
 
 
-def viewed(t: torch.Tensor, ops: tuple[torch.fx.Node, ...]):
+def viewed(t: torch.Tensor, ops: Iterable[ViewOp]) -> torch.Tensor:
     """A tensor after view ops."""
-    for op in ops:
-        t = t[op.args[1]] if is_item(op) else op.target(t, *op.args[1:], **op.kwargs)
-    return t
+    return functools.reduce(lambda t, op: op(t), ops, t)
 
 
 def shares(node: torch.fx.Node) -> torch.fx.Node | None:
@@ -66,7 +87,7 @@ def shares(node: torch.fx.Node) -> torch.fx.Node | None:
     if any(len(op.all_input_nodes) > 1 for op in ops) or view.dtype != whole.dtype or view.is_complex() or view.is_neg() or view.numel() == 0:
         return None
     # A value may have been given other strides than its views know of.
-    found = viewed(whole, ops)
+    found = viewed(whole, map(ViewOp.of, ops))
     return start if (found.stride(), found.storage_offset()) == (view.stride(), view.storage_offset()) else None
 
 
@@ -96,7 +117,7 @@ def results(inputs: dict[torch.fx.Node, int], outputs: list[torch.fx.Node], free
         view, whole = o.meta["val"], start.meta["val"]
         at = (tuple(view.shape), tuple(view.stride()), view.storage_offset() - whole.storage_offset())
         if start in inputs:
-            made.append(Result(inputs[start], True, at, tuple(whole.stride()), ops_from(o, start)))
+            made.append(Result(inputs[start], True, at, tuple(whole.stride()), tuple(map(ViewOp.of, ops_from(o, start)))))
         else:
             made.append(Result(computed.index(start), view=at))
     return computed, made

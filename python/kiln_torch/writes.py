@@ -3,6 +3,7 @@ values become results of the graph, and are copied in as few calls as possible a
 from __future__ import annotations
 
 import torch
+from torch.autograd.graph import increment_version
 
 from .views import base
 
@@ -16,7 +17,8 @@ class Writes:
         graph = module.graph
         places = {n: k for k, n in enumerate(graph.find_nodes(op="placeholder"))}
         copies = [n for n in graph.find_nodes(op="call_function", target=COPY) if n.args[0] in places]
-        self.count = len(copies)
+        self.targets = [places[n.args[0]] for n in copies]
+        """Positions of the arguments, one for each value."""
         self.groups: list[tuple[list[int], list[int]]] = []
         """Positions of arguments and of their values among the values, of which one call copies all."""
         self.returned: dict[int, int] = {}
@@ -48,19 +50,24 @@ class Writes:
         module.recompile()
 
     def after(self, fn):
-        """The graph with its copies, from the compiled graph without them."""
-        if not self.count:
+        """The graph with its copies, from the compiled graph without them. A value that is in its argument's memory already is not copied."""
+        count = len(self.targets)
+        if not count:
             return fn
 
         def run(arguments):
             targets = [[arguments[k] for k in of] for of, _ in self.groups]
             returned = {k: arguments[of] for k, of in self.returned.items()}
             results = list(fn(arguments))
-            values = results[-self.count :]
+            values = results[-count:]
             with torch.no_grad():
                 for to, (_, sources) in zip(targets, self.groups):
-                    torch._foreach_copy_(to, [values[k] for k in sources])
-            return [returned.get(k, result) for k, result in enumerate(results[: -self.count])]
+                    pairs = [(t, values[k]) for t, k in zip(to, sources)]
+                    if copied := [pair for pair in pairs if pair[0] is not pair[1]]:
+                        torch._foreach_copy_(*map(list, zip(*copied)))
+                    # Autograd sees no kernel but PyTorch's own write.
+                    increment_version([t for t, value in pairs if t is value and not t.is_inference()])
+            return [returned.get(k, result) for k, result in enumerate(results[:-count])]
 
         run._boxed_call = True
         return run

@@ -5,6 +5,7 @@ use compiler::{
     model::{JointOptions, Saved},
     passes::{autocast::Lower, options::OptionValue},
 };
+use kiln_runtime::program::PassRemark;
 use pyo3::{
     exceptions::PyValueError,
     prelude::*,
@@ -13,9 +14,33 @@ use pyo3::{
 use std::collections::BTreeMap;
 
 /// A forward or a backward graph.
-#[pyclass(frozen)]
+#[pyclass(frozen, module = "kiln_torch._kiln")]
 pub struct Part {
     pub model: Model,
+}
+
+/// A remark of a pass: its text, and the source location of the op.
+type Remark = (String, String);
+
+/// Makes a part again: IR and remarks.
+type Remake<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>, Vec<Remark>));
+
+#[pymethods]
+impl Part {
+    /// A part of what `__reduce__` gives.
+    #[staticmethod]
+    fn of(ir: Vec<u8>, remarks: Vec<Remark>) -> Part {
+        let remarks = remarks.into_iter().map(|(text, source)| PassRemark { text, source });
+        Part { model: Model::from_ir(ir, remarks.collect()) }
+    }
+    /// For pickle. Err: the model has weights in memory.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Remake<'py>> {
+        let no_ir = || PyValueError::new_err("the model has weights in memory");
+        let (ir, remarks) = self.model.ir().ok_or_else(no_ir)?;
+        let remarks = remarks.iter().map(|r| (r.text.clone(), r.source.clone())).collect();
+        let of = py.get_type::<Part>().getattr("of")?;
+        Ok((of, (PyBytes::new(py, ir), remarks)))
+    }
 }
 
 /// A saved value: `("argument", index)`, `("result", index)` or `("value", dtype, shape)`.

@@ -22,10 +22,7 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyList},
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ffi::c_void,
-};
+use std::{collections::BTreeMap, ffi::c_void};
 use tensors::{Tensor, arrays, objects, tensors};
 
 pyo3::create_exception!(_kiln, CompileError, PyRuntimeError, "A graph that kiln cannot compile.");
@@ -76,6 +73,12 @@ fn named(options: &[(String, String)]) -> PyResult<Options> {
     Options::named(named).map_err(|e| PyValueError::new_err(e.to_string()))
 }
 
+/// What the memory of donated inputs may be used for: intermediate values, or one result.
+fn donations(donated: BTreeMap<usize, Option<usize>>) -> BTreeMap<usize, Donation> {
+    let of = |result: Option<usize>| result.map_or(Donation::Intermediates, Donation::Update);
+    donated.into_iter().map(|(input, result)| (input, of(result))).collect()
+}
+
 /// A copy of a row-major tensor of the host.
 fn weight(dtype: &str, tensor: &Bound<'_, PyAny>) -> PyResult<Weight> {
     let dtype = DType::from_name(dtype).ok_or_else(|| failed("no element type"))?;
@@ -119,7 +122,8 @@ impl Program {
     /// Compiles a graph, given as JSON. `options`: names of `kiln options` with their values.
     /// `orders`: the inputs that are not row-major, with their dimensions, outermost in memory
     /// first. `weights`: the frozen parameters by name, as row-major tensors of the host with their
-    /// dtypes. `donated`: the inputs that a call may overwrite.
+    /// dtypes. `donated`: the inputs that a call may overwrite, each with the result that is its new
+    /// value, if one is.
     #[staticmethod]
     fn compile(
         py: Python<'_>,
@@ -127,9 +131,9 @@ impl Program {
         options: Vec<(String, String)>,
         orders: BTreeMap<usize, Vec<usize>>,
         weights: Vec<(String, String, Bound<'_, PyAny>)>,
-        donated: BTreeSet<usize>,
+        donated: BTreeMap<usize, Option<usize>>,
     ) -> PyResult<Program> {
-        let donated = donated.into_iter().map(|i| (i, Donation::Intermediates)).collect();
+        let donated = donations(donated);
         let options = Options { orders, donated, ..named(&options)? };
         let json = json.as_bytes().to_vec();
         let held = weights.iter().map(|(name, dtype, t)| Ok((name.clone(), weight(dtype, t)?)));
@@ -143,9 +147,9 @@ impl Program {
         part: &Part,
         options: Vec<(String, String)>,
         orders: BTreeMap<usize, Vec<usize>>,
-        donated: BTreeSet<usize>,
+        donated: BTreeMap<usize, Option<usize>>,
     ) -> PyResult<Program> {
-        let donated = donated.into_iter().map(|i| (i, Donation::Intermediates)).collect();
+        let donated = donations(donated);
         let options = Options { orders, donated, ..named(&options)? };
         py.detach(|| Program::of(&part.model, &options))
     }
@@ -235,6 +239,10 @@ impl Program {
     /// The inputs that a call overwrites.
     fn overwrites(&self) -> Vec<usize> {
         self.exe.program().overwrites.clone()
+    }
+    /// The results that a call may write to the memory of an input, each with that input.
+    fn aliases(&self) -> BTreeMap<usize, usize> {
+        self.exe.program().aliases.iter().map(|a| (a.output, a.input)).collect()
     }
     /// Number of inputs: the graph's, and the generator state if the program draws random numbers.
     fn inputs(&self) -> usize {
@@ -328,14 +336,16 @@ impl Program {
                     View::strided(&t.dtype, v.shape(), v.strides(), v.data as *const u8)
                 })
                 .collect();
-            let mut written = vec![];
-            for (v, t) in outputs.iter().zip(&program.outputs) {
-                let len = v.shape().iter().product::<usize>() * byte_size(&t.dtype).unwrap_or(0);
-                let data = if len == 0 { std::ptr::dangling_mut() } else { v.data as *mut u8 };
-                // SAFETY: as above; they were allocated for this call, row-major.
-                let bytes = unsafe { std::slice::from_raw_parts_mut(data, len) };
-                written.push(ViewMut::new(&t.dtype, v.shape(), bytes)?);
-            }
+            let all = outputs.iter().zip(&program.outputs);
+            let data = |v: &Tensor| match v.data == 0 {
+                true => std::ptr::dangling_mut(),
+                false => v.data as *mut u8,
+            };
+            // SAFETY: as above; they were allocated for this call, row-major, or are inputs by the
+            // program's aliases.
+            let mut written: Vec<ViewMut> = all
+                .map(|(v, t)| unsafe { ViewMut::on_host(&t.dtype, v.shape(), data(v)) })
+                .collect();
             self.exe.call(&read, &mut written)
         });
         done.map_err(|e| match e {
@@ -380,5 +390,6 @@ fn _kiln(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(package::load, m)?)?;
     m.add("CompileError", m.py().get_type::<CompileError>())?;
     m.add("UnsupportedError", m.py().get_type::<UnsupportedError>())?;
+    m.add("__build__", compiler::model::BUILD)?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._functorch import config
 
 import kiln_torch
 
@@ -26,6 +27,7 @@ def pytest_configure(config):
 @pytest.fixture(autouse=True, params=DEVICES)
 def device(request):
     """Each test compiles anew, on the same random numbers, for tensors of each device."""
+    config.enable_autograd_cache = False
     torch._dynamo.reset()
     kiln_torch.reports.clear()
     torch.manual_seed(0)

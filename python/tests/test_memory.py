@@ -201,7 +201,7 @@ def test_activations_are_donated_that_no_one_else_sees(monkeypatch, returned):
     class Recorded(backend.Program):
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
-            donated.append(len(self.donated))
+            donated.append(len(self.source.donated))
 
     monkeypatch.setattr(backend, "Program", Recorded)
     monkeypatch.setattr(donation, "LEAST", 1)

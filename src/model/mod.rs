@@ -122,6 +122,25 @@ impl Model {
             progress: None,
         }
     }
+    /// A model from IR as text or bytecode, without weights, and the remarks of passes that have run
+    /// on it.
+    pub fn from_ir(source: Vec<u8>, remarks: Vec<PassRemark>) -> Model {
+        Model {
+            path: PathBuf::from("module.mlir"),
+            kind: Kind::Ir(source),
+            in_memory_weights: BTreeMap::new(),
+            remarks,
+            progress: None,
+        }
+    }
+    /// What [`Model::from_ir`] makes the model from; None of one that has weights in memory or is no
+    /// in-memory IR.
+    pub fn ir(&self) -> Option<(&[u8], &[PassRemark])> {
+        match &self.kind {
+            Kind::Ir(source) if self.in_memory_weights.is_empty() => Some((source, &self.remarks)),
+            _ => None,
+        }
+    }
     /// A model from a graph of `torch.compile` and its frozen parameters: see
     /// [`capture::fx`](crate::capture::fx).
     pub fn from_fx(json: Vec<u8>, weights: BTreeMap<String, Weight>) -> Model {
@@ -454,4 +473,4 @@ fn io_error(path: &Path, e: std::io::Error) -> Error {
 }
 
 /// Hash of the compiler's sources (`build.rs`), so that compilers never share cache entries.
-const BUILD: &str = env!("KILN_BUILD");
+pub const BUILD: &str = env!("KILN_BUILD");

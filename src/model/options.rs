@@ -93,6 +93,9 @@ pub enum Donation {
     /// Results, too: [`Program::aliases`](runtime::Program::aliases) says which result may be given
     /// the argument's memory.
     Results,
+    /// The result of this number, which is the argument's new value; no other result, and no
+    /// intermediate value, whose memory the caller may not have given.
+    Update(usize),
 }
 
 /// Default of [`Options::autotune_candidates`].

@@ -53,6 +53,7 @@ pub fn request(
         let value = match donation {
             Donation::Intermediates => Attr::unit(c),
             Donation::Results => Attr::string(c, "results"),
+            Donation::Update(result) => Attr::i64(c, *result as i64),
         };
         attrs[*i] = about.with_entry(c, "kiln.donated", value);
     }

@@ -207,6 +207,17 @@ func.func @f(%x: tensor<?x8x5x33xf32>, %w: tensor<16x8x1x1xf32>, %v: tensor<16x1
 
 // -----
 
+// CASE: a slice of a concatenation whose rows end within 16 bytes
+func.func @f(%x: tensor<1x40x9x12xbf16>, %w: tensor<10x10x3x3xbf16>) -> tensor<1x40x9x12xbf16> {
+  %a = kiln.slice %x offsets = [0, 0, 0, 0] sizes = [1, 10, 9, 12] strides = [1, 1, 1, 1] : tensor<1x40x9x12xbf16>
+  %b = kiln.slice %x offsets = [0, 10, 0, 0] sizes = [1, 30, 9, 12] strides = [1, 1, 1, 1] : tensor<1x40x9x12xbf16>
+  %0 = kiln.convolution %a, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 1 : i64} : tensor<1x10x9x12xbf16>, tensor<10x10x3x3xbf16>
+  %1 = kiln.concat %0, %b axis = 1 : tensor<1x10x9x12xbf16>, tensor<1x30x9x12xbf16>
+  return %1 : tensor<1x40x9x12xbf16>
+}
+
+// -----
+
 // CASE: slices of a concatenation inserted in place
 func.func @f(%x: tensor<2x8x6x7xf32>, %y: tensor<2x3x6x7xf32>, %w: tensor<16x8x1x1xf32>, %v: tensor<8x8x3x3xf32>) -> tensor<2x30x6x7xf32> {
   %0 = kiln.exp %y : tensor<2x3x6x7xf32>

@@ -240,8 +240,8 @@ func.func @f(%x: tensor<4xf32> {kiln.colour = 1}) {
 
 // -----
 
-// expected-error @+1 {{needs kiln.donated without a value or = "results", on a tensor; has 1}}
-func.func @f(%x: tensor<4x3xf32> {kiln.donated = 1 : i64}) {
+// expected-error @+1 {{needs kiln.donated without a value, = "results" or = the number of a result, on a tensor; has -1}}
+func.func @f(%x: tensor<4x3xf32> {kiln.donated = -1 : i64}) {
   return
 }
 

@@ -17,6 +17,27 @@ module attributes {kiln.level = "tiled"} {
 }
 
 // -----
+// A mutated argument has its new value's memory or none: the results could take each other's.
+// CASE: mutated_arguments
+// NO-RUN: it only marks arguments
+// CHECK: %arg0: tensor<8xf32> {kiln.aliases = 1 : i64
+// CHECK: %arg1: tensor<8xf32> {kiln.aliases = 0 : i64
+// CHECK: kernel l reads it after kernel update has written result 2
+module attributes {kiln.level = "tiled"} {
+  func.func @main(%w: tensor<8xf32> {kiln.donated = 1 : i64}, %m: tensor<8xf32> {kiln.donated = 0 : i64}, %v: tensor<8xf32> {kiln.donated = 2 : i64}) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>) {
+    %e0 = tensor.empty() : tensor<8xf32>
+    %e1 = tensor.empty() : tensor<8xf32>
+    %e2 = tensor.empty() : tensor<8xf32>
+    %0:3 = kiln.launch @update ins(%w, %m, %v : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) outs(%e0, %e1, %e2 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+    %e3 = tensor.empty() : tensor<f32>
+    %1 = kiln.launch @l ins(%v, %0#0 : tensor<8xf32>, tensor<8xf32>) outs(%e3 : tensor<f32>) -> tensor<f32>
+    return %0#0, %0#1, %0#2, %1 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>
+  }
+  module @update attributes {kiln.kernel = {in_place = array<i64: 0, 0, 0, 1, 0, 2, 1, 0, 1, 1, 1, 2, 2, 0, 2, 1, 2, 2>, kind = "pointwise"}} {}
+  module @l attributes {kiln.kernel = {kind = "rows"}} {}
+}
+
+// -----
 // %x is dead when @l writes the result; %y is read by that launch, which may not overwrite it.
 // CASE: dead_argument
 // NO-RUN: it only marks arguments

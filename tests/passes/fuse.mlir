@@ -561,6 +561,25 @@ func.func @f(%x: tensor<8x8xf32>, %n: tensor<i64>, %m: tensor<i64>) -> (tensor<i
 }
 
 // -----
+// Updates of tensors of any sizes are one kernel, which waits for the number of the step alone.
+// RUN: kiln-fuse{launch=4000}
+// CASE: updates_of_tensors
+// CHECK-COUNT-3: kiln.launch
+// IMPLICIT-CHECK-NOT: kiln.launch
+func.func @f(%n: tensor<f32>, %w: tensor<8x4xf32>, %g: tensor<8x4xf32>, %b: tensor<16xf32>, %h: tensor<16xf32>, %q: tensor<8x4xf32>) -> (tensor<f32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<16xf32>, tensor<8xf32>) {
+  %one = kiln.splat [], 1.0 : f32
+  %0 = kiln.add %n, %one : tensor<f32>
+  %1 = kiln.broadcast_in_dim %0 dims = [] sizes = [8, 4] : tensor<f32>
+  %2 = kiln.mul %g, %1 : tensor<8x4xf32>
+  %3 = kiln.broadcast_in_dim %0 dims = [] sizes = [16] : tensor<f32>
+  %4 = kiln.mul %h, %3 : tensor<16xf32>
+  %5 = kiln.sub %w, %2 : tensor<8x4xf32>
+  %6 = kiln.sub %b, %4 : tensor<16xf32>
+  %7 = kiln.reduce sum %q dims = [1] : tensor<8x4xf32>
+  return %0, %2, %5, %6, %7 : tensor<f32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<16xf32>, tensor<8xf32>
+}
+
+// -----
 // Both wait for the product alone: one launch, whatever their sizes.
 // CASE: small_kernels_of_one_producer
 // RUN: kiln-fuse{launch=4000}

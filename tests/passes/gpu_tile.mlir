@@ -54,6 +54,74 @@ func.func @k0(%x: tensor<40x77xf16> {kiln.sizes = array<i64: 40, 77>}) -> tensor
 }
 
 // -----
+// Updates of many tensors are a loop each, which begins at the CTA behind those of the loops before.
+// CASE: elementwise_of_many_tensors
+// CHECK-COUNT-9: scf.for
+// IMPLICIT-CHECK-NOT: tensor
+#id = affine_map<(d0) -> (d0)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x0: tensor<300xf32> {kiln.sizes = array<i64: 300>}, %x1: tensor<8xf32> {kiln.sizes = array<i64: 8>}, %x2: tensor<9xf32> {kiln.sizes = array<i64: 9>}, %x3: tensor<301xf32> {kiln.sizes = array<i64: 301>}, %x4: tensor<10xf32> {kiln.sizes = array<i64: 10>}, %x5: tensor<11xf32> {kiln.sizes = array<i64: 11>}, %x6: tensor<2000xf32> {kiln.sizes = array<i64: 2000>}, %x7: tensor<12xf32> {kiln.sizes = array<i64: 12>}, %x8: tensor<13xf32> {kiln.sizes = array<i64: 13>}) -> (tensor<300xf32>, tensor<8xf32>, tensor<9xf32>, tensor<301xf32>, tensor<10xf32>, tensor<11xf32>, tensor<2000xf32>, tensor<12xf32>, tensor<13xf32>) {
+  %e0 = tensor.empty() : tensor<300xf32>
+  %r0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x0 : tensor<300xf32>) outs(%e0 : tensor<300xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<300xf32>
+  %e1 = tensor.empty() : tensor<8xf32>
+  %r1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x1 : tensor<8xf32>) outs(%e1 : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<8xf32>
+  %e2 = tensor.empty() : tensor<9xf32>
+  %r2 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x2 : tensor<9xf32>) outs(%e2 : tensor<9xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<9xf32>
+  %e3 = tensor.empty() : tensor<301xf32>
+  %r3 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x3 : tensor<301xf32>) outs(%e3 : tensor<301xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<301xf32>
+  %e4 = tensor.empty() : tensor<10xf32>
+  %r4 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x4 : tensor<10xf32>) outs(%e4 : tensor<10xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<10xf32>
+  %e5 = tensor.empty() : tensor<11xf32>
+  %r5 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x5 : tensor<11xf32>) outs(%e5 : tensor<11xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<11xf32>
+  %e6 = tensor.empty() : tensor<2000xf32>
+  %r6 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x6 : tensor<2000xf32>) outs(%e6 : tensor<2000xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<2000xf32>
+  %e7 = tensor.empty() : tensor<12xf32>
+  %r7 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x7 : tensor<12xf32>) outs(%e7 : tensor<12xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<12xf32>
+  %e8 = tensor.empty() : tensor<13xf32>
+  %r8 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x8 : tensor<13xf32>) outs(%e8 : tensor<13xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.addf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<13xf32>
+  return %r0, %r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8 : tensor<300xf32>, tensor<8xf32>, tensor<9xf32>, tensor<301xf32>, tensor<10xf32>, tensor<11xf32>, tensor<2000xf32>, tensor<12xf32>, tensor<13xf32>
+}
+}
+}
+
+// -----
 // CASE: softmax
 // SIZES: s0 = 11
 // CHECK: gpu.shuffle

@@ -20,6 +20,34 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 }
 
 // -----
+// Loops of other sizes read none of these elements, but %z is read in both.
+// CASE: several_loops
+// CHECK: in_place = array<i64: 0, 0, 1, 1>
+#id = affine_map<(d0) -> (d0)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<8xf32> {kiln.sizes = array<i64: 8>}, %y: tensor<20xf32> {kiln.sizes = array<i64: 20>}, %z: tensor<20xf32> {kiln.sizes = array<i64: 20>}) -> (tensor<8xf32>, tensor<20xf32>) {
+  %e = tensor.empty() : tensor<8xf32>
+  %zero = tensor.extract_slice %z[0] [8] [1] : tensor<20xf32> to tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+      ins(%x, %zero : tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    linalg.yield %p : f32
+  } -> tensor<8xf32>
+  %f = tensor.empty() : tensor<20xf32>
+  %s = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+      ins(%y, %z : tensor<20xf32>, tensor<20xf32>) outs(%f : tensor<20xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    linalg.yield %p : f32
+  } -> tensor<20xf32>
+  return %r, %s : tensor<8xf32>, tensor<20xf32>
+}
+}
+}
+
+// -----
 // The first result must not overwrite %x, which the second reads; the second may. %y has another
 // element width, %z is broadcast per row.
 // CASE: read_after_the_write

@@ -66,11 +66,14 @@ def one(a, name, make, inputs):
     import torch
     import kiln_torch
     from torch._dynamo.utils import counters
+    from torch._functorch import config
 
     if a.emulate:
         emulate()
     torch.set_num_threads(a.threads)
     torch.backends.cudnn.allow_tf32 = False
+    # Programs of its entries have no graph to compare with.
+    config.enable_autograd_cache = False
     torch.manual_seed(0)
     line = {"mode": a.mode, "device": "emulated" if a.emulate else a.device}
     try:

@@ -7,8 +7,11 @@ import types
 
 def emulate():
     """From now on programs are compiled for GPU 0, which is the emulator's, and called on tensors of the host."""
+    from torch._functorch import config
     from kiln_torch import _kiln, channels_last, convolutions, partition, program
 
+    # Its keys know nothing of this.
+    config.enable_autograd_cache = False
     for part in (channels_last, convolutions, partition):
         part.DEVICES = {"cpu"}
     on_gpu = lambda options: [(name, "cuda:0" if name == "device" else value) for name, value in options]
@@ -21,3 +24,4 @@ def emulate():
 
     # A GPU's kernels take one order of dimensions, a processor's any strides.
     program.Program.host = lambda self, inputs: host(self, [self.placed(k, t) for k, t in enumerate(inputs)])
+    program.Program.quick = lambda self: self.general

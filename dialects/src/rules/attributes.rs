@@ -224,10 +224,13 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<()> 
             });
         }
         "kiln.donated" => {
-            let known = value.is_unit() || value.as_string().as_deref() == Some("results");
+            let known = value.is_unit()
+                || value.as_string().as_deref() == Some("results")
+                || value.as_i64().is_some_and(|n| n >= 0);
             return ensure(known && ty.is_some_and(|t| t.is_tensor()), || {
                 format!(
-                    "needs kiln.donated without a value or = \"results\", on a tensor; has {value}"
+                    "needs kiln.donated without a value, = \"results\" or = the number of a \
+                     result, on a tensor; has {value}"
                 )
             });
         }

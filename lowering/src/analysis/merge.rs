@@ -118,3 +118,24 @@ fn walked(nest: &Nest, s: &Stage) -> Option<Vec<LinearExpr>> {
     }
     left.is_empty().then_some(all)
 }
+
+/// Results of a kernel from which on stages that share nothing are nests of their own: updates of
+/// many tensors would be one loop with too many live values.
+const SEPARATE: usize = 9;
+
+/// Whether a stage of a kernel with many results shares no buffer with a nest but numbers that all
+/// iterations read.
+pub fn is_apart(k: &Kernel, nest: &Nest, i: usize) -> bool {
+    let written = |s: &Stage| -> Vec<usize> { s.outputs.iter().map(|o| o.access.buffer).collect() };
+    let results = k.buffers.iter().filter(|b| matches!(b.role, Role::Output(_))).count();
+    let (own, own_results) = (&k.stages[i], written(&k.stages[i]));
+    let shares = |s: &Stage| {
+        let results = written(s);
+        let both = |a: &Access| {
+            results.contains(&a.buffer)
+                || !a.at.dims.is_empty() && s.reads().any(|b| b.buffer == a.buffer)
+        };
+        own.reads().any(both) || own_results.iter().any(|b| results.contains(b))
+    };
+    results >= SEPARATE && !nest.all().any(|n| shares(&k.stages[n]))
+}

@@ -2,7 +2,7 @@
 //! share as rows, and which buffers need memory.
 use crate::analysis::{
     buffers::{FirstChoice, fit_scratch, fits_scratch, is_forwarded, writers},
-    merge::{follows, source},
+    merge::{follows, is_apart, source},
     *,
 };
 
@@ -60,8 +60,7 @@ impl NestPlan {
     }
 }
 
-/// Forms nests, fusing stages and collapsing dimensions as far as possible. Intermediates of a row
-/// take at most `scratch` bytes where there is a choice.
+/// Forms nests, fusing and collapsing what it can. A row's intermediates prefer `scratch` bytes.
 pub fn nests(k: &mut Kernel, scratch: i64) -> NestPlan {
     form(k, scratch, Rows::Shared)
 }
@@ -102,6 +101,7 @@ fn form(k: &mut Kernel, scratch: i64, shared: Rows) -> NestPlan {
             // Products with epilogues of their own are separate tiles of a CTA.
             Some(last)
                 if fits(k, last, i)
+                    && !is_apart(k, last, i)
                     && fits_before_epilogue(k, last, i)
                     && (shared != Rows::None || last.after.is_empty() || meet(k, last, i)) =>
             {

@@ -4,7 +4,8 @@
 //! ones they need no second copy, and a call allocates nothing for them. A result may take an
 //! argument of its dtype and sizes, marked `kiln.donated = "results"`, if every launch that reads
 //! the argument comes before the first that writes the result, or is that launch and may overwrite
-//! it (`kiln-in-place`). A state's new value (`kiln.state`) takes the memory of the old one, and has
+//! it (`kiln-in-place`). One marked with a number, as PyTorch's mutated arguments are, is taken by
+//! the result of that number alone, its new value. A state's new value (`kiln.state`) takes the memory of the old one, and has
 //! it already where a launch writes a slice into it (`kiln-update-in-place`). A launch that writes
 //! such results moves behind the readers of their arguments where its own readers allow it. JAX
 //! leaves this to XLA's buffer assignment; upstream's one-shot bufferization does not reuse
@@ -67,7 +68,7 @@ impl Pass for AliasResults {
 /// The arguments whose memory results may take.
 fn donors(func: Op) -> Vec<usize> {
     let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
-    let named = |a: &Attr| a.entry(DONATED).and_then(Attr::as_string).is_some();
+    let named = |a: &Attr| a.entry(DONATED).is_some_and(|value| !value.is_unit());
     (0..listed.len()).filter(|i| named(&listed[*i])).collect()
 }
 
@@ -87,8 +88,15 @@ struct Donor {
     ty: (DType, Vec<SymDim>),
     /// The last launch that reads it; `None` if none does.
     last: Option<usize>,
-    /// Of a state, the result that is its new value; no other result takes its memory.
+    /// Of a state and a mutated argument, the result that is its new value; no other result takes
+    /// its memory.
     new: Option<usize>,
+}
+
+/// The result that is a donated argument's new value, if that is known.
+fn new_value(about: Attr) -> Option<usize> {
+    let mutated = || usize::try_from(about.entry(DONATED)?.as_i64()?).ok();
+    state_result(about).or_else(mutated)
 }
 
 /// A result that a launch writes.
@@ -120,7 +128,7 @@ fn function(about: &Kernels, func: Op) -> Result<()> {
     let (mut usable, mut unusable) = (vec![], vec![]);
     for argument in given {
         let value = block.args()[argument];
-        let new = state_result(listed[argument]);
+        let new = new_value(listed[argument]);
         let returned = last_use(value, &order, end, 0).1;
         if let Some(result) = returned.filter(|n| new == Some(*n) && plan::is_written(value)) {
             mark(func, argument, ALIASES, Attr::i64(func.ctx(), result as i64));

@@ -153,7 +153,13 @@ fn donated_operands(root: Op) -> HashSet<(String, usize)> {
 
 /// Pairs of a result and a tensor input that it may overwrite, in order.
 fn pairs(k: &Kernel, plan: &NestPlan) -> Vec<(usize, usize)> {
-    let [nest] = plan.nests.as_slice() else { return vec![] };
+    let mut found: Vec<_> = plan.nests.iter().flat_map(|n| pairs_of(k, plan, n)).collect();
+    found.sort_unstable();
+    found
+}
+
+/// Those whose result a nest writes, in any order.
+fn pairs_of(k: &Kernel, plan: &NestPlan, nest: &Nest) -> Vec<(usize, usize)> {
     // A transposition reads and writes in different orders.
     if transposition(k, plan, nest, 512).is_some() {
         return vec![];
@@ -178,7 +184,6 @@ fn pairs(k: &Kernel, plan: &NestPlan) -> Vec<(usize, usize)> {
             }
         }
     }
-    found.sort_unstable();
     found
 }
 

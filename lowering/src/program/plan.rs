@@ -125,7 +125,8 @@ impl PlanMemory {
             block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
         let order: HashMap<Op, usize> = launches.iter().enumerate().map(|(n, l)| (*l, n)).collect();
         let facts = Facts::of(func, 2)?;
-        let donated = if plain && self.reuse_from > 0 { donated(func, block) } else { vec![] };
+        let donated =
+            if plain && self.reuse_from > 0 { scratch_arguments(func, block) } else { vec![] };
         let aliased = aliases(func, block);
         let (mut slots, mut outputs): (Vec<ArenaSlot>, Vec<ResultSlot>) = (vec![], vec![]);
         for (n, op) in launches.iter().enumerate() {
@@ -281,10 +282,19 @@ impl PlanMemory {
 
 /// The arguments of a host function that a call may overwrite.
 pub(super) fn donated(func: Op, block: Block) -> Vec<Value> {
+    donors(func, block, |_| true)
+}
+
+/// Those that intermediate values may overwrite, too.
+fn scratch_arguments(func: Op, block: Block) -> Vec<Value> {
+    donors(func, block, |value| value.as_i64().is_none())
+}
+
+/// Donated arguments of which `kiln.donated` has such a value.
+fn donors(func: Op, block: Block, allows: impl Fn(Attr) -> bool) -> Vec<Value> {
     let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
-    let marked = |a: &Attr| a.entry(DONATED).is_some();
     let all = block.args().into_iter().zip(&listed);
-    all.filter(|(_, about)| marked(about)).map(|(v, _)| v).collect()
+    all.filter(|(_, about)| about.entry(DONATED).is_some_and(&allows)).map(|(v, _)| v).collect()
 }
 
 /// The donated argument whose memory a result takes, by the result's number.

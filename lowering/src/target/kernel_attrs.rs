@@ -10,7 +10,7 @@ pub const NOALIAS: &str = "kiln.noalias";
 /// On a kernel's function: pairs of a result and an input that it may overwrite.
 pub const IN_PLACE: &str = "kiln.in_place";
 /// On an argument of a host function: a call may overwrite it after its last read; with the value
-/// `"results"`, by results too.
+/// `"results"`, by results too; with a number, by the result of that number alone.
 pub const DONATED: &str = "kiln.donated";
 /// On a donated argument of a host function: the result that may take its memory.
 pub const ALIASES: &str = "kiln.aliases";

@@ -69,7 +69,7 @@ pub struct KernelGroup {
     pub(crate) dims: Vec<SymDim>,
     /// Indices into `dims` of its reduction loops.
     pub(crate) reduced: Vec<usize>,
-    /// Its nodes in program order.
+    /// Its nodes, operands first; those of merged kernels one after the other.
     pub nodes: Vec<usize>,
     /// Kernels it depends on.
     pub(super) dependencies: BTreeSet<usize>,
@@ -145,6 +145,7 @@ pub fn plan(graph: &Graph, how: FusionMode) -> FusionPlan {
         if launch > 0 {
             d.merge_small_siblings();
             d.merge_single_elements();
+            d.merge_updates();
             d.merge_operand_prologues(launch);
         }
     }

@@ -31,6 +31,7 @@ mod siblings;
 mod signature;
 mod sink_into_readers;
 mod small_siblings;
+mod updates;
 
 use crate::{
     analysis::sizes::ask_arguments_only,

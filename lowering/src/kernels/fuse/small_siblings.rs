@@ -1,21 +1,19 @@
 //! Kernels of so few elements that a launch takes longer than they do. Two that wait for the same
 //! kernels become one, such as the rotary embeddings of a token's queries and keys. All that wait
-//! for none and compute single elements become a few, such as the counters of batch norms.
+//! for none and compute single elements become a few, such as the counters of batch norms and the
+//! steps of an optimizer.
 use crate::kernels::{
     class::Class,
     fuse::{
         group::{Grouping, Kind},
         siblings::{MOST_DISTANCE, MOST_RESULTS},
+        updates::MOST_POINTERS,
     },
 };
-use kiln_dialects::{ir::Value, ops::OpKind, sym::known_product};
-use std::collections::HashSet;
+use kiln_dialects::{ops::OpKind, sym::known_product};
 
 /// Most elements of a result.
 const MOST_ELEMENTS: i64 = 1 << 16;
-
-/// Most single elements that a kernel stores: each is a pointer among its arguments.
-const MOST_SINGLE_RESULTS: usize = 32;
 
 impl Grouping<'_> {
     /// Merges such kernels, in program order, whatever their loops.
@@ -35,36 +33,31 @@ impl Grouping<'_> {
     }
 
     /// Merges the kernels that compute one element of each result from arguments alone, wherever
-    /// they are: nothing but the caller reads these results.
+    /// they are.
     pub(super) fn merge_single_elements(&mut self) {
-        let graph = self.graph;
-        let mut returned: HashSet<Value> = graph.returns.iter().map(|v| graph.base(*v)).collect();
-        for leaf in graph.nodes.iter().flat_map(|node| &node.leaves) {
-            returned.remove(&graph.base(leaf.value));
-        }
         let mut into: Option<usize> = None;
         for g in 0..self.groups.len() {
-            if !self.is_single_element(g, &returned) {
+            if !self.is_single_element(g) {
                 continue;
             }
-            match into.filter(|i| {
-                self.results(*i) + self.results(g) <= MOST_SINGLE_RESULTS
-                    && self.are_independent(*i, g)
-            }) {
-                Some(i) => self.absorb_sibling(g, i),
+            let fits = |i: &usize| {
+                self.pointers(*i) + self.pointers(g) <= MOST_POINTERS
+                    && self.wait_for_neither(*i, g)
+            };
+            match into.filter(fits) {
+                Some(i) => self.append(g, i),
                 None => into = Some(g),
             }
         }
     }
 
-    /// Whether it computes one element of each result, all of them among `returned`.
-    fn is_single_element(&self, g: usize, returned: &HashSet<Value>) -> bool {
+    /// Whether it computes one element of each result, and waits for no kernel.
+    fn is_single_element(&self, g: usize) -> bool {
         let group = &self.groups[g];
         !group.merged
             && group.kind == Kind::Pointwise
             && group.dims.is_empty()
             && group.dependencies.is_empty()
-            && group.nodes.iter().all(|n| returned.contains(&self.graph.nodes[*n].value))
     }
 
     /// Whether it has nothing but elementwise loops, over few elements each.

@@ -16,7 +16,9 @@ use crate::{
 use kiln_dialects::ir::*;
 
 /// Grid-stride loop over the items of a nest, shared among all threads of the grid. `threads`: CTA
-/// size. `most`: elements per item, of which `unroll` have their loads in flight at once.
+/// size. `most`: elements per item, of which `unroll` have their loads in flight at once. `cta`: of
+/// one of many nests the CTA that has the first items; all loads of an item then come before its
+/// stores, which may overwrite what other loads read.
 pub fn grid(
     c: Code,
     scope: &Scope<'_>,
@@ -24,9 +26,14 @@ pub fn grid(
     nest: &Nest,
     threads: usize,
     (most, unroll): (usize, usize),
+    cta: Option<usize>,
 ) -> Result<()> {
     let threads = c.index(threads as i64)?;
-    let [first, step] = threads::grid_stride(c, threads)?;
+    let [first, step] = match cta {
+        None | Some(0) => threads::grid_stride(c, threads)?,
+        Some(cta) => threads::rotated_grid_stride(c, threads, cta)?,
+    };
+    let loads_first = cta.is_some();
     let none: FixedDims = vec![None; nest.extents.len()];
     items(
         c,
@@ -34,7 +41,7 @@ pub fn grid(
         plan,
         nest,
         &none,
-        &ThreadItems { first, step, active: None, max_vector: most, unroll },
+        &ThreadItems { first, step, active: None, max_vector: most, unroll, loads_first },
     )
 }
 
@@ -47,7 +54,7 @@ pub fn other_nests(
     done: usize,
     threads: usize,
 ) -> Result<()> {
-    plan.nests.iter().skip(done).try_for_each(|n| grid(c, scope, plan, n, threads, (4, 1)))
+    plan.nests.iter().skip(done).try_for_each(|n| grid(c, scope, plan, n, threads, (4, 1), None))
 }
 
 /// Which items a thread takes.
@@ -62,6 +69,8 @@ pub struct ThreadItems {
     pub max_vector: usize,
     /// Items whose loads are in flight at once.
     pub unroll: usize,
+    /// Whether all loads of an item come before its stores.
+    pub loads_first: bool,
 }
 
 /// The thread's items over the parallel dimensions that are not fixed. Reductions are loops inside
@@ -93,7 +102,8 @@ pub fn items(
     let of = |lanes| Loops { scope, nest, vector: fast, lanes, unroll: 1 };
     let of_lanes = |n: &Poly| (lanes > 1 || n.known().is_some()) && n.multiple_of(lanes as i64);
     let even = fast.is_some_and(|d| of_lanes(&nest.extents[d]));
-    if share.unroll > 1 && even && nest.split.is_none() && !nest.reduction.contains(&true) {
+    let in_flight = share.unroll > 1 || share.loads_first;
+    if in_flight && even && nest.split.is_none() && !nest.reduction.contains(&true) {
         let loops = of(lanes);
         return c.for_unrolled_indices(
             share.first,

@@ -71,6 +71,14 @@ pub fn grid_stride(c: Code, threads: Value) -> Result<[Value; 2]> {
     let first = c.add(c.mul(block_id(c)?, threads)?, thread_id(c)?)?;
     Ok([first, c.mul(grid_dim(c)?, threads)?])
 }
+/// The same where the items' first CTA is number `cta`, modulo the grid: of several loops each then
+/// keeps other CTAs busy.
+pub fn rotated_grid_stride(c: Code, threads: Value, cta: usize) -> Result<[Value; 2]> {
+    let grid = grid_dim(c)?;
+    let turned = c.rem(c.add(block_id(c)?, c.index(cta as i64)?)?, grid)?;
+    let first = c.add(c.mul(turned, threads)?, thread_id(c)?)?;
+    Ok([first, c.mul(grid, threads)?])
+}
 /// CTA barrier: waits for all threads of the CTA and makes their writes visible.
 pub fn barrier(c: Code) -> Result<()> {
     gpu::barrier(c)

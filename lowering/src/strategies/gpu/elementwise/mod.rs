@@ -69,7 +69,13 @@ impl Strategy for Elementwise {
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
             let each = p.threads * p.vector * p.unroll;
-            Some(format!("({}) ceildiv {each}", e.parallel(largest(r.plan)?)?))
+            match first_ctas(r.plan, each) {
+                Some(_) => {
+                    let all: usize = r.plan.nests.iter().filter_map(|n| ctas(n, each)).sum();
+                    Some((all / ITEMS).max(r.plan.nests.len()).to_string())
+                }
+                None => Some(format!("({}) ceildiv {each}", e.parallel(largest(r.plan)?)?)),
+            }
         })?;
         Ok(Launch { grid: Some(grid), threads: p.threads, ..Launch::default() })
     }
@@ -81,11 +87,34 @@ impl Strategy for Elementwise {
             return Err(Self::MISMATCH.into());
         }
         let nests = &e.plan.nests;
-        nests.iter().try_for_each(|n| {
+        let first = first_ctas(e.plan, p.threads * p.vector * p.unroll);
+        nests.iter().enumerate().try_for_each(|(k, n)| {
+            let cta = first.as_ref().and_then(|all| all.get(k).copied());
             let items = (p.vector, p.unroll);
-            grid_stride::grid(e.c, e.scope, e.plan, n, p.threads, items)
+            grid_stride::grid(e.c, e.scope, e.plan, n, p.threads, items, cta)
         })
     }
+}
+
+/// Nests from which on they are spread over the CTAs, as updates of many tensors are.
+const MANY: usize = 4;
+
+/// Items of a thread in all nests of a kernel that has many: it passes all loops, also those in which
+/// it has none.
+const ITEMS: usize = 8;
+
+/// The CTAs that the items of a nest fill, `each` of them one.
+fn ctas(n: &Nest, each: usize) -> Option<usize> {
+    let results = usize::try_from(size(n, &dims(n, 0, false))?).ok()?;
+    Some(results.div_ceil(each).max(1))
+}
+
+/// For each of many nests the first CTA of its loop: after those of the nests before it. None: they
+/// are few, or of dynamic sizes.
+fn first_ctas(plan: &NestPlan, each: usize) -> Option<Vec<usize>> {
+    let counts = plan.nests.iter().map(|n| ctas(n, each)).collect::<Option<Vec<usize>>>()?;
+    let before = counts.iter().scan(0, |sum, n| Some(std::mem::replace(sum, *sum + n)));
+    (counts.len() >= MANY).then(|| before.collect())
 }
 
 /// Single elements of a thread in flight, 16 bytes where there is room for them: rows that are not

@@ -104,6 +104,7 @@ fn nest(
             active: group.active,
             max_vector: *most,
             unroll: *pieces,
+            loads_first: false,
         };
         return items(c, scope, plan, nest, fixed, &share);
     }

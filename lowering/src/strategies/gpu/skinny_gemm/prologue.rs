@@ -132,6 +132,7 @@ impl<'a> RowPrologue<'a> {
             active: None,
             max_vector: vector(nest, self.threads),
             unroll: 1,
+            loads_first: false,
         };
         items(c, self.scope, self.plan, nest, &vec![None; nest.extents.len()], &share)
     }

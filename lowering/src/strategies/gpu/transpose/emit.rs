@@ -132,7 +132,7 @@ pub fn emit(
         .iter()
         .enumerate()
         .filter(|(n, _)| *n != transposed_nest.nest)
-        .try_for_each(|(_, n)| grid_stride::grid(c, scope, plan, n, threads, (lanes, 1)))
+        .try_for_each(|(_, n)| grid_stride::grid(c, scope, plan, n, threads, (lanes, 1), None))
 }
 
 impl TransposeTile<'_> {

@@ -57,7 +57,8 @@ fn are_joined(nest: &Nest, a: &Access, dims: &[usize]) -> bool {
     dims.windows(2).all(|d| a.at.coefficient(d[0]) == next(d))
 }
 
-/// Result `number` as TMA addresses it: N contiguous, then rows, then batch.
+/// Result `number` as TMA addresses it: N contiguous, then rows, then batch. TMA stores whole units
+/// of 16 bytes: behind a slice's row that ends within one it would overwrite other elements.
 fn tensor(
     k: &Kernel,
     nest: &Nest,
@@ -75,18 +76,15 @@ fn tensor(
         .chain(rows.iter().rev().copied())
         .chain(p.roles.batch.iter().copied())
         .collect();
-    let mut strides = crate::strategies::gpu::wgmma_gemm::tensor(
-        &nest.extents,
-        a,
-        &dims,
-        16 / element.byte_size() as i64,
-    )?;
-    let joined = are_joined(nest, a, rows)
+    let unit = 16 / element.byte_size() as i64;
+    let mut strides = crate::strategies::gpu::wgmma_gemm::tensor(&nest.extents, a, &dims, unit)?;
+    let size = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d]));
+    let joined = size(columns).multiple_of(unit)
+        && are_joined(nest, a, rows)
         && are_joined(nest, a, columns)
         && 2 + p.roles.batch.len() <= TENSOR_RANK;
     strides.drain(..columns.len() - 1);
     strides.drain(1..rows.len());
-    let size = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d]));
     let sizes = [size(columns), size(rows)]
         .into_iter()
         .chain(p.roles.batch.iter().map(|d| size(&[*d])))
