@@ -1,7 +1,7 @@
 """How a split graph is called: AOTAutograd's boxed convention, which lets inputs be freed while the graph runs."""
 from __future__ import annotations
 
-import io
+import dataclasses
 import operator
 import pickle
 
@@ -73,17 +73,25 @@ class Direct:
         return as_boxed(call)
 
 
-def stored(constant: torch.Tensor) -> bytes:
-    """A constant of a graph, in a file's form. AOTAutograd stores entries under its fake mode, in which no tensor is real."""
-    file = io.BytesIO()
-    with _disable_current_modes():
-        torch.save(constant, file)
-    return file.getvalue()
+@dataclasses.dataclass
+class Constant:
+    """A tensor of a graph as bytes: AOTAutograd writes and reads entries under its fake mode, in which no tensor is real."""
 
+    data: bytes
+    dtype: torch.dtype
+    size: tuple[int, ...]
+    device: torch.device
 
-def restored(constant: bytes) -> torch.Tensor:
-    with _disable_current_modes():
-        return torch.load(io.BytesIO(constant), weights_only=True)
+    @staticmethod
+    def of(t: torch.Tensor) -> Constant:
+        with _disable_current_modes():
+            return Constant(bytes(t.detach().cpu().contiguous().clone().untyped_storage()), t.dtype, tuple(t.shape), t.device)
+
+    def tensor(self) -> torch.Tensor:
+        with _disable_current_modes():
+            if not self.data:
+                return torch.empty(self.size, dtype=self.dtype, device=self.device)
+            return torch.frombuffer(bytearray(self.data), dtype=self.dtype).reshape(self.size).to(self.device)
 
 
 class Code:
@@ -117,13 +125,13 @@ class Code:
             raise pickle.PicklingError("the graph has a higher-order op")
         code = graph.python_code("self")
         imports = graph_module._format_import_block(code.globals, graph_module.sys_importer)
-        return {"boxed": self.boxed, "values": {k: v.program if isinstance(v, Piece) else stored(v) for k, v in values.items()}, "code": imports + code.src}
+        return {"boxed": self.boxed, "values": {k: v.program if isinstance(v, Piece) else Constant.of(v) for k, v in values.items()}, "code": imports + code.src}
 
     def __setstate__(self, state):
         self.boxed = state["boxed"]
         self.module = torch.nn.Module()
         for name, value in state["values"].items():
-            setattr(self.module, name, Piece(value) if isinstance(value, Program) else restored(value))
+            setattr(self.module, name, Piece(value) if isinstance(value, Program) else value.tensor())
         forward = graph_module._forward_from_src(state["code"], {})
         self.module.forward = forward.__get__(self.module)
 

@@ -119,15 +119,18 @@ fn walked(nest: &Nest, s: &Stage) -> Option<Vec<LinearExpr>> {
     left.is_empty().then_some(all)
 }
 
-/// Results of a kernel from which on stages that share nothing are nests of their own: updates of
-/// many tensors would be one loop with too many live values.
-const SEPARATE: usize = 9;
+/// Results from which on a kernel updates many tensors.
+const MANY: usize = 9;
 
-/// Whether a stage of a kernel with many results shares no buffer with a nest but numbers that all
-/// iterations read.
+/// Whether a kernel updates many tensors, whose loops share nothing.
+pub fn updates_many(k: &Kernel) -> bool {
+    k.buffers.iter().filter(|b| matches!(b.role, Role::Output(_))).count() >= MANY
+}
+
+/// Whether a stage shares no buffer with a nest but numbers that all iterations read, in a kernel of
+/// many updates: these would be one loop with too many live values.
 pub fn is_apart(k: &Kernel, nest: &Nest, i: usize) -> bool {
     let written = |s: &Stage| -> Vec<usize> { s.outputs.iter().map(|o| o.access.buffer).collect() };
-    let results = k.buffers.iter().filter(|b| matches!(b.role, Role::Output(_))).count();
     let (own, own_results) = (&k.stages[i], written(&k.stages[i]));
     let shares = |s: &Stage| {
         let results = written(s);
@@ -137,5 +140,5 @@ pub fn is_apart(k: &Kernel, nest: &Nest, i: usize) -> bool {
         };
         own.reads().any(both) || own_results.iter().any(|b| results.contains(b))
     };
-    results >= SEPARATE && !nest.all().any(|n| shares(&k.stages[n]))
+    updates_many(k) && !nest.all().any(|n| shares(&k.stages[n]))
 }

@@ -2,7 +2,7 @@
 //!
 //! A reduction is a sequential loop within a thread here; longer ones have strategies of their own.
 use crate::{
-    analysis::{Body, Kernel, Nest, NestPlan, Stage},
+    analysis::{Body, Kernel, Nest, NestPlan, Stage, merge::updates_many},
     strategies::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         doubled_and_halved,
@@ -69,7 +69,7 @@ impl Strategy for Elementwise {
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
             let each = p.threads * p.vector * p.unroll;
-            match first_ctas(r.plan, each) {
+            match first_ctas(r.kernel, r.plan, each) {
                 Some(_) => {
                     let all: usize = r.plan.nests.iter().filter_map(|n| ctas(n, each)).sum();
                     Some((all / ITEMS).max(r.plan.nests.len()).to_string())
@@ -87,7 +87,7 @@ impl Strategy for Elementwise {
             return Err(Self::MISMATCH.into());
         }
         let nests = &e.plan.nests;
-        let first = first_ctas(e.plan, p.threads * p.vector * p.unroll);
+        let first = first_ctas(e.scope.kernel, e.plan, p.threads * p.vector * p.unroll);
         nests.iter().enumerate().try_for_each(|(k, n)| {
             let cta = first.as_ref().and_then(|all| all.get(k).copied());
             let items = (p.vector, p.unroll);
@@ -96,10 +96,7 @@ impl Strategy for Elementwise {
     }
 }
 
-/// Nests from which on they are spread over the CTAs, as updates of many tensors are.
-const MANY: usize = 4;
-
-/// Items of a thread in all nests of a kernel that has many: it passes all loops, also those in which
+/// Items of a thread of a kernel that updates many tensors: it passes all loops, also those in which
 /// it has none.
 const ITEMS: usize = 8;
 
@@ -109,12 +106,12 @@ fn ctas(n: &Nest, each: usize) -> Option<usize> {
     Some(results.div_ceil(each).max(1))
 }
 
-/// For each of many nests the first CTA of its loop: after those of the nests before it. None: they
-/// are few, or of dynamic sizes.
-fn first_ctas(plan: &NestPlan, each: usize) -> Option<Vec<usize>> {
+/// For each nest of a kernel that updates many tensors the first CTA of its loop, after those of the
+/// nests before it; None for others, and where sizes are dynamic.
+fn first_ctas(k: &Kernel, plan: &NestPlan, each: usize) -> Option<Vec<usize>> {
     let counts = plan.nests.iter().map(|n| ctas(n, each)).collect::<Option<Vec<usize>>>()?;
     let before = counts.iter().scan(0, |sum, n| Some(std::mem::replace(sum, *sum + n)));
-    (counts.len() >= MANY).then(|| before.collect())
+    updates_many(k).then(|| before.collect())
 }
 
 /// Single elements of a thread in flight, 16 bytes where there is room for them: rows that are not
