@@ -57,3 +57,26 @@ def test_compile_times_are_in_the_table_of_pytorch():
     compilation_time_metrics.pop("kiln_compile", None)
     torch.compile(lambda x: x + 1, backend="kiln")(torch.randn(4))
     assert len(compilation_time_metrics["kiln_compile"]) == 1 and "kiln_compile" in compile_times()
+
+
+WHOLE = {
+    "no gradients": (True, lambda x: (x @ x).relu()),
+    "writes to an argument": (True, lambda x: x.add_(1).sum()),
+    "returns a view of an argument": (False, lambda x: (x + 1, x[1:])),
+}
+
+
+@pytest.mark.parametrize("what", WHOLE)
+def test_wrappers_that_do_nothing_are_left_out(monkeypatch, what):
+    from torch._functorch._aot_autograd import runtime_wrappers
+
+    direct, fn = WHOLE[what]
+    calls, through = [], runtime_wrappers.call_func_at_runtime_with_args
+    monkeypatch.setattr(runtime_wrappers, "call_func_at_runtime_with_args", lambda *args, **named: calls.append(1) or through(*args, **named))
+    x = torch.randn(4, 4)
+    compiled = torch.compile(fn, backend="kiln")
+    for _ in range(2):
+        mine, theirs = x.clone(), x.clone()
+        torch.testing.assert_close(compiled(mine), fn(theirs))
+        torch.testing.assert_close(mine, theirs)
+    assert bool(calls) != direct
