@@ -23,7 +23,7 @@ def is_whole(kind: str, runner, inputs: list[torch.fx.Node], dynamo_inputs) -> b
     if any(isinstance(t, (list, tuple, dict)) or isinstance(t, torch.Tensor) and is_traceable_wrapper_subclass(t) for t in dynamo_inputs):
         return False
     after = about.num_mutated_inp_runtime_indices, about.num_outputs_aliased, about.num_intermediate_bases, about.dynamic_outputs
-    state = about.is_rng_op_functionalized, about.tokens, about.grad_enabled_mutation is not None, about.num_graphsafe_rng_states
+    state = about.is_rng_op_functionalized, about.tokens, about.grad_enabled_mutation is not None, getattr(about, "num_graphsafe_rng_states", 0)
     return not any(after) and not any(state)
 
 
@@ -39,7 +39,7 @@ def innermost(fn):
 def direct(fn):
     """AOTAutograd's function, or one that calls its graph directly."""
     graph = innermost(fn)
-    if graph is None or not graph.whole or torch._dynamo.config.caching_precompile:
+    if graph is None or not graph.whole or getattr(torch._dynamo.config, "caching_precompile", False):
         return fn
     function = graph.function
 

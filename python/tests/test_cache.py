@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kiln_torch import cache
+
+pytestmark = pytest.mark.skipif(not cache.is_possible(), reason="this PyTorch keeps Inductor's graphs alone")
+
 PROLOGUE = """
 import json, sys, torch
 from torch import nn
