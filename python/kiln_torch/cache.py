@@ -79,6 +79,13 @@ class CompiledGraph(OutputCode):
         """It has no kernels of Triton's."""
 
 
+def innermost(fn) -> CompiledGraph | None:
+    """The compiled graph that one of AOTAutograd's functions calls, if it is kiln's."""
+    while fn is not None and not isinstance(fn, CompiledGraph):
+        fn = getattr(fn, "__wrapped__", None) or getattr(fn, "_torchdynamo_orig_callable", None)
+    return fn
+
+
 @functools.cache
 def version() -> str:
     """Of this package: of the compiler's sources and of the Python around it."""
@@ -98,6 +105,9 @@ class Details:
             FxGraphCache._check_for_hop(module)
         except BypassFxGraphCache as refused:
             raise BypassAOTAutogradCache(str(refused)) from refused
+        if hasattr(module, "saved_tensors_hooks_pack_0"):
+            # They may call functions of which the graph has the name alone.
+            raise BypassAOTAutogradCache("the graph has hooks on saved tensors")
         self.module, self.inputs, self.aot_config = module, inputs, aot_config
         self.kiln = version(), repr(settings)
         self.versions = sys.version, torch.__version__, torch.version.git_version
@@ -127,10 +137,7 @@ def bundle_own_graphs():
     original = AOTAutogradCache.make_entry
 
     def make_entry(*args, **named):
-        graph = named["compiled_fw_func"] if "compiled_fw_func" in named else args[0]
-        while hasattr(graph, "__wrapped__"):
-            graph = graph.__wrapped__
-        own = isinstance(graph, CompiledGraph)
+        own = innermost(named["compiled_fw_func"] if "compiled_fw_func" in named else args[0]) is not None
         with torch._functorch.config.patch(bundled_autograd_cache=True) if own else contextlib.nullcontext():
             return original(*args, **named)
 

@@ -11,6 +11,8 @@ import logging
 
 import torch
 
+from .runner import as_boxed
+
 log = logging.getLogger("kiln_torch")
 
 
@@ -43,8 +45,7 @@ class Captured:
             placeholders=self.placeholders,
             mutated_input_idxs=self.mutated_inputs,
         )
-        run._boxed_call = True
-        return run
+        return as_boxed(run)
 
 
 @dataclasses.dataclass
@@ -62,8 +63,7 @@ class AfterCaptured:
                 manager.set_to_running_backward()
             return fn(inputs)
 
-        run._boxed_call = True
-        return run
+        return as_boxed(run)
 
 
 class CudaGraphs:

@@ -9,7 +9,7 @@ import torch
 import torch._dynamo.config
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from .cache import CompiledGraph
+from .cache import innermost
 from .runner import Direct
 
 
@@ -25,15 +25,6 @@ def is_whole(kind: str, runner, inputs: list[torch.fx.Node], dynamo_inputs) -> b
     after = about.num_mutated_inp_runtime_indices, about.num_outputs_aliased, about.num_intermediate_bases, about.dynamic_outputs
     state = about.is_rng_op_functionalized, about.tokens, about.grad_enabled_mutation is not None, getattr(about, "num_graphsafe_rng_states", 0)
     return not any(after) and not any(state)
-
-
-def innermost(fn):
-    """The compiled graph that AOTAutograd's function calls, if it is kiln's."""
-    while not isinstance(fn, CompiledGraph):
-        fn = getattr(fn, "__wrapped__", None) or getattr(fn, "_torchdynamo_orig_callable", None)
-        if fn is None:
-            return None
-    return fn
 
 
 def direct(fn):

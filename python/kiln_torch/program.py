@@ -128,10 +128,13 @@ class Program:
         self.moves_generator = False
         if self.aligned:
             self.align()
-        self.call = self.host if self.device.type == "cpu" else self.static_cuda() if self.shapes is not None else self.cuda
+        on_host = self.device.type == "cpu"
+        # Sizes of results, and bytes of the workspace, where the graph's shapes are those of all calls.
+        placed = self.allocation(self.given_shapes()) if self.shapes is not None and not on_host else None
+        self.call = self.host if on_host else (lambda inputs: self.launch(inputs, *placed)) if placed else self.cuda
         special = self.sizes or self.floats or self.converted or self.complex or self.relaid or self.draws or self.moves_generator or self.aliases or self.overwrites or not self.plain
-        known = self.fixed if self.device.type == "cpu" else self.shapes
-        self.run = self.general if special or known is None else self.quick()
+        known = (self.fixed, 0) if on_host and self.fixed is not None else placed
+        self.run = self.general if special or known is None else self.quick(*known)
 
     def __getstate__(self):
         if self.source.weights:
@@ -143,11 +146,11 @@ class Program:
     def __call__(self, values):
         return self.run(values)
 
-    def quick(self):
-        """A call that allocates the results and launches, and nothing else."""
+    def quick(self, placed, workspace: int):
+        """A call that allocates the results, of these sizes and strides, and launches, and nothing else."""
         takes, compiled = self.takes, self.compiled
+        made = [(*place, dtype) for place, dtype in zip(placed, self.dtypes)]
         if self.device.type == "cpu":
-            made = [(*place, dtype) for place, dtype in zip(self.fixed, self.dtypes)]
 
             def on_host(values):
                 outputs = [empty_cpu(size, stride, dtype) for size, stride, dtype in made]
@@ -156,8 +159,6 @@ class Program:
 
             return on_host
         index, launch = self.device.index, compiled.launch
-        placed, workspace = self.allocation(self.shapes)
-        made = [(*place, dtype) for place, dtype in zip(placed, self.dtypes)]
 
         def on_gpu(values):
             if current_gpu() != index:
@@ -231,11 +232,6 @@ class Program:
 
     def cuda(self, inputs):
         return self.launch(inputs, *self.allocation([list(t.shape) for t in inputs]))
-
-    def static_cuda(self):
-        """A call whose shapes are the graph's."""
-        allocation = self.allocation(self.given_shapes())
-        return lambda inputs: self.launch(inputs, *allocation)
 
     def allocation(self, shapes: list[list[int]]):
         """Sizes and strides of the results, and the bytes of the workspace, for inputs of these shapes."""

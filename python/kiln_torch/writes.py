@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch.autograd.graph import increment_version
 
+from .runner import as_boxed
 from .views import base
 
 COPY = torch.ops.aten.copy_.default
@@ -69,8 +70,7 @@ class Writes:
                     increment_version([t for t, value in pairs if t is value and not t.is_inference()])
             return [returned.get(k, result) for k, result in enumerate(results[:-count])]
 
-        run._boxed_call = True
-        return run
+        return as_boxed(run)
 
 
 def writes_in_graph(example_inputs) -> bool:
