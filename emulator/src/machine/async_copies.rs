@@ -138,10 +138,8 @@ impl Cluster<'_> {
             }
             TmaStore::Box { map, from, corner } => {
                 // An H200 writes whole units of 16 bytes, also where a row ends within one.
-                let unit = (16 / map.width as u32).max(1);
-                let [row, far @ ..] = map.sizes;
-                let sizes = [row.next_multiple_of(unit), far[0], far[1], far[2], far[3]];
-                let map = &TensorMap { sizes, ..*map };
+                let mut map = *map;
+                map.sizes[0] = map.sizes[0].next_multiple_of((16 / map.width as u32).max(1));
                 let base = self.place_without_thread(b, Space::Shared, *from, map.bytes(), 1)?;
                 let (begin, mut cached) = (*from, [CachedAllocation::default(); 4]);
                 map.walk(corner, &[], &mut |element, far| {

@@ -5,11 +5,11 @@
 //! argument of its dtype and sizes, marked `kiln.donated = "results"`, if every launch that reads
 //! the argument comes before the first that writes the result, or is that launch and may overwrite
 //! it (`kiln-in-place`). One marked with a number, as PyTorch's mutated arguments are, is taken by
-//! the result of that number alone, its new value. A state's new value (`kiln.state`) takes the memory of the old one, and has
-//! it already where a launch writes a slice into it (`kiln-update-in-place`). A launch that writes
-//! such results moves behind the readers of their arguments where its own readers allow it. JAX
-//! leaves this to XLA's buffer assignment; upstream's one-shot bufferization does not reuse
-//! arguments of functions for their results.
+//! the result of that number alone, its new value. A state's new value (`kiln.state`) takes the
+//! memory of the old one, and has it already where a launch writes a slice into it
+//! (`kiln-update-in-place`). A launch that writes such results moves behind the readers of their
+//! arguments where its own readers allow it. JAX leaves this to XLA's buffer assignment; upstream's
+//! one-shot bufferization does not reuse arguments of functions for their results.
 //!
 //! The caller may give a call the argument's memory as the result's, and need not: the program is
 //! right either way.
@@ -67,9 +67,7 @@ impl Pass for AliasResults {
 
 /// The arguments whose memory results may take.
 fn donors(func: Op) -> Vec<usize> {
-    let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
-    let named = |a: &Attr| a.entry(DONATED).is_some_and(|value| !value.is_unit());
-    (0..listed.len()).filter(|i| named(&listed[*i])).collect()
+    plan::donors(func, |value| !value.is_unit())
 }
 
 /// Sets an attribute of an argument.

@@ -282,19 +282,24 @@ impl PlanMemory {
 
 /// The arguments of a host function that a call may overwrite.
 pub(super) fn donated(func: Op, block: Block) -> Vec<Value> {
-    donors(func, block, |_| true)
+    values(block, donors(func, |_| true))
 }
 
 /// Those that intermediate values may overwrite, too.
 fn scratch_arguments(func: Op, block: Block) -> Vec<Value> {
-    donors(func, block, |value| value.as_i64().is_none())
+    values(block, donors(func, |value| value.as_i64().is_none()))
+}
+
+fn values(block: Block, arguments: Vec<usize>) -> Vec<Value> {
+    let all = block.args();
+    arguments.into_iter().filter_map(|i| all.get(i).copied()).collect()
 }
 
 /// Donated arguments of which `kiln.donated` has such a value.
-fn donors(func: Op, block: Block, allows: impl Fn(Attr) -> bool) -> Vec<Value> {
+pub(super) fn donors(func: Op, allows: impl Fn(Attr) -> bool) -> Vec<usize> {
     let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
-    let all = block.args().into_iter().zip(&listed);
-    all.filter(|(_, about)| about.entry(DONATED).is_some_and(&allows)).map(|(v, _)| v).collect()
+    let marked = |i: &usize| listed[*i].entry(DONATED).is_some_and(&allows);
+    (0..listed.len()).filter(marked).collect()
 }
 
 /// The donated argument whose memory a result takes, by the result's number.

@@ -7,7 +7,6 @@ use crate::kernels::{
     fuse::{
         group::{Grouping, Kind},
         siblings::{MOST_DISTANCE, MOST_RESULTS},
-        updates::MOST_POINTERS,
     },
 };
 use kiln_dialects::{ops::OpKind, sym::known_product};
@@ -35,29 +34,15 @@ impl Grouping<'_> {
     /// Merges the kernels that compute one element of each result from arguments alone, wherever
     /// they are.
     pub(super) fn merge_single_elements(&mut self) {
-        let mut into: Option<usize> = None;
-        for g in 0..self.groups.len() {
-            if !self.is_single_element(g) {
-                continue;
-            }
-            let fits = |i: &usize| {
-                self.pointers(*i) + self.pointers(g) <= MOST_POINTERS
-                    && self.wait_for_neither(*i, g)
-            };
-            match into.filter(fits) {
-                Some(i) => self.append(g, i),
-                None => into = Some(g),
-            }
-        }
+        self.merge_in_order(usize::MAX, |all, g| {
+            let group = &all.groups[g];
+            !group.merged && all.has_single_elements(g) && group.dependencies.is_empty()
+        });
     }
 
-    /// Whether it computes one element of each result, and waits for no kernel.
-    fn is_single_element(&self, g: usize) -> bool {
-        let group = &self.groups[g];
-        !group.merged
-            && group.kind == Kind::Pointwise
-            && group.dims.is_empty()
-            && group.dependencies.is_empty()
+    /// Whether a kernel computes one element of each result.
+    pub(super) fn has_single_elements(&self, g: usize) -> bool {
+        self.groups[g].kind == Kind::Pointwise && self.groups[g].dims.is_empty()
     }
 
     /// Whether it has nothing but elementwise loops, over few elements each.

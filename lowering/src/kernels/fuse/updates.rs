@@ -9,24 +9,30 @@ use kiln_dialects::{ir::Value, sym::known_product};
 use std::collections::HashSet;
 
 /// Most arguments of a kernel, in parameters of 4 KiB.
-pub(super) const MOST_POINTERS: usize = 256;
+const MOST_POINTERS: usize = 256;
 
 /// Most tensors that a kernel updates: each has code of its own.
 const MOST_UPDATES: usize = 24;
 
 impl Grouping<'_> {
-    /// Merges such kernels, in program order.
+    /// Merges such kernels.
     pub(super) fn merge_updates(&mut self) {
         let read = self.read_by_other_kernels();
+        self.merge_in_order(MOST_UPDATES, |all, g| all.is_update(g, &read));
+    }
+
+    /// Merges the chosen kernels with those before them, at most so many into one.
+    pub(super) fn merge_in_order(&mut self, most: usize, chosen: impl Fn(&Self, usize) -> bool) {
         let mut into: Option<(usize, usize)> = None;
         for g in 0..self.groups.len() {
-            if !self.is_update(g, &read) {
+            if !chosen(self, g) {
                 continue;
             }
             let fits = |(i, count): &(usize, usize)| {
-                *count < MOST_UPDATES
+                *count < most
                     && self.pointers(*i) + self.pointers(g) <= MOST_POINTERS
-                    && self.wait_for_neither(*i, g)
+                    && !self.depends_on(*i, g)
+                    && !self.depends_on(g, *i)
             };
             into = match into.filter(fits) {
                 Some((i, count)) => {
@@ -51,13 +57,11 @@ impl Grouping<'_> {
     /// Whether a kernel is elementwise, of static sizes, and only the caller reads its results.
     fn is_update(&self, g: usize, read: &HashSet<Value>) -> bool {
         let group = &self.groups[g];
-        let single =
-            |d: &usize| self.groups[*d].kind == Kind::Pointwise && self.groups[*d].dims.is_empty();
         !group.merged
             && group.kind == Kind::Pointwise
             && !group.dims.is_empty()
             && known_product(&group.dims).is_some()
-            && group.dependencies.iter().all(single)
+            && group.dependencies.iter().all(|d| self.has_single_elements(*d))
             && group.nodes.iter().all(|n| {
                 let node = &self.graph.nodes[*n];
                 node.class == Class::Pointwise && !self.copies(*n) && !read.contains(&node.value)
@@ -65,21 +69,16 @@ impl Grouping<'_> {
     }
 
     /// The arguments of a kernel: tensors that it reads, and results.
-    pub(super) fn pointers(&self, g: usize) -> usize {
+    fn pointers(&self, g: usize) -> usize {
         let nodes = self.groups[g].nodes.iter().map(|n| &self.graph.nodes[*n]);
         let leaves = nodes.flat_map(|n| &n.leaves).map(|leaf| self.graph.base(leaf.value));
         let read: HashSet<Value> = leaves.filter(|v| self.kernel_of(*v) != Some(g)).collect();
         read.len() + self.results(g)
     }
 
-    /// Whether neither of two kernels needs the other.
-    pub(super) fn wait_for_neither(&self, a: usize, b: usize) -> bool {
-        !self.depends_on(a, b) && !self.depends_on(b, a)
-    }
-
     /// Moves a kernel behind the nodes of one that does not depend on it: what each computes stays
     /// together.
-    pub(super) fn append(&mut self, from: usize, into: usize) {
+    fn append(&mut self, from: usize, into: usize) {
         let (first, then) = (self.groups[into].nodes.clone(), self.groups[from].nodes.clone());
         self.absorb_sibling(from, into);
         self.groups[into].nodes = [first, then].concat();
