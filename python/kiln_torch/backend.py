@@ -318,7 +318,7 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
     buffers are constants of graphs without gradients, so that later changes of them are not seen, `fallback_random`: random
     numbers are drawn by PyTorch, in eager's order, and `align_random_eager`: programs on GPUs draw eager's random numbers, and
     `train_attention`, which is true by default: attention with gradients is kiln's where it has kernels for these, else PyTorch's, and
-    `joint_graph`: kiln differentiates and partitions training graphs; by default networks of convolutions on Hopper GPUs. With
+    `joint_graph`: kiln differentiates and partitions training graphs; by default networks of convolutions, or of linear layers, on Hopper GPUs. With
     `mode="reduce-overhead"` and `mode="max-autotune"` graphs on GPUs are captured as CUDA graphs.
     """
     share_by_default()

@@ -98,6 +98,13 @@ def following(start: list[torch.fx.Node]) -> set[torch.fx.Node]:
     return found
 
 
+def reduces_rows(node: torch.fx.Node, most: int) -> bool:
+    """Whether a node reduces rows of a tensor of so many elements: not each of its elements alone, nor all of them to one."""
+    if node.target in (aten._log_softmax.default, aten._softmax.default):
+        return True
+    return 1 < elements(node) < most and not is_view(node) and any(elements(n) >= most for n in node.all_input_nodes)
+
+
 def head(joint: torch.fx.Graph, returned: int, limit: int):
     """The tangent of a loss, the nodes between it and the gradients of a large product, and these gradients. Raises `LookupError`, with the reason,
     if there is none."""
@@ -109,6 +116,8 @@ def head(joint: torch.fx.Graph, returned: int, limit: int):
         raise LookupError("no product is large")
     product = max(products, key=elements)
     read, most = following([product]) - depends, elements(product)
+    if not any(reduces_rows(n, most) for n in read):
+        raise LookupError("nothing reduces the product's rows, by which it would be computed in chunks")
     if any(n.target in PRODUCTS for n in read - {product}):
         raise LookupError("another product reads the largest one")
     if any(elements(n) >= most for n in output.args[0][:returned] if n in read):

@@ -243,21 +243,29 @@ OTHERS = {
 }
 
 
+def is_near(got, want, exact, most):
+    """Whether a tensor is another one within this part of its norm, or as near to the exact one."""
+    return (got - want).norm() <= most * want.norm() + 1e-6 or (got - exact).norm() <= 1.1 * (want - exact).norm()
+
+
 def trained(make, mode=None, dtype=torch.bfloat16, images=2, **options):
-    """The ways in which gradients were computed, of a step. Losses and gradients are eager's within the noise of 16 bits on a processor; `benches/gpu/public.py`
-    compares networks on a GPU, where eager's own differ as much."""
+    """The ways in which gradients were computed, of a step. Losses and gradients are eager's within the noise of 16 bits on a processor, or as near to those of
+    float64 (which of its kernels for 16 bits PyTorch has depends on the processor); `benches/gpu/public.py` compares networks on a GPU, where eager's own
+    differ as much."""
     torch._dynamo.reset()
     reports.clear()
     torch.manual_seed(0)
     model, x = make(), torch.randn(images, 3, 9, 9)
     fast = torch.compile(copy.deepcopy(model), backend=kiln, options={**options, **({"mode": mode} if mode else {})})
+    exact = copy.deepcopy(model).double()
+    (true := exact(x.double())).backward()
     with torch.autocast(x.device.type, dtype, enabled=dtype != torch.float32):
         (want := model(x)).backward()
         (loss := fast(x)).backward()
     if x.device.type == "cpu":
-        close(loss.double(), want.double(), "the loss")
-        for (name, p), q in zip(model.named_parameters(), fast.parameters()):
-            assert (p.grad - q.grad).norm() <= 0.05 * p.grad.norm() + 1e-6, name
+        assert is_near(loss, want, true, 1e-2), "the loss"
+        for (name, p), q, e in zip(model.named_parameters(), fast.parameters(), exact.parameters()):
+            assert is_near(q.grad, p.grad, e.grad, 0.05), name
     return {r.gradients for r in reports}
 
 
@@ -274,6 +282,30 @@ def test_networks_of_convolutions_are_kiln_s_by_default(monkeypatch):
     assert "kiln's" not in trained(Network, joint_graph=False)
     assert "kiln's" not in trained(Network, dtype=torch.float32)
     assert "kiln's" not in trained(Network, mode="reduce-overhead")
+
+
+class Mixer(nn.Module):
+    """Linear layers between patches and within them."""
+
+    def __init__(self, layers=4, between=lambda x: x):
+        super().__init__()
+        self.patches, self.between = nn.Conv2d(3, 16, 3, stride=3), between
+        self.layers = nn.ModuleList(nn.ModuleList([nn.LayerNorm(16), nn.Linear(9, 9), nn.Linear(16, 16)]) for _ in range(layers))
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        for norm, tokens, channels in self.layers:
+            x = x + tokens(norm(x).transpose(1, 2)).transpose(1, 2)
+            x = x + torch.nn.functional.gelu(channels(self.between(x)))
+        return x.float().square().mean()
+
+
+def test_networks_of_linear_layers_are_kiln_s_by_default(monkeypatch):
+    monkeypatch.setattr(convolutions, "has_kernels", lambda device: True)
+    assert trained(Mixer) == {"kiln's"}
+    assert "kiln's" not in trained(lambda: Mixer(layers=3))
+    assert "kiln's" not in trained(Mixer, dtype=torch.float32)
+    assert "kiln's" not in trained(lambda: Mixer(between=lambda x: (x @ x.mT).softmax(-1) @ x))
 
 
 @pytest.mark.parametrize("name", OTHERS)

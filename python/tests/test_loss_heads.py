@@ -141,6 +141,12 @@ def test_losses_of_rows_are_left(caplog):
     assert any("the loss is not one number" in why for why in reasons(caplog, fn))
 
 
+def test_sums_of_all_elements_are_left(caplog):
+    """The product would not be computed in chunks."""
+    fn = lambda x, w, t: F.linear(x, w).square().mean()
+    assert any("nothing reduces the product's rows" in why for why in reasons(caplog, fn))
+
+
 def test_float16_is_left(caplog):
     assert any("may underflow" in why for why in reasons(caplog, plain, dtype=torch.float16))
 

@@ -432,6 +432,7 @@ pub const PIPELINE: &[PipelineStep] = &[
         "kiln-dependent-launch",
         "last of the passes of kernels before kiln-plan: the program says how each is launched",
     ),
+    cuda(Level::Tiled, On::Host, "kiln-order-launches", "before results are given memory"),
     step(
         Level::Tiled,
         On::Host,

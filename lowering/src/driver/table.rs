@@ -31,6 +31,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<gpu::lower_tiles::LowerTiles>(),
     PassRow::of::<kernels::merge_groups::MergeGroups>(),
     PassRow::of::<kernels::narrow_products::NarrowProducts>(),
+    PassRow::of::<program::order_launches::OrderLaunches>(),
     PassRow::of::<kernels::outline_control::OutlineControl>(),
     PassRow::of::<kernels::pack::Pack>(),
     PassRow::of::<kernels::pad_biases::PadBiases>(),

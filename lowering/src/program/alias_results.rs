@@ -23,7 +23,7 @@
 use crate::{
     program::{
         plan::{self, Kernels, host_functions, in_place, last_use, only_read},
-        sink_launches::{sink, views},
+        sink_launches::{is_returned, sink, views},
     },
     target::kernel_attrs::{ALIASES, DONATED, NOT_ALIASED},
 };
@@ -118,7 +118,7 @@ fn function(about: &Kernels, func: Op) -> Result<()> {
     let facts = Facts::of(func, 2)?;
     let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
     let values: Vec<Value> = given.iter().map(|i| block.args()[*i]).collect();
-    sink(about, block, end, &values)?;
+    sink(about, block, &values, |op, r| is_returned(op.result(r), end))?;
     let launches: Vec<Op> =
         block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
     let order: HashMap<Op, usize> = launches.iter().enumerate().map(|(n, l)| (*l, n)).collect();

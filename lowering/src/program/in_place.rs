@@ -4,8 +4,8 @@
 //! arena smaller; `kiln-plan` reuses it where liveness allows. This runs while the bodies are at
 //! hand: later every kernel is compiled separately. Each element of such an input is read only by
 //! the iteration that writes the same element of the result, and never after the write. On GPUs,
-//! where kernels assume that nothing aliases, it is done for donated arguments, and for what a large
-//! product is added to, such as a sum over chunks (`kiln-chunk-rows`). A scatter or an
+//! where kernels assume that nothing aliases, it is done for donated arguments and for large values,
+//! such as a sum over chunks (`kiln-chunk-rows`) that a product is added to. A scatter or an
 //! update of a slice by the runtime's library writes its updates alone then. Upstream's
 //! one-shot bufferization does this analysis for tensors within a function, not for arguments of a
 //! callee.
@@ -40,7 +40,7 @@ kiln_passes::pass_options! {
         /// Only inputs that are donated arguments of the program, of kernels without reductions but
         /// products
         pub donated: bool = false,
-        /// With `donated` also inputs of at least so many bytes that a product is added to
+        /// With `donated` also other inputs of kernels that have a result of at least so many bytes
         pub sums_from: i64 = 67108864,
     }
 }
@@ -70,7 +70,7 @@ impl Pass for InPlace {
                 // How a GPU's strategies divide other reductions among threads is not known here.
                 let plain = plan.nests.iter().all(|n| !n.reduction.contains(&true));
                 let sum = matches!(&plan.nests[..], [n] if adds_to_product(&k, n));
-                let large = sum && self.has_large_result(func);
+                let large = (plain || sum) && self.has_large_result(func);
                 let donated = |input| donated.contains(&(kernel.clone(), input));
                 found.retain(|(_, input)| large || (plain || sum) && donated(*input));
             }

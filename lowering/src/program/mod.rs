@@ -8,6 +8,7 @@ pub mod in_place;
 pub mod interface;
 mod launch;
 pub mod library_call;
+pub mod order_launches;
 mod placement;
 pub mod plan;
 mod sink_launches;

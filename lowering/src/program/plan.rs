@@ -286,7 +286,7 @@ pub(super) fn donated(func: Op, block: Block) -> Vec<Value> {
 }
 
 /// Those that intermediate values may overwrite, too.
-fn scratch_arguments(func: Op, block: Block) -> Vec<Value> {
+pub(super) fn scratch_arguments(func: Op, block: Block) -> Vec<Value> {
     values(block, donors(func, |value| value.as_i64().is_none()))
 }
 

@@ -1,14 +1,20 @@
 //! Moves launches behind the last readers of what they may overwrite.
-use crate::program::plan::{Kernels, in_place, only_read};
+use crate::program::plan::{Kernels, base, in_place, is_written, only_read};
 use kiln_dialects::{
     ir::*,
     ops::{Launch, OpKind},
 };
 use std::collections::HashMap;
 
-/// Moves launches that may overwrite a donor behind the other launches that read it, unless
-/// something needs their results before.
-pub(super) fn sink(about: &Kernels, block: Block, end: Op, donors: &[Value]) -> Result<()> {
+/// Moves launches that may overwrite a donor with a chosen result behind the other launches that
+/// read it, unless something needs their results before. `chosen` gets the launch and the result's
+/// number.
+pub(super) fn sink(
+    about: &Kernels,
+    block: Block,
+    donors: &[Value],
+    chosen: impl Fn(Op, usize) -> bool,
+) -> Result<()> {
     let launches: Vec<Op> =
         block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
     let positions =
@@ -16,13 +22,13 @@ pub(super) fn sink(about: &Kernels, block: Block, end: Op, donors: &[Value]) -> 
     let mut place = positions();
     for op in launches.into_iter().rev() {
         let launch = Launch::of(op).ok_or_malformed(op)?;
-        let returned = |r: usize| {
-            let (_, users) = views(op.result(r));
-            users.contains(&end)
-        };
+        // What writes to such an argument may come in between.
+        if launch.inputs.iter().any(|v| is_written(base(*v))) {
+            continue;
+        }
         let overwritten: Vec<Value> = in_place(about, &launch.kernel)
             .into_iter()
-            .filter(|(r, _)| returned(*r))
+            .filter(|(r, _)| chosen(op, *r))
             .filter_map(|(_, i)| only_read(&launch, i).filter(|v| donors.contains(v)))
             .collect();
         if overwritten.is_empty() {
@@ -66,4 +72,9 @@ pub(super) fn views(v: Value) -> (Vec<Op>, Vec<Op>) {
         }
     }
     (views, users)
+}
+
+/// Whether a value or a view of it is a result of the function that ends so.
+pub(super) fn is_returned(v: Value, end: Op) -> bool {
+    views(v).1.contains(&end)
 }

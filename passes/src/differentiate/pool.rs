@@ -25,6 +25,12 @@ impl Axis {
     fn covering(&self) -> i64 {
         ((self.window - 1) * self.dilation + self.stride) / self.stride
     }
+
+    /// Whether each element is in exactly one window.
+    fn is_tiled(&self) -> bool {
+        let plain = self.low == 0 && self.dilation == 1 && self.window == self.stride;
+        plain && self.size == self.count * self.window
+    }
 }
 
 /// The gradient of a max or min by its input. Windows slide along `dims`. `None`: sizes along the windows are dynamic, or the
@@ -40,20 +46,26 @@ pub(super) fn extremum(
         return Ok(None);
     }
     let m = &r.m;
-    // A byte, which a forward function may save.
-    let place = m.convert(chosen(r, o, &axes)?, DType::I8)?;
+    let place = chosen(r, o, &axes)?;
+    if axes.iter().all(Axis::is_tiled) {
+        return tiled(r, o, &axes, place, g).map(Some);
+    }
     let (n, rank) = (axes.len(), rank(o.input));
-    // [elements along the axes…, windows that read one…]
-    let shape: Vec<i64> =
-        axes.iter().map(|a| a.size).chain(axes.iter().map(Axis::covering)).collect();
+    // [elements along the axes…, windows that read one, along the axes that have several…]
+    let several = || axes.iter().map(Axis::covering).filter(|n| *n > 1);
+    let shape: Vec<i64> = axes.iter().map(|a| a.size).chain(several()).collect();
     let shape = Size::all(&shape);
+    let mut windows = n..shape.len();
     let (mut at, mut own, mut inside): (Vec<Value>, Option<Value>, Option<Value>) =
         (vec![], None, None);
     for (i, a) in axes.iter().enumerate() {
-        let (element, back) = (m.iota(&shape, i)?, m.iota(&shape, n + i)?);
+        let element = m.iota(&shape, i)?;
         let (stride, dilation) = (a.stride as f64, a.dilation as f64);
-        let window =
-            r.formula([element, back], |[p, j]| (p + a.low as f64).floor_div(stride) - j)?;
+        let mut window = r.formula([element], |[p]| (p + a.low as f64).floor_div(stride))?;
+        if a.covering() > 1 {
+            let back = m.iota(&shape, windows.next().ok_or("has too few windows")?)?;
+            window = m.sub(window, back)?;
+        }
         let apart = r.formula([element, window], |[p, w]| p + a.low as f64 - w * stride)?;
         let reads = r.formula([window, apart], |[w, d]| {
             let last = ((a.window - 1) * a.dilation) as f64;
@@ -78,16 +90,42 @@ pub(super) fn extremum(
     let narrow = dtype(g)?;
     // Widened behind the gather, which reads it from memory.
     let (theirs, g) = (taken(place)?, m.convert(taken(g)?, accumulator_type(narrow))?);
-    let lead: Vec<i64> = (0..2 * n as i64).collect();
+    let lead: Vec<i64> = (0..shape.len() as i64).collect();
     let (own, inside) = (m.broadcast_to(own, &lead, theirs)?, m.broadcast_to(inside, &lead, g)?);
     let same = m.compare(CompareKind::Eq, theirs, own)?;
     let shares = m.select(m.binary(BinaryKind::And, same, inside)?, g, m.full_like(g, 0.0)?)?;
-    let sums = m.reduce(ReduceKind::Sum, shares, &lead[n..])?;
+    let sums = if lead.len() > n { m.reduce(ReduceKind::Sum, shares, &lead[n..])? } else { shares };
     // [elements along the axes…, others…] in the input's order.
     let order = [dims.clone(), complement(rank, &dims)].concat();
     let mut back = vec![0; rank];
     order.iter().enumerate().for_each(|(i, d)| back[*d as usize] = i as i64);
     m.convert(m.transpose(sums, &back)?, narrow).map(Some)
+}
+
+/// The same where windows are tiles of the input: no element is looked up.
+fn tiled(r: &Rule<'_>, o: &ReduceWindow, axes: &[Axis], place: Value, g: Value) -> Result<Value> {
+    let m = &r.m;
+    let input = m.sizes_of(o.input)?;
+    // Each axis is one of windows and one of their elements.
+    let (mut sizes, mut windows, mut within) = (vec![], vec![], vec![0; input.len()]);
+    for (d, size) in input.iter().enumerate() {
+        windows.push(sizes.len() as i64);
+        match axes.iter().find(|a| a.dim == d) {
+            Some(a) => {
+                within[d] = sizes.len() as i64 + 1;
+                sizes.extend(Size::all(&[a.count, a.window]));
+            }
+            None => sizes.push(*size),
+        }
+    }
+    let counts: Vec<i64> = axes.iter().map(|a| a.window).collect();
+    let places = m.iota(&Size::all(&[counts.iter().product()]), 0)?;
+    let own = m.reshape(m.convert(places, DType::I8)?, &Size::all(&counts))?;
+    let within: Vec<i64> = axes.iter().map(|a| within[a.dim]).collect();
+    let theirs = m.broadcast(place, &windows, &sizes)?;
+    let same = m.compare(CompareKind::Eq, theirs, m.broadcast(own, &within, &sizes)?)?;
+    let g = m.broadcast(g, &windows, &sizes)?;
+    m.reshape(m.select(same, g, m.full_like(g, 0.0)?)?, &input)
 }
 
 fn axes(r: &Rule<'_>, o: &ReduceWindow, dims: &[i64]) -> Option<Vec<Axis>> {
@@ -108,7 +146,8 @@ fn axes(r: &Rule<'_>, o: &ReduceWindow, dims: &[i64]) -> Option<Vec<Axis>> {
     dims.iter().map(axis).collect()
 }
 
-/// The place of each window's extremum, counted through the window.
+/// The place of each window's extremum, counted through the window: a byte, which a forward
+/// function may save.
 fn chosen(r: &Rule<'_>, o: &ReduceWindow, axes: &[Axis]) -> Result<Value> {
     let m = &r.m;
     let (max, outs) = (o.kind == CumulativeKind::Max, m.sizes_of(r.op.result(0))?);
@@ -117,20 +156,7 @@ fn chosen(r: &Rule<'_>, o: &ReduceWindow, axes: &[Axis]) -> Result<Value> {
     let (low, high) = (Size::all(&o.pad_low), Size::all(&o.pad_high));
     let padded = m.b.add(&Pad { input: o.input, value, low, high })?;
     let mut best = m.b.splat(dtype(o.input)?, &outs, least)?;
-    // Where all are the least, the first element that is no padding.
-    let mut place: Option<Value> = None;
-    for a in axes {
-        let window = m.iota(&outs, a.dim)?;
-        let first = r.formula([window], |[w]| {
-            let outside = (-(w * a.stride as f64) + a.low as f64).max(0.0);
-            (outside + (a.dilation - 1) as f64).floor_div(a.dilation as f64)
-        })?;
-        place = Some(match place {
-            None => first,
-            Some(all) => r.formula([all, first], |[all, k]| all * a.window as f64 + k)?,
-        });
-    }
-    let mut place = place.ok_or("has no windows")?;
+    let mut place = first_element(r, axes, &outs)?;
     let elements: i64 = axes.iter().map(|a| a.window).product();
     for k in 0..elements {
         let (mut offsets, mut rest) = (vec![0; outs.len()], k);
@@ -149,6 +175,25 @@ fn chosen(r: &Rule<'_>, o: &ReduceWindow, axes: &[Axis]) -> Result<Value> {
         })?;
         best = m.select(better, v, best)?;
         place = m.select(better, m.full_like(place, k as f64)?, place)?;
+    }
+    Ok(place)
+}
+
+/// The place of each window's first element that is no padding, which is chosen where all elements
+/// are the least. It is computed for each axis alone: of all windows it would be stored.
+fn first_element(r: &Rule<'_>, axes: &[Axis], outs: &[Size]) -> Result<Value> {
+    let m = &r.m;
+    let mut place = m.b.splat(DType::I8, outs, 0.0)?;
+    for a in axes.iter().filter(|a| a.low > 0) {
+        let within: i64 =
+            axes.iter().skip_while(|b| b.dim != a.dim).skip(1).map(|b| b.window).product();
+        let window = m.iota(&outs[a.dim..=a.dim], 0)?;
+        let first = r.formula([window], |[w]| {
+            let outside = (-(w * a.stride as f64) + a.low as f64).max(0.0);
+            (outside + (a.dilation - 1) as f64).floor_div(a.dilation as f64) * within as f64
+        })?;
+        let first = m.convert(first, DType::I8)?;
+        place = m.add(place, m.broadcast(first, &[a.dim as i64], outs)?)?;
     }
     Ok(place)
 }

@@ -14,11 +14,12 @@ use crate::{
     },
 };
 use kiln_dialects::ir::*;
+use std::ops::Range;
 
 /// Grid-stride loop over the items of a nest, shared among all threads of the grid. `threads`: CTA
-/// size. `most`: elements per item, of which `unroll` have their loads in flight at once. `cta`: of
-/// one of many nests the CTA that has the first items; all loads of an item then come before its
-/// stores, which may overwrite what other loads read.
+/// size. `most`: elements per item, of which `unroll` have their loads in flight at once. `ctas`: of
+/// one of many nests the CTAs that share it; all loads of an item then come before its stores, which
+/// may overwrite what other loads read.
 pub fn grid(
     c: Code,
     scope: &Scope<'_>,
@@ -26,14 +27,13 @@ pub fn grid(
     nest: &Nest,
     threads: usize,
     (most, unroll): (usize, usize),
-    cta: Option<usize>,
+    ctas: Option<Range<usize>>,
 ) -> Result<()> {
-    let threads = c.index(threads as i64)?;
-    let [first, step] = match cta {
-        None | Some(0) => threads::grid_stride(c, threads)?,
-        Some(cta) => threads::rotated_grid_stride(c, threads, cta)?,
+    let loads_first = ctas.is_some();
+    let [first, step] = match ctas {
+        None => threads::grid_stride(c, c.index(threads as i64)?)?,
+        Some(ctas) => threads::grid_stride_of(c, threads, ctas)?,
     };
-    let loads_first = cta.is_some();
     let none: FixedDims = vec![None; nest.extents.len()];
     items(
         c,

@@ -8,6 +8,7 @@ use crate::{
     target::launch::WARP,
 };
 use kiln_dialects::ir::*;
+use std::ops::Range;
 
 /// Thread index in the CTA (`threadIdx.x`).
 pub fn thread_id(c: Code) -> Result<Value> {
@@ -71,13 +72,11 @@ pub fn grid_stride(c: Code, threads: Value) -> Result<[Value; 2]> {
     let first = c.add(c.mul(block_id(c)?, threads)?, thread_id(c)?)?;
     Ok([first, c.mul(grid_dim(c)?, threads)?])
 }
-/// The same where the items' first CTA is number `cta`, modulo the grid: of several loops each then
-/// keeps other CTAs busy.
-pub fn rotated_grid_stride(c: Code, threads: Value, cta: usize) -> Result<[Value; 2]> {
-    let grid = grid_dim(c)?;
-    let turned = c.rem(c.add(block_id(c)?, c.index(cta as i64)?)?, grid)?;
-    let first = c.add(c.mul(turned, threads)?, thread_id(c)?)?;
-    Ok([first, c.mul(grid, threads)?])
+/// The same over items that these CTAs share.
+pub fn grid_stride_of(c: Code, threads: usize, ctas: Range<usize>) -> Result<[Value; 2]> {
+    let cta = c.sub(block_id(c)?, c.index(ctas.start as i64)?)?;
+    let first = c.add(c.mul(cta, c.index(threads as i64)?)?, thread_id(c)?)?;
+    Ok([first, c.index((ctas.len() * threads) as i64)?])
 }
 /// CTA barrier: waits for all threads of the CTA and makes their writes visible.
 pub fn barrier(c: Code) -> Result<()> {

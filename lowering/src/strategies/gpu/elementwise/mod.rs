@@ -3,18 +3,20 @@
 //! A reduction is a sequential loop within a thread here; longer ones have strategies of their own.
 use crate::{
     analysis::{Body, Kernel, Nest, NestPlan, Stage, merge::updates_many},
+    emit::code::Code,
     strategies::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         doubled_and_halved,
         gpu::common::{
             dims,
             grid::{grid, largest},
-            grid_stride, size,
+            grid_stride, size, threads,
             vector_width::{bytes, fast_dim, width},
         },
     },
 };
 use kiln_dialects::Result;
+use std::ops::Range;
 
 /// Elementwise kernels, and any other kernel with independent nests.
 pub struct Elementwise;
@@ -69,11 +71,8 @@ impl Strategy for Elementwise {
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
             let each = p.threads * p.vector * p.unroll;
-            match first_ctas(r.kernel, r.plan, each) {
-                Some(_) => {
-                    let all: usize = r.plan.nests.iter().filter_map(|n| ctas(n, each)).sum();
-                    Some((all / ITEMS).max(r.plan.nests.len()).to_string())
-                }
+            match shares(r.kernel, r.plan, each) {
+                Some(all) => all.last().map(|last| last.end.to_string()),
                 None => Some(format!("({}) ceildiv {each}", e.parallel(largest(r.plan)?)?)),
             }
         })?;
@@ -86,32 +85,52 @@ impl Strategy for Elementwise {
         if e.plan.dependent {
             return Err(Self::MISMATCH.into());
         }
-        let nests = &e.plan.nests;
-        let first = first_ctas(e.scope.kernel, e.plan, p.threads * p.vector * p.unroll);
-        nests.iter().enumerate().try_for_each(|(k, n)| {
-            let cta = first.as_ref().and_then(|all| all.get(k).copied());
-            let items = (p.vector, p.unroll);
-            grid_stride::grid(e.c, e.scope, e.plan, n, p.threads, items, cta)
-        })
+        let items = (p.vector, p.unroll);
+        match shares(e.scope.kernel, e.plan, p.threads * p.vector * p.unroll) {
+            Some(all) => {
+                let nests: Vec<_> = e.plan.nests.iter().zip(all).collect();
+                by_cta(e.c, &nests, &|c, n, ctas| {
+                    grid_stride::grid(c, e.scope, e.plan, n, p.threads, items, Some(ctas))
+                })
+            }
+            None => e.plan.nests.iter().try_for_each(|n| {
+                grid_stride::grid(e.c, e.scope, e.plan, n, p.threads, items, None)
+            }),
+        }
     }
 }
 
-/// Items of a thread of a kernel that updates many tensors: it passes all loops, also those in which
-/// it has none.
-const ITEMS: usize = 8;
-
-/// The CTAs that the items of a nest fill, `each` of them one.
-fn ctas(n: &Nest, each: usize) -> Option<usize> {
-    let results = usize::try_from(size(n, &dims(n, 0, false))?).ok()?;
-    Some(results.div_ceil(each).max(1))
+/// For each nest of a kernel that updates many tensors the CTAs that compute it, `items` results a
+/// CTA; None for other kernels, and where sizes are dynamic.
+fn shares(k: &Kernel, plan: &NestPlan, items: usize) -> Option<Vec<Range<usize>>> {
+    let mut end = 0;
+    let mut share = |n: &Nest| {
+        let results = usize::try_from(size(n, &dims(n, 0, false))?).ok()?;
+        let start = end;
+        end += results.div_ceil(items).max(1);
+        Some(start..end)
+    };
+    updates_many(k).then(|| plan.nests.iter().map(&mut share).collect()).flatten()
 }
 
-/// For each nest of a kernel that updates many tensors the first CTA of its loop, after those of the
-/// nests before it; None for others, and where sizes are dynamic.
-fn first_ctas(k: &Kernel, plan: &NestPlan, each: usize) -> Option<Vec<usize>> {
-    let counts = plan.nests.iter().map(|n| ctas(n, each)).collect::<Option<Vec<usize>>>()?;
-    let before = counts.iter().scan(0, |sum, n| Some(std::mem::replace(sum, *sum + n)));
-    updates_many(k).then(|| before.collect())
+/// Emits a nest where the CTA is one of its share. A binary search finds it, so that a CTA fetches
+/// no other nest's code.
+fn by_cta(
+    c: Code,
+    nests: &[(&Nest, Range<usize>)],
+    emit: &dyn Fn(Code, &Nest, Range<usize>) -> Result<()>,
+) -> Result<()> {
+    match nests {
+        [] => Ok(()),
+        [(nest, ctas)] => emit(c, nest, ctas.clone()),
+        _ => {
+            let (left, right) = nests.split_at(nests.len() / 2);
+            let first = c.index(right[0].1.start as i64)?;
+            let before = c.less_than(threads::block_id(c)?, first)?;
+            let mut otherwise = |c: Code| by_cta(c, right, emit);
+            c.if_else(before, &mut |c| by_cta(c, left, emit), Some(&mut otherwise))
+        }
+    }
 }
 
 /// Single elements of a thread in flight, 16 bytes where there is room for them: rows that are not
