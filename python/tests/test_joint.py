@@ -65,6 +65,22 @@ def test_gradients_of_functions(name):
         close(a.double(), b.double(), name)
 
 
+# Window, stride, padding, dilation of a pool of 6 by 8: windows that are tiles of the image, along one axis or both, and others.
+POOLS = [
+    (2, 2, 0, 1), ((3, 2), (3, 2), 0, 1), ((2, 3), (2, 2), 0, 1), (4, 4, 0, 1), (2, 2, 1, 1), (3, 2, 1, 1), (2, 3, 0, 1), (2, 2, 0, 2), ((1, 8), (1, 8), 0, 1),
+]
+
+
+@pytest.mark.parametrize("pool", POOLS, ids=str)
+@pytest.mark.parametrize("values", ["random", "equal", "least", "nan"])
+def test_gradients_of_max_pools(pool, values):
+    """Of equal elements the first has the gradient, but the last NaN."""
+    x = torch.randn(2, 3, 6, 8)
+    x = {"random": x, "equal": x.round(), "least": torch.full_like(x, -torch.inf), "nan": torch.where(x > 0.5, torch.nan, x)}[values]
+    fn = lambda x: torch.nn.functional.max_pool2d(x, *pool)
+    agree(lambda x: fn(x).nan_to_num(1.0, 1.0, -1.0) + torch.where(fn(x).isnan(), 0.0, fn(x).clamp(-9, 9)), x.requires_grad_())
+
+
 def without_gradient(x):
     with torch.no_grad():
         scale = x.abs().amax()

@@ -3,8 +3,8 @@
 //! Why: launches are in the order of the graph, where what is saved for a backward pass comes last
 //! and keeps everything alive that it is computed from. Two moves make the arena smaller. A launch
 //! that is the last reader of more bytes than it writes moves up, behind its operands' producers
-//! and the other readers. A launch that may overwrite a large operand (`kiln-in-place`) moves down,
-//! behind the operand's other readers, so that its result needs no memory. Small values stay: the
+//! and the other readers. A launch that may overwrite a donated argument (`kiln-in-place`) moves down,
+//! behind the argument's other readers, so that its result needs no memory. Small values stay: the
 //! arena is hardly larger for them, and neighbours may find them in the L2 cache. Schedulers of
 //! whole graphs do the same by list scheduling (XLA's `HloMemoryScheduler`, Inductor's `memory.py`).
 //!
@@ -61,10 +61,7 @@ impl OrderLaunches {
     fn function(&self, about: &Kernels, func: Op, block: Block) -> Result<()> {
         let end = block.terminator().ok_or_at(func, "has no return")?;
         let donors = scratch_arguments(func, block);
-        let launched = block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch));
-        let between = launched.flat_map(|o| o.results()).filter(|v| !is_returned(*v, end));
-        let large: Vec<Value> =
-            donors.iter().copied().chain(between).filter(|v| self.is_large(*v)).collect();
+        let large: Vec<Value> = donors.iter().copied().filter(|v| self.is_large(*v)).collect();
         sink(about, block, &large, |op, r| {
             let own = bytes(op.result(r));
             !is_returned(op.result(r), end) && own > kept_alive(about, op)

@@ -15,8 +15,8 @@ pub(super) fn sink(
     donors: &[Value],
     chosen: impl Fn(Op, usize) -> bool,
 ) -> Result<()> {
-    let launches: Vec<Op> =
-        block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
+    let launched = |o: &Op| o.kind() == Some(OpKind::Launch);
+    let launches: Vec<Op> = block.ops().into_iter().filter(launched).collect();
     let positions =
         || block.ops().into_iter().enumerate().map(|(n, o)| (o, n)).collect::<HashMap<Op, usize>>();
     let mut place = positions();
@@ -36,7 +36,7 @@ pub(super) fn sink(
         }
         let position = |o: &Op| place.get(o).copied().unwrap_or(usize::MAX);
         let readers = overwritten.iter().flat_map(|v| views(*v).1);
-        let Some(last) = readers.max_by_key(position) else { continue };
+        let Some(last) = readers.max_by_key(position).filter(launched) else { continue };
         let (mut moved, mut users) = (vec![op], vec![]);
         for r in op.results() {
             let (all, by) = views(r);
