@@ -113,13 +113,12 @@ fn shares(k: &Kernel, plan: &NestPlan, items: usize) -> Option<Vec<Range<usize>>
     updates_many(k).then(|| plan.nests.iter().map(&mut share).collect()).flatten()
 }
 
+/// Emits a nest that these CTAs share.
+type EmitNest<'a> = dyn Fn(Code, &Nest, Range<usize>) -> Result<()> + 'a;
+
 /// Emits a nest where the CTA is one of its share. A binary search finds it, so that a CTA fetches
 /// no other nest's code.
-fn by_cta(
-    c: Code,
-    nests: &[(&Nest, Range<usize>)],
-    emit: &dyn Fn(Code, &Nest, Range<usize>) -> Result<()>,
-) -> Result<()> {
+fn by_cta(c: Code, nests: &[(&Nest, Range<usize>)], emit: &EmitNest<'_>) -> Result<()> {
     match nests {
         [] => Ok(()),
         [(nest, ctas)] => emit(c, nest, ctas.clone()),
