@@ -264,10 +264,10 @@ def is_near(got, want, exact, most):
     return (got - want).norm() <= most * want.norm() + 1e-6 or (got - exact).norm() <= 1.1 * (want - exact).norm()
 
 
-def trained(make, mode=None, dtype=torch.bfloat16, images=2, **options):
+def trained(make, mode=None, dtype=torch.bfloat16, images=2, near=2e-5, **options):
     """The ways in which gradients were computed, of a step. Losses and gradients are eager's within the noise of 16 bits on a processor, or as near to those of
     float64 (which of its kernels for 16 bits PyTorch has depends on the processor); `benches/gpu/public.py` compares networks on a GPU, where eager's own
-    differ as much."""
+    differ as much. `near`: of the loss."""
     torch._dynamo.reset()
     reports.clear()
     torch.manual_seed(0)
@@ -279,7 +279,7 @@ def trained(make, mode=None, dtype=torch.bfloat16, images=2, **options):
         (want := model(x)).backward()
         (loss := fast(x)).backward()
     if x.device.type == "cpu":
-        assert is_near(loss, want, true, 1e-2), "the loss"
+        assert is_near(loss, want, true, near), "the loss"
         for (name, p), q, e in zip(model.named_parameters(), fast.parameters(), exact.parameters()):
             assert is_near(q.grad, p.grad, e.grad, 0.05), name
     return {r.gradients for r in reports}
@@ -318,10 +318,12 @@ class Mixer(nn.Module):
 
 def test_networks_of_linear_layers_are_kiln_s_by_default(monkeypatch):
     monkeypatch.setattr(convolutions, "has_kernels", lambda device: True)
-    assert trained(Mixer) == {"kiln's"}
-    assert "kiln's" not in trained(lambda: Mixer(layers=3))
-    assert "kiln's" not in trained(Mixer, dtype=torch.float32)
-    assert "kiln's" not in trained(lambda: Mixer(between=lambda x: (x @ x.mT).softmax(-1) @ x))
+    # Its loss adds up 16-bit values that are rounded elsewhere than in eager.
+    ways = lambda make, **how: trained(make, near=1e-2, **how)
+    assert ways(Mixer) == {"kiln's"}
+    assert "kiln's" not in ways(lambda: Mixer(layers=3))
+    assert "kiln's" not in ways(Mixer, dtype=torch.float32)
+    assert "kiln's" not in ways(lambda: Mixer(between=lambda x: (x @ x.mT).softmax(-1) @ x))
 
 
 @pytest.mark.parametrize("name", OTHERS)
