@@ -22,20 +22,21 @@
 //! ```
 use crate::{
     program::{
-        plan::{self, Kernels, host_functions, in_place, last_use, only_read},
+        plan::{
+            self, Kernels, host_functions, in_place, last_use, launches_in, only_read, positions,
+        },
         sink_launches::{is_returned, sink, views},
     },
     target::kernel_attrs::{ALIASES, DONATED, NOT_ALIASED},
 };
 use kiln_dialects::{
     ir::*,
-    ops::{Launch, OpKind},
+    ops::Launch,
     rules::{Level, is_driver, state_result, tensor_type},
     sym::Dim as SymDim,
     value::DType,
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
-use std::collections::HashMap;
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -119,9 +120,8 @@ fn function(about: &Kernels, func: Op) -> Result<()> {
     let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
     let values: Vec<Value> = given.iter().map(|i| block.args()[*i]).collect();
     sink(about, block, &values, |op, r| is_returned(op.result(r), end))?;
-    let launches: Vec<Op> =
-        block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
-    let order: HashMap<Op, usize> = launches.iter().enumerate().map(|(n, l)| (*l, n)).collect();
+    let launches = launches_in(block);
+    let order = positions(&launches);
     let ty = |v: Value| Ok::<_, Error>((tensor_type(v.ty())?.dtype, facts.dims(v).to_vec()));
     let (mut usable, mut unusable) = (vec![], vec![]);
     for argument in given {

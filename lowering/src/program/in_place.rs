@@ -57,7 +57,8 @@ impl Pass for InPlace {
         for func in kernels_of(root) {
             let kernel = func.parent().and_then(Op::symbol).unwrap_or_default();
             let takes = donated.iter().any(|(name, _)| *name == kernel);
-            if self.donated && !takes && !self.has_large_result(func) {
+            let large = self.donated && self.has_large_result(func);
+            if self.donated && !takes && !large {
                 continue;
             }
             let mut k = analysis::read(func)?;
@@ -70,9 +71,8 @@ impl Pass for InPlace {
                 // How a GPU's strategies divide other reductions among threads is not known here.
                 let plain = plan.nests.iter().all(|n| !n.reduction.contains(&true));
                 let sum = matches!(&plan.nests[..], [n] if adds_to_product(&k, n));
-                let large = (plain || sum) && self.has_large_result(func);
                 let donated = |input| donated.contains(&(kernel.clone(), input));
-                found.retain(|(_, input)| large || (plain || sum) && donated(*input));
+                found.retain(|(_, input)| (plain || sum) && (large || donated(*input)));
             }
             let Some(module) = func.parent().filter(|_| !found.is_empty()) else { continue };
             let c = func.ctx();
@@ -90,7 +90,7 @@ impl Pass for InPlace {
 }
 
 impl InPlace {
-    /// Whether a kernel has a result that may be a large sum.
+    /// Whether a kernel has a result of at least `sums_from` bytes.
     fn has_large_result(&self, func: Op) -> bool {
         let (_, results) = func
             .attr("function_type")

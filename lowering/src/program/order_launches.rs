@@ -3,10 +3,11 @@
 //! Why: launches are in the order of the graph, where what is saved for a backward pass comes last
 //! and keeps everything alive that it is computed from. Two moves make the arena smaller. A launch
 //! that is the last reader of more bytes than it writes moves up, behind its operands' producers
-//! and the other readers. A launch that may overwrite a donated argument (`kiln-in-place`) moves down,
-//! behind the argument's other readers, so that its result needs no memory. Small values stay: the
-//! arena is hardly larger for them, and neighbours may find them in the L2 cache. Schedulers of
-//! whole graphs do the same by list scheduling (XLA's `HloMemoryScheduler`, Inductor's `memory.py`).
+//! and the other readers. A launch that may overwrite a donated argument (`kiln-in-place`)
+//! moves down, behind the argument's other readers, so that its result needs no memory. Small values
+//! stay: the arena is hardly larger for them, and neighbours may find them in the L2 cache.
+//! Schedulers of whole graphs do the same by list scheduling (XLA's `HloMemoryScheduler`, Inductor's
+//! `memory.py`).
 //!
 //! Numerics: exact.
 //!
@@ -17,15 +18,14 @@
 use crate::{
     kernels::frozen::bytes,
     program::{
-        plan::{Kernels, base, host_functions, in_place, kernels, scratch_arguments},
+        plan::{
+            Kernels, base, has_driver, host_functions, in_place, kernels, launches_in, positions,
+            scratch_arguments,
+        },
         sink_launches::{is_returned, sink, views},
     },
 };
-use kiln_dialects::{
-    ir::*,
-    ops::{Launch, OpKind},
-    rules::{Level, is_driver},
-};
+use kiln_dialects::{ir::*, ops::Launch, rules::Level};
 use kiln_passes::{Numerics, Pass};
 use std::collections::{HashMap, HashSet};
 
@@ -45,8 +45,7 @@ impl Pass for OrderLaunches {
 
     fn run(&self, root: Op) -> Result<()> {
         let about = kernels(root);
-        // A driver's programs share arguments and results.
-        if blocks(root).into_iter().flat_map(|b| b.ops()).any(is_driver) {
+        if has_driver(root) {
             return Ok(());
         }
         for func in host_functions(root) {
@@ -66,15 +65,12 @@ impl OrderLaunches {
             let own = bytes(op.result(r));
             !is_returned(op.result(r), end) && own > kept_alive(about, op)
         })?;
-        let launches: Vec<Op> =
-            block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
-        let mut order: HashMap<Op, usize> =
-            launches.iter().enumerate().map(|(n, op)| (*op, n)).collect();
+        let launches = launches_in(block);
+        let mut order = positions(&launches);
         for op in launches {
             if let Some(after) = self.earlier(op, end, &donors, &order)? {
                 rise(block, op, after);
-                let all = block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch));
-                order = all.enumerate().map(|(n, op)| (op, n)).collect();
+                order = positions(&launches_in(block));
             }
         }
         Ok(())
@@ -112,7 +108,7 @@ impl OrderLaunches {
             }
         }
         let results = op.results().into_iter().filter(|v| !is_returned(*v, end));
-        let made = results.map(bytes).fold(0i64, i64::saturating_add);
+        let made = total(results);
         let after = others.into_iter().max_by_key(|o| order.get(o).copied().unwrap_or(own));
         Ok(after.filter(|o| freed > made && order.get(o).is_some_and(|n| n + 1 < own)))
     }
@@ -127,13 +123,17 @@ fn kept_alive(about: &Kernels, op: Op) -> i64 {
     let others = launch.inputs.iter().enumerate().filter(|(i, _)| !over.contains(i));
     let values: HashSet<Value> =
         others.map(|(_, v)| base(*v)).filter(|v| v.def().is_some()).collect();
+    total(values)
+}
+
+/// The bytes of some values.
+fn total(values: impl IntoIterator<Item = Value>) -> i64 {
     values.into_iter().map(bytes).fold(0, i64::saturating_add)
 }
 
 /// Moves an op behind an earlier one, and all that it depends on in between along with it.
 fn rise(block: Block, op: Op, after: Op) {
-    let place: HashMap<Op, usize> =
-        block.ops().into_iter().enumerate().map(|(n, op)| (op, n)).collect();
+    let place = positions(&block.ops());
     let later = |o: &Op| place.get(o) > place.get(&after);
     let (mut moved, mut stack) = (HashSet::new(), vec![op]);
     while let Some(op) = stack.pop() {

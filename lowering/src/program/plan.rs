@@ -59,8 +59,7 @@ impl Pass for PlanMemory {
             return Err(format!("alignment is at least 1, not {}", self.alignment).into());
         }
         let about = kernels(root);
-        // Control flow may give a program the same memory as an argument and as a result.
-        let plain = !blocks(root).into_iter().flat_map(|b| b.ops()).any(is_driver);
+        let plain = !has_driver(root);
         for func in host_functions(root) {
             self.function(&about, func, plain)?;
         }
@@ -74,6 +73,22 @@ pub fn host_functions(root: Op) -> Vec<Op> {
     let host =
         |o: &Op| o.isa::<func::Func>() && root.attr("kiln.kernel").is_none() && !is_driver(*o);
     blocks(root).into_iter().flat_map(|b| b.ops()).filter(host).collect()
+}
+
+/// Whether a module has control flow, which may give a program the same memory as an argument and
+/// as a result.
+pub(super) fn has_driver(root: Op) -> bool {
+    blocks(root).into_iter().flat_map(|b| b.ops()).any(is_driver)
+}
+
+/// The launches of a block, in order.
+pub(super) fn launches_in(block: Block) -> Vec<Op> {
+    block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect()
+}
+
+/// The place of each op in a list.
+pub(super) fn positions(ops: &[Op]) -> HashMap<Op, usize> {
+    ops.iter().enumerate().map(|(n, op)| (*op, n)).collect()
 }
 
 /// Whether a launch writes into the memory of an argument.
@@ -121,9 +136,8 @@ impl PlanMemory {
     fn function(&self, about: &Kernels, func: Op, plain: bool) -> Result<()> {
         let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
         let end = block.terminator().ok_or_at(func, "has no return")?;
-        let launches: Vec<Op> =
-            block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
-        let order: HashMap<Op, usize> = launches.iter().enumerate().map(|(n, l)| (*l, n)).collect();
+        let launches = launches_in(block);
+        let order = positions(&launches);
         let facts = Facts::of(func, 2)?;
         let donated =
             if plain && self.reuse_from > 0 { scratch_arguments(func, block) } else { vec![] };

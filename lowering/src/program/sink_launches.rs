@@ -1,10 +1,11 @@
 //! Moves launches behind the last readers of what they may overwrite.
-use crate::program::plan::{Kernels, base, in_place, is_written, only_read};
+use crate::program::plan::{
+    Kernels, base, in_place, is_written, launches_in, only_read, positions,
+};
 use kiln_dialects::{
     ir::*,
     ops::{Launch, OpKind},
 };
-use std::collections::HashMap;
 
 /// Moves launches that may overwrite a donor with a chosen result behind the other launches that
 /// read it, unless something needs their results before. `chosen` gets the launch and the result's
@@ -15,12 +16,8 @@ pub(super) fn sink(
     donors: &[Value],
     chosen: impl Fn(Op, usize) -> bool,
 ) -> Result<()> {
-    let launched = |o: &Op| o.kind() == Some(OpKind::Launch);
-    let launches: Vec<Op> = block.ops().into_iter().filter(launched).collect();
-    let positions =
-        || block.ops().into_iter().enumerate().map(|(n, o)| (o, n)).collect::<HashMap<Op, usize>>();
-    let mut place = positions();
-    for op in launches.into_iter().rev() {
+    let mut place = positions(&block.ops());
+    for op in launches_in(block).into_iter().rev() {
         let launch = Launch::of(op).ok_or_malformed(op)?;
         // What writes to such an argument may come in between.
         if launch.inputs.iter().any(|v| is_written(base(*v))) {
@@ -36,7 +33,10 @@ pub(super) fn sink(
         }
         let position = |o: &Op| place.get(o).copied().unwrap_or(usize::MAX);
         let readers = overwritten.iter().flat_map(|v| views(*v).1);
-        let Some(last) = readers.max_by_key(position).filter(launched) else { continue };
+        let Some(last) = readers.max_by_key(position).filter(|o| o.kind() == Some(OpKind::Launch))
+        else {
+            continue;
+        };
         let (mut moved, mut users) = (vec![op], vec![]);
         for r in op.results() {
             let (all, by) = views(r);
@@ -53,7 +53,7 @@ pub(super) fn sink(
             op.move_after(after);
             after = op;
         }
-        place = positions();
+        place = positions(&block.ops());
     }
     Ok(())
 }

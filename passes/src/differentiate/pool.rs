@@ -184,13 +184,18 @@ fn chosen(r: &Rule<'_>, o: &ReduceWindow, axes: &[Axis]) -> Result<Value> {
 fn first_element(r: &Rule<'_>, axes: &[Axis], outs: &[Size]) -> Result<Value> {
     let m = &r.m;
     let mut place = m.b.splat(DType::I8, outs, 0.0)?;
-    for a in axes.iter().filter(|a| a.low > 0) {
-        let within: i64 =
-            axes.iter().skip_while(|b| b.dim != a.dim).skip(1).map(|b| b.window).product();
+    // Elements of a window that a step along the axis passes.
+    let mut within = 1;
+    for a in axes.iter().rev() {
+        let passed = within;
+        within *= a.window;
+        if a.low == 0 {
+            continue;
+        }
         let window = m.iota(&outs[a.dim..=a.dim], 0)?;
         let first = r.formula([window], |[w]| {
             let outside = (-(w * a.stride as f64) + a.low as f64).max(0.0);
-            (outside + (a.dilation - 1) as f64).floor_div(a.dilation as f64) * within as f64
+            (outside + (a.dilation - 1) as f64).floor_div(a.dilation as f64) * passed as f64
         })?;
         let first = m.convert(first, DType::I8)?;
         place = m.add(place, m.broadcast(first, &[a.dim as i64], outs)?)?;
